@@ -1,0 +1,1 @@
+"""Analyses: each one definition, used by Python, CLI and Spark jobs."""

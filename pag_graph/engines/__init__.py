@@ -1,0 +1,1 @@
+"""Where a build runs: in this process, or in Spark tasks."""

@@ -1,0 +1,1 @@
+"""Vocabulary, tables and identity of activity graphs; knows no engine."""

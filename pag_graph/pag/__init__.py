@@ -1,0 +1,1 @@
+"""Builds the program activity graph: match, decide, assemble, check."""

@@ -1,0 +1,1 @@
+"""Rule sets: how stretches of a worker's time get their types."""

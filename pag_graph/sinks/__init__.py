@@ -1,0 +1,1 @@
+"""Where graphs and results go: GraphFrames, Neo4j."""

@@ -1,0 +1,1 @@
+"""Neo4j: the embedded server, the model and the loader."""

@@ -1,0 +1,1 @@
+"""Contracts 1 and 2 on disk: read, slice, commit, provenance."""

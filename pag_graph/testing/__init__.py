@@ -1,0 +1,1 @@
+"""Strategies and brute-force oracles for tests of programs that build on this package."""
