@@ -1,1 +1,117 @@
 """One reader per trace format; each writes the canonical trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources import st2, timely_prototype
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from pag_graph.store.trace import TraceMeta
+
+__all__ = ["FORMATS", "convert", "detect_format"]
+
+
+class _Convert(Protocol):
+    def __call__(self, source: Path, target: Path, *, replace: bool) -> TraceMeta: ...
+
+
+class _Reader(NamedTuple):
+    mismatch: Callable[[Path], str | None]
+    convert: _Convert
+
+
+_READERS: dict[str, _Reader] = {
+    timely_prototype.FORMAT: _Reader(timely_prototype.mismatch, timely_prototype.convert),
+    st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
+    st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
+}
+
+FORMATS = tuple(_READERS)
+"""Names of the formats that can be converted."""
+
+
+def detect_format(source: str | os.PathLike[str]) -> str:
+    """Return the name of the format that a log is in, by its files and columns.
+
+    Parameters
+    ----------
+    source
+        File or directory.
+
+    Returns
+    -------
+    str
+        One of `FORMATS`.
+
+    Raises
+    ------
+    TraceFormatError
+        If no format fits, or more than one does; lists all formats with the reason.
+    """
+    path = Path(source)
+    if not path.exists():
+        message = f"There is nothing at {path}."
+        raise TraceFormatError(message, None, {"file": str(path)})
+    reasons = {name: reader.mismatch(path) for name, reader in _READERS.items()}
+    fitting = [name for name, reason in reasons.items() if reason is None]
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = "; ".join(f"{name}: {reason or 'fits'}" for name, reason in reasons.items())
+    which = "more than one known format" if fitting else "no known format"
+    hint = f"Say which one it is: format={fitting[0]!r}." if fitting else None
+    if (path / "meta.json").is_file() and (path / "events").is_dir():
+        hint = "This is a canonical trace already: it needs no conversion."
+    message = f"{path} is in {which} ({listed})."
+    raise TraceFormatError(message, hint, {"file": str(path), "formats": reasons})
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 the word that users and every library of tables use
+    replace: bool = False,
+) -> TraceMeta:
+    """Convert a log to a canonical trace.
+
+    Parameters
+    ----------
+    source
+        File or directory with the log.
+    target
+        Directory of the trace to write.
+    format
+        One of `FORMATS`; found out when absent.
+    replace
+        Whether to replace a trace that is there.
+
+    Returns
+    -------
+    TraceMeta
+        Also in the trace; says how many rows of the log are no events, and why.
+
+    Raises
+    ------
+    TraceFormatError
+        If the format is unknown or does not fit, or a file is damaged or contradicts another one.
+
+    Examples
+    --------
+    >>> from pag_graph.sources import convert
+    >>> convert("logs/", "run.trace")  # doctest: +SKIP
+    """
+    name = detect_format(source) if format is None else format
+    if name not in _READERS:
+        message = f"The format {name!r} is not known."
+        raise TraceFormatError(message, f"Known are {', '.join(FORMATS)}.", {"format": name})
+    path = Path(source)
+    if reason := _READERS[name].mismatch(path):
+        message = f"{path} is not in the format {name}: {reason}."
+        raise TraceFormatError(message, "Leave out the format to have it found out.", {"file": str(path)})
+    return _READERS[name].convert(path, Path(target), replace=replace)

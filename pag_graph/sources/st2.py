@@ -1,0 +1,308 @@
+"""Logs of Timely 0.10 programs as SnailTrail 2 records and prepares them.
+
+Two Parquet files. `st2-raw` is the log as recorded, one row per logged event: epoch, seq_no, length, ts (ns on the
+worker's own clock), worker, kind (operates, start, stop, message, progress), id (operator), is_send, source, target,
+channel, msg_seq, msg_length, addr, name. Epoch 0 is the dataflow's structure.
+`st2-lrs` is what SnailTrail 2 makes of it before it builds a graph: seq_no, epoch, timestamp, local_worker,
+activity_type (Scheduling, DataMessage, ControlMessage), event_type (Start, End, Sent, Received), remote_worker,
+operator_id, channel_id, correlator_id, length, start, end. Such a trace is marked as prepared.
+
+Neither says when a worker's clock began or which process it ran in: offsets are 0, and every worker is a process and a
+clock domain of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.enums import EventKind
+from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.sources.files import Schema, fingerprint, parquet_columns, read_frame, refuse_rows
+from pag_graph.store.trace import TraceMeta, TraceSource, write_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RAW_FORMAT = "st2-raw"
+"""Name of the format of logs as recorded."""
+RECORDS_FORMAT = "st2-lrs"
+"""Name of the format of logs after SnailTrail 2's preparation."""
+
+_RAW: Schema = {
+    **dict.fromkeys(("epoch", "seq_no", "length", "ts", "worker"), pl.Int64),
+    "kind": pl.String,
+    **dict.fromkeys(("id", "is_send", "source", "target", "channel", "msg_seq", "msg_length"), pl.Int64),
+    **dict.fromkeys(("addr", "name"), pl.String),
+}
+_RECORDS: Schema = {
+    **dict.fromkeys(("seq_no", "epoch", "timestamp", "local_worker"), pl.Int64),
+    **dict.fromkeys(("activity_type", "event_type"), pl.String),
+    **dict.fromkeys(("remote_worker", "operator_id", "channel_id", "correlator_id", "length"), pl.Int64),
+}
+_RAW_KINDS = ("operates", "start", "stop", "message", "progress")
+_RECORD_KINDS = {
+    "Scheduling Start": EventKind.START,
+    "Scheduling End": EventKind.STOP,
+    "DataMessage Sent": EventKind.SEND,
+    "DataMessage Received": EventKind.RECEIVE,
+    "ControlMessage Sent": EventKind.PROGRESS_SEND,
+    "ControlMessage Received": EventKind.PROGRESS_RECEIVE,
+}
+# What a row must state to make an event of its kind.
+_NEEDED = {
+    EventKind.START: ("operator",),
+    EventKind.STOP: ("operator",),
+    EventKind.SEND: ("channel", "peer", "message_seq"),
+    EventKind.RECEIVE: ("channel", "peer", "message_seq"),
+    EventKind.PROGRESS_SEND: ("channel", "message_seq"),
+    EventKind.PROGRESS_RECEIVE: ("channel", "peer", "message_seq"),
+}
+
+
+def raw_mismatch(source: Path) -> str | None:
+    """Say why `source` is no log as recorded; None if it looks as if it were."""
+    return _mismatch(source, _RAW)
+
+
+def records_mismatch(source: Path) -> str | None:
+    """Say why `source` is no log after SnailTrail 2's preparation; None if it looks as if it were."""
+    return _mismatch(source, _RECORDS)
+
+
+def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
+    """Convert a log as recorded to a canonical trace.
+
+    Parameters
+    ----------
+    source
+        Parquet file of the format `st2-raw`.
+    target
+        Directory of the trace to write, with a file per worker.
+    replace
+        Whether to replace a trace that is there.
+
+    Returns
+    -------
+    TraceMeta
+        Also in the trace. `trace_id` depends on the dataflow's structure and each worker's first event.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is damaged or contradicts itself; names the row.
+
+    Notes
+    -----
+    `seq` is the log's `seq_no`. A data message's `records` is its own length, a stop's is what the
+    log counted for the activation. Only data channels are in the table of channels, without ends.
+    """
+    frame = read_frame(source, _RAW)
+    refuse_rows(
+        frame, ~pl.col("kind").is_in(_RAW_KINDS).fill_null(value=False), file=source, problem="unknown kind {kind}"
+    )
+    structure = frame.filter(pl.col("kind") == "operates")
+    operators = _operators(structure, source)
+    kind, sent = pl.col("kind"), pl.col("is_send") == 1
+    is_data, is_progress = kind == "message", kind == "progress"
+    refuse_rows(
+        frame,
+        (is_data | is_progress)
+        & (
+            pl.when(sent).then(pl.col("source")).when(is_data).then(pl.col("target")).otherwise(pl.col("worker"))
+            != pl.col("worker")
+        ).fill_null(value=True),
+        file=source,
+        problem="a message from {source} to {target} in the log of worker {worker}",
+    )
+    scopes = dict(zip(operators["address"], operators["operator"], strict=True))
+    message = is_data | is_progress
+    events = (
+        frame.with_row_index("row")
+        .filter(kind != "operates")
+        .select(
+            "row",
+            worker=pl.col("worker"),
+            seq=pl.col("seq_no"),
+            epoch=pl.col("epoch"),
+            t_ns=pl.col("ts"),
+            kind=pl.when(is_data & sent)
+            .then(pl.lit(EventKind.SEND.value))
+            .when(is_data)
+            .then(pl.lit(EventKind.RECEIVE.value))
+            .when(is_progress & sent)
+            .then(pl.lit(EventKind.PROGRESS_SEND.value))
+            .when(is_progress)
+            .then(pl.lit(EventKind.PROGRESS_RECEIVE.value))
+            .otherwise(kind),
+            operator=pl.when(~message).then(pl.col("id")),
+            channel=pl.when(message).then(pl.col("channel")),
+            scope=pl.when(is_progress).then(pl.col("addr").replace_strict(scopes, default=None, return_dtype=pl.Int64)),
+            peer=pl.when(is_data & sent).then(pl.col("target")).when(message & ~sent).then(pl.col("source")),
+            message_seq=pl.when(message).then(pl.col("msg_seq")),
+            records=pl.when(is_data).then(pl.col("msg_length")).when(kind == "stop").then(pl.col("length")),
+        )
+    )
+    return _write(
+        events,
+        source=source,
+        target=target,
+        replace=replace,
+        format_name=RAW_FORMAT,
+        operators=operators,
+        dropped={"operates": structure.height} if structure.height else {},
+    )
+
+
+def convert_records(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
+    """Convert a log after SnailTrail 2's preparation to a canonical trace, marked as prepared.
+
+    Parameters
+    ----------
+    source
+        Parquet file of the format `st2-lrs`.
+    target
+        Directory of the trace to write, with a file per worker.
+    replace
+        Whether to replace a trace that is there.
+
+    Returns
+    -------
+    TraceMeta
+        Also in the trace. `trace_id` depends on each worker's first event.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is damaged or contradicts itself; names the row.
+
+    Notes
+    -----
+    `seq` is the log's `seq_no`; rows keep the file's order, in which numbers are not increasing
+    where a receive was moved. The log does not say what operators are called or where they are: the
+    table has the ids that occur, with empty names and addresses.
+    """
+    frame = read_frame(source, _RECORDS)
+    label = pl.concat_str("activity_type", "event_type", separator=" ")
+    names = {text: str(kind) for text, kind in _RECORD_KINDS.items()}
+    refuse_rows(
+        frame,
+        ~label.is_in(list(names)).fill_null(value=False),
+        file=source,
+        problem="unknown record {activity_type} {event_type}",
+    )
+    events = frame.with_row_index("row").select(
+        "row",
+        worker=pl.col("local_worker"),
+        seq=pl.col("seq_no"),
+        epoch=pl.col("epoch"),
+        t_ns=pl.col("timestamp"),
+        kind=label.replace_strict(names, return_dtype=pl.String),
+        operator=pl.col("operator_id"),
+        channel=pl.col("channel_id"),
+        scope=pl.lit(None, pl.Int64),
+        peer=pl.col("remote_worker"),
+        message_seq=pl.col("correlator_id"),
+        records=pl.col("length"),
+    )
+    operators = events.select(pl.col("operator").drop_nulls().unique().sort()).with_columns(
+        address=pl.lit(""), name=pl.lit("")
+    )
+    return _write(
+        events,
+        source=source,
+        target=target,
+        replace=replace,
+        format_name=RECORDS_FORMAT,
+        operators=operators,
+        dropped={},
+    )
+
+
+def _mismatch(source: Path, columns: Schema) -> str | None:
+    if not source.is_file():
+        return "it is not a file"
+    try:
+        available = parquet_columns(source)
+    except TraceFormatError:
+        return "it cannot be read as Parquet"
+    missing = [name for name in columns if name not in available]
+    return f"it lacks the column(s) {', '.join(missing)}" if missing else None
+
+
+def _operators(structure: pl.DataFrame, source: Path) -> pl.DataFrame:
+    # Workers log the same structure; what differs makes events of one of them unreadable.
+    rows = structure.select("worker", "id", "addr", "name").fill_null("").unique(maintain_order=True)
+    stated = rows.unique(["id", "addr", "name"], keep="first", maintain_order=True)
+    twice = stated.filter(pl.col("id").is_duplicated()).sort("id", maintain_order=True).head(2)
+    if twice.height:
+        (first, key, *said), (second, _, *other) = twice.iter_rows()
+        message = f"{source}: worker {second} states {other} for operator {key}, but worker {first} states {said}."
+        hint = "All workers must build the same dataflows in the same order."
+        raise TraceFormatError(message, hint, {"file": str(source), "operator": key, "workers": [first, second]})
+    return stated.sort("id").select(operator="id", address="addr", name="name")
+
+
+def _write(
+    events: pl.DataFrame,
+    *,
+    source: Path,
+    target: Path,
+    replace: bool,
+    format_name: str,
+    operators: pl.DataFrame,
+    dropped: dict[str, int],
+) -> TraceMeta:
+    _check_rows(events, source)
+    numbers = sorted(events["worker"].unique().to_list())
+    firsts = events.unique("worker", keep="first", maintain_order=True).drop("row").sort("worker")
+    meta = TraceMeta(
+        trace_id=fingerprint([("operators", operators.write_csv().encode()), ("first", firsts.write_csv().encode())]),
+        source=TraceSource(system="timely", version="", format=format_name),
+        workers=len(numbers),
+        prepared=format_name == RECORDS_FORMAT,
+        aligned=False,
+        dropped=dropped,
+    )
+    channels = events.filter(pl.col("kind").is_in([EventKind.SEND.value, EventKind.RECEIVE.value]))["channel"]
+    write_trace(
+        target,
+        meta=meta,
+        events=_event_files(events, numbers),
+        operators=operators.to_arrow().select(TRACE_OPERATORS.names),
+        channels=pa.Table.from_pylist(
+            [{"channel": channel, "scope": ""} for channel in channels.unique().sort().to_list()], TRACE_CHANNELS
+        ),
+        workers=pa.Table.from_pylist(
+            [{"worker": number, "process": number, "clock_domain": str(number), "offset_ns": 0} for number in numbers],
+            TRACE_WORKERS,
+        ),
+        replace=replace,
+    )
+    return meta
+
+
+def _check_rows(events: pl.DataFrame, source: Path) -> None:
+    for name in ("worker", "seq", "epoch", "t_ns"):
+        _refuse(events, pl.col(name).is_null(), source, f"no {name}")
+    for kind, needed in _NEEDED.items():
+        for name in needed:
+            _refuse(events, (pl.col("kind") == kind.value) & pl.col(name).is_null(), source, f"a {kind} without {name}")
+
+
+def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str) -> None:
+    found = events.filter(condition).head(1)
+    if found.height:
+        row = int(found["row"][0])
+        message = f"{source}, row {row}: {problem}."
+        raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
+
+
+def _event_files(events: pl.DataFrame, workers: list[int]) -> Iterator[tuple[str, pa.Table]]:
+    for worker in workers:
+        own = events.filter(pl.col("worker") == worker).drop("row")
+        yield f"worker-{worker:07}", own.to_arrow()
