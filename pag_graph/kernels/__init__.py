@@ -1,1 +1,7 @@
-"""Sequential algorithms on columns, compiled with numba; Arrow or NumPy in, NumPy out."""
+"""Sequential algorithms on columns, compiled with numba; NumPy in, NumPy out.
+
+A kernel sees one worker's rows in the order of its log, or one snapshot's edges. Absent integers are `ABSENT`.
+"""
+
+ABSENT = -1
+"""Stands for null in the integer columns that kernels read; all real values are non-negative."""

@@ -1,0 +1,47 @@
+"""The engine without Spark: tasks run in this process, one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import narwhals.stable.v2 as nw
+import polars as pl
+
+from pag_graph.pag.match import stitch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pag_graph.pag.engine import Item, Result
+
+
+class LocalEngine:
+    """Runs everything in this process; for small traces, notebooks and tests. Needs no Java."""
+
+    name = "local"
+
+    def map(
+        self,
+        task: Callable[[Item], Result],
+        items: Sequence[Item],
+        *,
+        label: str,
+        progress: Callable[[str, int, int], None],
+    ) -> list[Result]:
+        """Run `task` on every item, in order (see `pag_graph.pag.engine.Engine.map`)."""
+        results = []
+        progress(label, 0, len(items))
+        for item in items:
+            results.append(task(item))
+            progress(label, len(results), len(items))
+        return results
+
+    def stitch(self, staging: Path) -> None:
+        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
+        if sends and receives:
+            joined = stitch(nw.from_native(pl.scan_parquet(sends)), nw.from_native(pl.scan_parquet(receives)))
+            frame = joined.to_native().collect()
+            if frame.height:
+                frame.write_parquet(staging / "stitched" / "part-0.parquet")

@@ -1,0 +1,122 @@
+"""Nested activations of one worker: who was innermost when, and did it work."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+I8 = NDArray[np.int8]
+I64 = NDArray[np.int64]
+
+# Codes of the kinds that the kernels look at; `KIND_CODES` in `pag_graph.rules.timely` maps the names to them.
+START, STOP, SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE = 0, 1, 2, 3, 4, 5
+PARK, UNPARK, PUSH_PROGRESS, EPOCH_END, OTHER = 6, 7, 8, 9, 10
+
+# What an activation turned out to be.
+SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
+
+
+@numba.njit(cache=True)
+def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8]:
+    """Assign every row to the innermost activation that is open after it, and say what each activation did.
+
+    Parameters
+    ----------
+    kind, operator, records
+        Rows of one worker in log order; absent values are -1.
+
+    Returns
+    -------
+    innermost
+        Per row: the row of the `start` that is innermost and open after this row, or -1.
+    role
+        Per row; meaningful for `start` rows: `SCOPE` (other activations lie inside), `PROCESSING` (it sent or
+        received data), `INFERRED` (only progress was pushed to it just before), or `SPINNING`.
+    consumed
+        Per row; meaningful for `start` rows: records received inside (not in nested activations), or -1.
+    trouble
+        Per row: 1 for a `stop` that closes nothing, 2 for a `stop` that closes others than the innermost, 3 for a
+        `start` that is still open at the end.
+
+    Notes
+    -----
+    One pass, O(rows). A `stop` of an operator that is open further out closes everything inside it; one of an
+    operator that is not open closes nothing.
+    """
+    rows = kind.shape[0]
+    innermost = np.full(rows, -1, np.int64)
+    role = np.zeros(rows, np.int8)
+    consumed = np.full(rows, -1, np.int64)
+    trouble = np.zeros(rows, np.int8)
+    parent = np.full(rows, -1, np.int64)
+    top = -1
+    for row in range(rows):
+        code = kind[row]
+        if code == START:
+            if top >= 0:
+                role[top] = SCOPE
+            parent[row] = top
+            pushed = row > 0 and kind[row - 1] == PUSH_PROGRESS and operator[row - 1] == operator[row]
+            role[row] = INFERRED if pushed else SPINNING
+            top = row
+        elif code == STOP:
+            found = top
+            while found >= 0 and operator[found] != operator[row]:
+                found = parent[found]
+            if found < 0:
+                trouble[row] = 1
+            else:
+                if found != top:
+                    trouble[row] = 2
+                top = parent[found]
+        elif code in (SEND, RECEIVE) and top >= 0:
+            if role[top] != SCOPE:
+                role[top] = PROCESSING
+            if code == RECEIVE and records[row] >= 0:
+                consumed[top] = max(consumed[top], 0) + records[row]
+        innermost[row] = top
+    while top >= 0:
+        trouble[top] = 3
+        top = parent[top]
+    return innermost, role, consumed, trouble
+
+
+@numba.njit(cache=True)
+def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
+    """Find the candidate idle intervals: parks, with parks that follow each other directly merged into one.
+
+    Parameters
+    ----------
+    kind
+        Kinds of one worker's rows in log order.
+
+    Returns
+    -------
+    parks, unparks
+        Per interval: row of its first `park` and of its last `unpark`.
+    last_parks
+        Per interval: row of its last `park`; differs from `parks` where several were merged.
+
+    Notes
+    -----
+    O(rows). A `park` without `unpark` right after it (the log was cut) is no interval.
+    """
+    rows = kind.shape[0]
+    parks = np.empty(rows // 2 + 1, np.int64)
+    unparks = np.empty(rows // 2 + 1, np.int64)
+    last_parks = np.empty(rows // 2 + 1, np.int64)
+    count = 0
+    row = 0
+    while row + 1 < rows:
+        if kind[row] == PARK and kind[row + 1] == UNPARK:
+            parks[count] = row
+            while row + 3 < rows and kind[row + 2] == PARK and kind[row + 3] == UNPARK:
+                row += 2
+            last_parks[count] = row
+            unparks[count] = row + 1
+            count += 1
+            row += 2
+        else:
+            row += 1
+    return parks[:count].copy(), unparks[:count].copy(), last_parks[:count].copy()

@@ -1,0 +1,224 @@
+"""From judged rows of one worker to its vertices and local edges."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from pag_graph.kernels.activations import I8, I64, INFERRED, PARK, SCOPE, SPINNING
+from pag_graph.kernels.waits import BUSY as VERDICT_BUSY
+from pag_graph.kernels.waits import IDLE as VERDICT_IDLE
+from pag_graph.kernels.waits import INPUT_WAIT as VERDICT_INPUT_WAIT
+from pag_graph.kernels.waits import WAITING as VERDICT_WAITING
+
+# Codes of the local edge types that this kernel gives.
+PROCESSING, SPINNING_EDGE, BUSY, WAITING, WAKE_UP, INPUT_WAIT, IDLE, UNKNOWN = 0, 1, 2, 3, 4, 5, 6, 7
+
+# Stand for the row of a vertex that no event stands behind.
+INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
+
+
+@numba.njit(cache=True)
+def local_graph(
+    kind: I8,
+    t: I64,
+    operator: I64,
+    dropped: I8,
+    innermost: I64,
+    role: I8,
+    consumed: I64,
+    parks: I64,
+    unparks: I64,
+    verdict: I8,
+    arrival: I64,
+    first_order: int,
+    previous_pos: int,
+    previous_t: int,
+    segment: int,
+    starts_run: bool,
+    ends_run: bool,
+    run_end_ns: int,
+) -> tuple[I64, I64, I64, I64, I64, I64, I8, I64, I64, I64, I64, I64, I8]:
+    """Chain the rows of one worker to vertices and local edges that tile its time.
+
+    Parameters
+    ----------
+    kind, t, operator, dropped
+        Rows of the worker in log order, `t` on the common clock from the run's origin; `dropped` is 1 for rows that
+        become no vertex.
+    innermost, role, consumed
+        From `activations`.
+    parks, unparks, verdict, arrival
+        From `idle_intervals` and `judge_intervals`.
+    first_order
+        Order of the first row on its worker, from 1.
+    previous_pos, previous_t
+        The last vertex of the worker before these rows; ignored where `starts_run`.
+    segment
+        Position of the vertex that starts the segment open before these rows; ignored where `starts_run`.
+    starts_run, ends_run
+        Whether the worker's log begins and ends with these rows.
+    run_end_ns
+        The run's end; the worker's time from its last event up to it is `UNKNOWN`.
+
+    Returns
+    -------
+    vertex_row, vertex_pos, vertex_t, vertex_segment
+        Per vertex, in order: its row (negative for inserted ones), position, time, and the position of the vertex
+        that starts its segment.
+    edge_src, edge_dst
+        Per local edge: positions of its ends.
+    edge_type, edge_operator, edge_activation, edge_records, edge_start, edge_end, edge_flags
+        Per local edge: type code, operator (-1: none), position of the `start` of its activation (-1: none), records
+        read in the activation on its first edge (-1: none), times of both ends, and 1 where the type is inferred.
+
+    Notes
+    -----
+    One pass, O(rows). Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from
+    the run's origin to its end.
+    """
+    rows = kind.shape[0]
+    most = rows + parks.shape[0] + 2
+    vertex_row = np.empty(most, np.int64)
+    vertex_pos = np.empty(most, np.int64)
+    vertex_t = np.empty(most, np.int64)
+    vertex_segment = np.empty(most, np.int64)
+    edge_src = np.empty(most, np.int64)
+    edge_dst = np.empty(most, np.int64)
+    edge_type = np.empty(most, np.int8)
+    edge_operator = np.full(most, -1, np.int64)
+    edge_activation = np.full(most, -1, np.int64)
+    edge_records = np.full(most, -1, np.int64)
+    edge_start = np.empty(most, np.int64)
+    edge_end = np.empty(most, np.int64)
+    edge_flags = np.zeros(most, np.int8)
+    vertices = 0
+    edges = 0
+    interval = 0
+    previous_row = -1
+    have_previous = not starts_run
+    for row in range(rows):
+        if dropped[row]:
+            continue
+        pos = 2 * (first_order + row)
+        if not have_previous:
+            if t[row] > 0:
+                # The origin on this worker: what it did before its first event nobody knows.
+                segment = pos - 1
+                vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, pos - 1, 0, segment
+                vertices = 1
+                edge_src[0], edge_dst[0], edge_type[0] = pos - 1, pos, UNKNOWN
+                edge_start[0], edge_end[0] = 0, t[row]
+                edges = 1
+            else:
+                segment = pos
+            have_previous = True
+        else:
+            while interval < parks.shape[0] and unparks[interval] < row:
+                interval += 1
+            is_interval = interval < parks.shape[0] and unparks[interval] == row
+            if is_interval and verdict[interval] == VERDICT_WAITING:
+                # The wait ends when the message arrives; the system needs the rest to wake the worker.
+                inserted = pos - 1
+                edge_src[edges], edge_dst[edges], edge_type[edges] = previous_pos, inserted, WAITING
+                edge_start[edges], edge_end[edges] = previous_t, arrival[interval]
+                edges += 1
+                segment = inserted
+                vertex_row[vertices], vertex_pos[vertices] = INSERTED_ARRIVAL, inserted
+                vertex_t[vertices], vertex_segment[vertices] = arrival[interval], segment
+                vertices += 1
+                previous_pos, previous_t = inserted, arrival[interval]
+                edge_type[edges] = WAKE_UP
+            elif is_interval:
+                if verdict[interval] == VERDICT_BUSY:
+                    edge_type[edges] = BUSY
+                elif verdict[interval] == VERDICT_IDLE:
+                    edge_type[edges] = IDLE
+                elif verdict[interval] == VERDICT_INPUT_WAIT:
+                    edge_type[edges] = INPUT_WAIT
+                else:
+                    edge_type[edges] = UNKNOWN
+            elif previous_row >= 0 and kind[previous_row] == PARK:
+                edge_type[edges] = UNKNOWN
+            else:
+                top = innermost[previous_row] if previous_row >= 0 else -1
+                if top < 0 or role[top] == SCOPE:
+                    edge_type[edges] = BUSY
+                elif role[top] == SPINNING:
+                    edge_type[edges] = SPINNING_EDGE
+                else:
+                    edge_type[edges] = PROCESSING
+                    edge_flags[edges] = 1 if role[top] == INFERRED else 0
+                if top >= 0:
+                    edge_operator[edges] = operator[top]
+                    edge_activation[edges] = 2 * (first_order + top)
+                    if top == previous_row:
+                        edge_records[edges] = consumed[top]
+            edge_src[edges], edge_dst[edges] = previous_pos, pos
+            edge_start[edges], edge_end[edges] = previous_t, t[row]
+            edges += 1
+        vertex_row[vertices], vertex_pos[vertices] = row, pos
+        vertex_t[vertices], vertex_segment[vertices] = t[row], segment
+        vertices += 1
+        previous_row, previous_pos, previous_t = row, pos, t[row]
+    if ends_run and not have_previous:
+        # A worker without events: nobody knows what it did, from the origin to the end.
+        previous_pos, previous_t, segment = 1, 0, 1
+        vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, 1, 0, 1
+        vertices = 1
+    if ends_run and previous_t < run_end_ns:
+        pos = 2 * (first_order + rows) - 1
+        if pos == previous_pos:
+            pos += 2
+        vertex_row[vertices], vertex_pos[vertices] = INSERTED_END, pos
+        vertex_t[vertices], vertex_segment[vertices] = run_end_ns, segment
+        vertices += 1
+        edge_src[edges], edge_dst[edges], edge_type[edges] = previous_pos, pos, UNKNOWN
+        edge_start[edges], edge_end[edges] = previous_t, run_end_ns
+        edges += 1
+    return (
+        vertex_row[:vertices],
+        vertex_pos[:vertices],
+        vertex_t[:vertices],
+        vertex_segment[:vertices],
+        edge_src[:edges],
+        edge_dst[:edges],
+        edge_type[:edges],
+        edge_operator[:edges],
+        edge_activation[:edges],
+        edge_records[:edges],
+        edge_start[:edges],
+        edge_end[:edges],
+        edge_flags[:edges],
+    )
+
+
+@numba.njit(cache=True)
+def window_sums(start: I64, end: I64, bounds: I64) -> I64:
+    """Sum the parts of intervals that fall into consecutive windows.
+
+    Parameters
+    ----------
+    start, end
+        Ends of the intervals.
+    bounds
+        Strictly or weakly increasing bounds; window i lies between bounds i and i + 1.
+
+    Returns
+    -------
+    sums
+        Per window: the summed length of the intervals' parts inside it.
+
+    Notes
+    -----
+    O(intervals x (log windows + windows touched)).
+    """
+    sums = np.zeros(bounds.shape[0] - 1, np.int64)
+    for i in range(start.shape[0]):
+        window = max(np.searchsorted(bounds, start[i], side="right") - 1, 0)
+        while window < sums.shape[0] and bounds[window] < end[i]:
+            low, high = max(start[i], bounds[window]), min(end[i], bounds[window + 1])
+            if high > low:
+                sums[window] += high - low
+            window += 1
+    return sums

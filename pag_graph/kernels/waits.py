@@ -1,0 +1,132 @@
+"""What an idle interval was: which message ended it, or why it was no wait."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from pag_graph.kernels.activations import I8, I64, INFERRED, PROCESSING, START
+
+# Verdicts.
+WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
+
+
+@numba.njit(cache=True)
+def _earlier(a: tuple[int, int, int, int, int], b: tuple[int, int, int, int, int]) -> bool:
+    for x, y in zip(a, b):
+        if x != y:
+            return bool(x < y)
+    return False
+
+
+@numba.njit(cache=True)
+def judge_intervals(
+    t: I64,
+    kind: I8,
+    role: I8,
+    timeout: I64,
+    parks: I64,
+    unparks: I64,
+    last_parks: I64,
+    sent: I64,
+    sender: I64,
+    channel: I64,
+    message_seq: I64,
+    local: I8,
+    same_process: I8,
+    uncertainty: I64,
+    busy_below_ns: int,
+) -> tuple[I8, I64, I64, I64]:
+    """Judge every candidate idle interval of one worker (`contracts`: ender of an interval).
+
+    Parameters
+    ----------
+    t, kind, role, timeout
+        Rows of the worker in log order; `role` from `activations`.
+    parks, unparks, last_parks
+        The intervals, from `idle_intervals`.
+    sent, sender, channel, message_seq
+        Per row; for rows that read a message whose send is known: when it was sent (common clock) and its key. `sent`
+        is the smallest integer where no message is read or its send is not known.
+    local, same_process
+        Per row: 1 where the sender is this worker, or a worker of the same process.
+    uncertainty
+        Per row: how far the clocks of the two workers may disagree.
+    busy_below_ns
+        Unexplained intervals shorter than this are `BUSY`, longer ones `UNKNOWN`.
+
+    Returns
+    -------
+    verdict
+        Per interval.
+    ender
+        Per interval: the row that reads the message that ended it, or -1.
+    arrival
+        Per interval: when that message arrived.
+    alternatives
+        Per interval: how many other messages may have ended it, within the clocks' uncertainty.
+
+    Notes
+    -----
+    Messages that are read after the interval and before the next one are looked at once: O(rows).
+
+    A message of the same process arrives when it is sent. One of another process arrives, for all one can tell from
+    the worker's log, when the worker is unparked.
+    """
+    count = parks.shape[0]
+    rows = t.shape[0]
+    verdict = np.full(count, UNKNOWN, np.int8)
+    ender = np.full(count, -1, np.int64)
+    arrival = np.zeros(count, np.int64)
+    alternatives = np.zeros(count, np.int64)
+    never = np.iinfo(np.int64).min
+    for i in range(count):
+        begin, end = t[parks[i]], t[unparks[i]]
+        until = parks[i + 1] if i + 1 < count else rows
+        buffered = False
+        work = False
+        inside, before = -1, -1
+        inside_key = (0, 0, 0, 0, 0)
+        before_key = (0, 0, 0, 0, 0)
+        for row in range(unparks[i] + 1, until):
+            if kind[row] == START and role[row] in (PROCESSING, INFERRED):
+                work = True
+            if sent[row] == never:
+                continue
+            if same_process[row] and sent[row] < begin:
+                buffered = True
+                break
+            if local[row] or sent[row] > end or sent[row] > t[row]:
+                continue
+            arrived = sent[row] if same_process[row] else end
+            if sent[row] >= begin:
+                key = (sent[row], arrived, sender[row], channel[row], message_seq[row])
+                if inside < 0 or _earlier(key, inside_key):
+                    inside, inside_key = row, key
+            else:
+                key = (-sent[row], arrived, sender[row], channel[row], message_seq[row])
+                if before < 0 or _earlier(key, before_key):
+                    before, before_key = row, key
+        if buffered:
+            verdict[i] = BUSY
+            continue
+        chosen = inside if inside >= 0 else before
+        if chosen >= 0:
+            verdict[i] = WAITING
+            ender[i] = chosen
+            arrival[i] = sent[chosen] if same_process[chosen] else end
+            for row in range(unparks[i] + 1, until):
+                if row == chosen or sent[row] == never or local[row] or sent[row] > end or sent[row] > t[row]:
+                    continue
+                if (sent[row] >= begin) != (inside >= 0):
+                    continue
+                slop = max(uncertainty[row], uncertainty[chosen])
+                if abs(sent[row] - sent[chosen]) <= slop:
+                    alternatives[i] += 1
+        elif timeout[last_parks[i]] >= 0 and end - t[last_parks[i]] >= timeout[last_parks[i]]:
+            verdict[i] = IDLE
+        elif work:
+            verdict[i] = INPUT_WAIT
+        elif end - begin < busy_below_ns:
+            verdict[i] = BUSY
+    return verdict, ender, arrival, alternatives

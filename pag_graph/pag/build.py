@@ -1,0 +1,511 @@
+"""From a trace to a committed store: scan, stitch, carry, assemble, commit.
+
+The same functions run in this process and in Spark tasks; an `Engine` says where. Nothing is visible before the last
+commit, so a build can be killed at any moment and run again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pag_graph.errors import StoreConflictError, UnsupportedPlanError
+from pag_graph.kernels.assembly import window_sums
+from pag_graph.model.enums import ActivityType, EpochRole, RuleSet, Severity
+from pag_graph.model.tables import PAG_EPOCHS
+from pag_graph.pag import timely
+from pag_graph.pag.epochs import Windows, epochs_table, windows
+from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.rules import st2
+from pag_graph.store.delta import PartFile, StoreInfo, check_target, commit, is_committed, write_part
+from pag_graph.store.findings import findings, no_findings
+from pag_graph.store.log import column
+from pag_graph.store.trace import Trace, check_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.model.graph import GraphPart
+    from pag_graph.pag.engine import Engine
+    from pag_graph.rules.timely import TimelyParameters
+    from pag_graph.store.delta import Mode
+
+    I64 = NDArray[np.int64]
+    Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReport:
+    """What a build did."""
+
+    store: StoreInfo
+    rows: dict[str, int]
+    """Rows of every table."""
+    findings: pa.Table
+    """Rows of `PAG_FINDINGS`."""
+    committed: bool
+    """False where this very state was committed before, so that there was nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a task wrote and counted."""
+
+    parts: dict[str, list[PartFile]]
+    vertices: I64
+    edges: I64
+    waiting_ns: I64
+    unknown_ns: I64
+    findings: pa.Table
+    dropped: dict[str, int]
+    epochs: pl.DataFrame | None = None
+    """For rule sets without windows: one row per epoch."""
+
+
+def silent(label: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
+    del label, done, total
+
+
+def build(
+    trace: str | Path,
+    store: str | Path,
+    *,
+    engine: Engine,
+    rules: RuleSet = RuleSet.TIMELY,
+    parameters: TimelyParameters | None = None,
+    mode: Mode = "error",
+    slice_events: int | None = None,
+    progress: Progress = silent,
+) -> BuildReport:
+    """Build the program activity graph of a trace and commit it to a store.
+
+    Parameters
+    ----------
+    trace, store
+        Directories.
+    engine
+        Where the tasks run.
+    rules, parameters
+        The rule set and its parameters.
+    mode
+        ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
+        worker has left since.
+    slice_events
+        About how many events a task works on; the result does not depend on it.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    BuildReport
+        The committed state and what was found.
+
+    Raises
+    ------
+    TraceFormatError
+        If the trace contradicts itself; nothing is written.
+    StoreExistsError
+        If there is a store and `mode` is ``error``.
+    StoreConflictError
+        If another build was faster, or an append would change epochs that are committed.
+    UnsupportedPlanError
+        If the rules cannot be applied to this trace.
+    """
+    opened = Trace.open(trace)
+    target = Path(store).absolute()
+    previous = check_target(target, mode)
+    if rules is not RuleSet.ST2 and opened.meta.prepared:
+        message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
+        raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
+    kept = previous if mode == "append" else None
+    if kept is not None and kept.run["run_id"] != plan.run_id:
+        message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
+        raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
+    staging = target / f"_staging-{uuid.uuid4().hex}"
+    try:
+        steps = _build_st2 if rules is RuleSet.ST2 else _build_timely
+        built = steps(plan, target, staging, engine, kept, progress)
+        if built is None:
+            return _nothing_to_do(kept)
+        found = pa.concat_tables([built.findings, *(output.findings for output in built.outputs)])
+        parts = {
+            name: [part for output in built.outputs for part in output.parts.get(name, [])]
+            for name in ("vertices", "edges")
+        }
+        small = {
+            "operators": opened.operators,
+            "channels": opened.channels,
+            "workers": opened.workers,
+            "findings": found,
+            "epochs": built.epochs,
+        }
+        for name, content in small.items():
+            part = write_part(target, name, content)
+            parts[name] = [part] if part else []
+        info = commit(
+            target,
+            parts,
+            run={**plan.metadata(), "last_closed_epoch": built.last_closed_epoch},
+            closed_epochs=built.closed_epochs,
+            dropped=_sum(output.dropped for output in built.outputs),
+            events=opened.rows,
+            previous=previous,
+            append=kept is not None,
+        )
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    rows = {
+        **{name: int(pc.sum(built.epochs[name]).as_py() or 0) for name in ("vertices", "edges")},
+        **{name: content.num_rows for name, content in small.items()},
+    }
+    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+
+
+def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:
+    assert kept is not None  # noqa: S101  (only an append can find its work done)
+    tables = {name: kept.delta(name) for name in kept.versions}
+    rows = {name: sum(table.get_add_actions(flatten=True)["num_records"].to_pylist()) for name, table in tables.items()}
+    found = tables["findings"].to_pyarrow_table()
+    return BuildReport(store=kept, rows=rows, findings=found, committed=False)
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for reason, number in count.items():
+            total[reason] = total.get(reason, 0) + number
+    return total
+
+
+class Built(NamedTuple):
+    """What the steps of a rule set give the commit."""
+
+    outputs: list[Output]
+    epochs: pa.Table
+    closed_epochs: int
+    last_closed_epoch: int
+    findings: pa.Table
+
+
+def _build_timely(
+    plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
+) -> Built | None:
+    plan, scans = _scan(plan, staging, engine, progress)
+    span = windows(pl.concat([scan.epochs for scan in scans]), end_ns=plan.end_ns)
+    if kept is not None and is_committed(kept, plan.run_id, span.closed_epochs):
+        return None
+    progress("stitch", 0, 1)
+    engine.stitch(staging)
+    progress("stitch", 1, 1)
+    carries = _carries(plan, scans, staging, engine, progress)
+    after = int(kept.run["last_closed_epoch"]) if kept is not None else None
+    outputs = engine.map(
+        partial(_assemble, plan, target, staging, span, after),
+        list(zip(plan.slices, carries, strict=True)),
+        label="assemble",
+        progress=progress,
+    )
+    table = epochs_table(
+        span,
+        workers=len(plan.workers),
+        vertices=_total(outputs, "vertices"),
+        edges=_total(outputs, "edges"),
+        waiting_ns=_total(outputs, "waiting_ns"),
+        unknown_ns=_total(outputs, "unknown_ns"),
+    )
+    if kept is not None:
+        _check_unchanged(kept, table)
+    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span)])
+    return Built(outputs, table, span.closed_epochs, span.last_closed, found)
+
+
+def _total(outputs: Sequence[Output], name: str) -> I64:
+    return np.sum([getattr(output, name) for output in outputs], axis=0)
+
+
+def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[timely.Scan]]:
+    """Scan all slices; where an activation is open at a cut, join the slices on both sides and scan again."""
+    while True:
+        for name in ("sends", "receives", "stitched"):
+            (staging / name).mkdir(parents=True, exist_ok=True)
+        scans = engine.map(partial(_scan_slice, plan, staging), plan.slices, label="scan", progress=progress)
+        last = {w: max(s.number for s in plan.slices if w in s.rows) for w in plan.workers}
+        dirty = {
+            scan.slice_number
+            for scan in scans
+            for worker, tail in scan.tails.items()
+            if tail.depth and scan.slice_number < last[worker]
+        }
+        if not dirty:
+            return plan, scans
+        shutil.rmtree(staging)
+        plan = replace(plan, slices=_joined(plan.slices, dirty))
+
+
+def _joined(slices: Sequence[Slice], dirty: set[int]) -> tuple[Slice, ...]:
+    """Join every dirty slice with the one after it."""
+    result: list[dict[int, tuple[int, int]]] = []
+    joins = False
+    for part in slices:
+        if joins:
+            mine = result[-1]
+            for worker, (low, high) in part.rows.items():
+                mine[worker] = (mine[worker][0] if worker in mine else low, high)
+        else:
+            result.append(dict(part.rows))
+        joins = part.number in dirty
+    return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(result))
+
+
+def _scan_slice(plan: RunPlan, staging: Path, part: Slice) -> timely.Scan:
+    found = timely.scan(plan, part)
+    for name, left in (("sends", found.sends), ("receives", found.receives)):
+        if left.height:
+            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
+    # The leftovers are on disk for the join; only counters travel back.
+    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+
+
+def _leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
+    files = sorted((staging / name).glob("*.parquet"))
+    return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
+
+
+def _stitched(staging: Path) -> pl.LazyFrame:
+    return _leftovers(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
+
+
+def _carries(
+    plan: RunPlan, scans: list[timely.Scan], staging: Path, engine: Engine, progress: Progress
+) -> list[timely.Carry]:
+    """Compose, in the order of the slices, what is open where each begins."""
+    starts: list[dict[int, int]] = [{} for _ in plan.slices]
+    if len(plan.slices) > 1:
+        starts = engine.map(partial(_segments, plan, staging), plan.slices, label="carry", progress=progress)
+    carries = []
+    tails: dict[int, timely.Tail] = {}
+    segments: dict[int, int] = {}
+    for scan, mine in zip(scans, starts, strict=True):
+        carries.append(timely.Carry(tails=dict(tails), segments=dict(segments)))
+        tails.update(scan.tails)
+        segments.update(mine)
+    return carries
+
+
+def _with_stitched(staging: Path, part: Slice, carry: timely.Carry) -> timely.Carry:
+    mine = _stitched(staging).filter(pl.col("slice") == part.number).collect()
+    return replace(carry, stitched=mine)
+
+
+def _segments(plan: RunPlan, staging: Path, part: Slice) -> dict[int, int]:
+    return timely.last_segments(plan, part, _with_stitched(staging, part, timely.Carry()))
+
+
+def _assemble(
+    plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, timely.Carry]
+) -> Output:
+    part, carry = item
+    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry))
+    count = len(span.epoch)
+    waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
+    return Output(
+        parts=_write(graph, target, last_closed=span.last_closed, after=after),
+        vertices=np.bincount(span.index_of(column(graph.vertices, "epoch")), minlength=count),
+        edges=np.bincount(span.index_of(column(graph.edges, "epoch")), minlength=count),
+        waiting_ns=waiting,
+        unknown_ns=unknown,
+        findings=graph.findings,
+        dropped=graph.dropped,
+    )
+
+
+def _time_in_windows(graph: GraphPart, kind: ActivityType, span: Windows) -> I64:
+    edges = graph.edges.filter(pc.equal(graph.edges["type"], str(kind)))
+    start = column(edges, "start_ns")
+    return np.asarray(window_sums(start, start + column(edges, "duration_ns"), span.bounds))
+
+
+def _write(graph: GraphPart, target: Path, *, last_closed: int, after: int | None) -> dict[str, list[PartFile]]:
+    """Write a slice's rows sorted by epoch and id; those of open epochs apart, for an append to take their place."""
+    parts: dict[str, list[PartFile]] = {}
+    for name, table, key in (("vertices", graph.vertices, "id"), ("edges", graph.edges, "dst")):
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)  # noqa: S101  (a table with columns)
+        frame = frame.sort("epoch", key, maintain_order=True)
+        if after is not None:
+            frame = frame.filter(pl.col("epoch") > after)
+        closed = pl.col("epoch") <= last_closed
+        written = (
+            write_part(target, name, frame.filter(closed).to_arrow()),
+            write_part(target, name, frame.filter(~closed).to_arrow(), provisional=True),
+        )
+        parts[name] = [part for part in written if part is not None]
+    return parts
+
+
+def _check_unchanged(kept: StoreInfo, epochs: pa.Table) -> None:
+    """Refuse an append to which committed epochs would look different."""
+    before = [
+        row for row in kept.delta("epochs").to_pyarrow_table().to_pylist() if row["epoch"] <= kept.run["last_closed_epoch"]
+    ]
+    now = {row["epoch"]: row for row in epochs.to_pylist()}
+    changed = [row["epoch"] for row in before if now.get(row["epoch"]) != row]
+    if changed:
+        message = f"The trace now tells another story of epochs {changed[:5]} than the one committed to {kept.path}."
+        raise StoreConflictError(
+            message, "Late events cannot be appended; build with `--replace`.", {"epochs": changed[:100]}
+        )
+
+
+def _epoch_findings(span: Windows) -> list[pa.Table]:
+    result = []
+    if span.inferred:
+        action = "the last event of each epoch stands in for its end"
+        result.append(findings("epoch_end_not_logged", Severity.WARNING, action))
+    if span.unfinished:
+        action = "counted as shutdown; it has no round"
+        count = len(span.unfinished)
+        result.append(
+            findings("epoch_incomplete", Severity.WARNING, action, rows=count, observed=span.unfinished, unit="epoch")
+        )
+    return result
+
+
+def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
+    """One finding per message end without its other end anywhere in the run."""
+    stitched = _stitched(staging)
+    receives = _leftovers(staging, "receives", RECEIVES)
+    lost = receives.join(stitched, on=["worker", "order"], how="anti").sort("worker", "order").collect()
+    arrived = stitched.group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
+    sends = (
+        _leftovers(staging, "sends", SENDS)
+        .join(arrived, on="id", how="left")
+        .with_columns(missing=pl.col("missing") - pl.col("arrived").fill_null(0))
+        .filter(pl.col("missing") != 0)
+        .sort("id")
+        .collect()
+    )
+    fewer, more = sends.filter(pl.col("missing") > 0), sends.filter(pl.col("missing") < 0)
+    result = [no_findings()]
+    if lost.height:
+        order = lost["order"].to_numpy()
+        worker = lost["worker"].to_numpy()
+        result.append(
+            findings(
+                "receive_without_send",
+                Severity.WARNING,
+                "kept as an event without an edge; it ends no wait",
+                rows=lost.height,
+                worker=worker,
+                vertex=worker << 40 | 2 * order,
+                seq=lost["seq"].to_numpy(),
+                file=[plan.log.file_of(int(w), int(o) - 1) for w, o in zip(worker, order, strict=True)],
+            )
+        )
+    for name, rows, action in (
+        ("send_without_receive", fewer, "kept as an event; receivers that did not log it have no edge"),
+        ("message_received_twice", more, "every read got an edge"),
+    ):
+        if rows.height:
+            ids = rows["id"].to_numpy()
+            worker, order = ids >> 40, (ids & ((1 << 40) - 1)) // 2
+            result.append(
+                findings(
+                    name,
+                    Severity.WARNING,
+                    action,
+                    rows=rows.height,
+                    worker=worker,
+                    vertex=ids,
+                    seq=rows["seq"].to_numpy(),
+                    file=[plan.log.file_of(int(w), int(o) - 1) for w, o in zip(worker, order, strict=True)],
+                    observed=abs(rows["missing"].to_numpy()),
+                    limit=0,
+                    unit="messages",
+                )
+            )
+    return pa.concat_tables(result)
+
+
+def _build_st2(
+    plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
+) -> Built | None:
+    del staging
+    if kept is not None:
+        message = "Epochs cannot be appended under the rule set st2."
+        raise UnsupportedPlanError(message, "Build with `--replace`.")
+    outputs = engine.map(partial(_assemble_st2, plan, target), plan.slices, label="assemble", progress=progress)
+    frames = [output.epochs for output in outputs if output.epochs is not None]
+    table = pl.concat(frames).sort("epoch").to_arrow().cast(PAG_EPOCHS)
+    return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), no_findings())
+
+
+def _assemble_st2(plan: RunPlan, target: Path, part: Slice) -> Output:
+    events = []
+    for worker, (low, high) in sorted(part.rows.items()):
+        rows = plan.log.read(worker, low, high, plan.log.columns)
+        before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
+        check_events(plan.trace, rows, previous=before)
+        events.append(rows)
+    graph = st2.build_part(
+        pa.concat_tables(events).unify_dictionaries(),
+        position_offset={worker: low for worker, (low, _) in part.rows.items()},
+        prepared=plan.trace.meta.prepared,
+        operators=plan.trace.operators,
+    )
+    last = int(pc.max(graph.vertices["epoch"]).as_py() or 0)
+    nothing = np.zeros(0, np.int64)
+    return Output(
+        parts=_write(graph, target, last_closed=last, after=None),
+        vertices=nothing,
+        edges=nothing,
+        waiting_ns=nothing,
+        unknown_ns=nothing,
+        findings=graph.findings,
+        dropped=graph.dropped,
+        epochs=_islands(events, graph),
+    )
+
+
+def _islands(events: Sequence[pa.Table], graph: GraphPart) -> pl.DataFrame:
+    """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
+    rows, vertices, edges = (
+        pl.DataFrame(pl.from_arrow(table.select(names)))
+        for table, names in (
+            (pa.concat_tables([t.select(["epoch", "t_ns"]) for t in events]), ["epoch", "t_ns"]),
+            (graph.vertices, ["epoch"]),
+            (graph.edges, ["epoch", "type", "duration_ns"]),
+        )
+    )
+    waiting = pl.col("duration_ns").filter(pl.col("type") == str(ActivityType.WAITING)).sum()
+    null = pl.lit(None, pl.Int64)
+    return (
+        rows.group_by("epoch")
+        .agg(pl.col("t_ns").min().alias("entry_ns"), pl.col("t_ns").max().alias("exit_ns"), pl.len().alias("events"))
+        .join(vertices.group_by("epoch").agg(pl.len().alias("vertices")), on="epoch", how="left")
+        .join(edges.group_by("epoch").agg(pl.len().alias("edges"), waiting.alias("waiting_ns")), on="epoch", how="left")
+        .with_columns(
+            role=pl.lit(str(EpochRole.ROUND)),
+            start_ns="entry_ns",
+            end_ns="exit_ns",
+            end_vertex=null,
+            unknown_ns=pl.lit(0, pl.Int64),
+            coverage=pl.lit(1.0),
+        )
+        .with_columns(pl.col("vertices", "edges", "waiting_ns").fill_null(0).cast(pl.Int64))
+        .select(PAG_EPOCHS.names)
+    )

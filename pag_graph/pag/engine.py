@@ -1,0 +1,56 @@
+"""What a build asks of an engine: run one function on many items, and one join over what slices leave over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """Where the tasks of a build or of an analysis run.
+
+    Tasks read and write files themselves; only small values pass through `map`.
+    """
+
+    name: str
+
+    def map(
+        self,
+        task: Callable[[Item], Result],
+        items: Sequence[Item],
+        *,
+        label: str,
+        progress: Callable[[str, int, int], None],
+    ) -> list[Result]:
+        """Run `task` on every item, and return the results in the order of the items.
+
+        Parameters
+        ----------
+        task, items
+            Picklable.
+        label, progress
+            What to call with (label, done, all) as tasks end.
+
+        Returns
+        -------
+        list
+            One result per item.
+        """
+        ...
+
+    def stitch(self, staging: Path) -> None:
+        """Join the leftovers of all slices.
+
+        Parameters
+        ----------
+        staging
+            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of `pag.match.stitch`, is
+            written to ``stitched/*.parquet``.
+        """
+        ...

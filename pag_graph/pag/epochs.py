@@ -1,0 +1,166 @@
+"""Windows of a run: startup, one round per completed epoch, shutdown. They tile the run (`docs/model.md`, "Windows")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.model.enums import EpochRole
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import PAG_EPOCHS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """The windows of a run, in time order, and what is known of them before the graph is assembled."""
+
+    epoch: I64
+    role: tuple[EpochRole, ...]
+    bounds: I64
+    """Window i is ``(bounds[i], bounds[i + 1]]``; the first includes the run's origin."""
+    end_vertex: I64
+    """Vertex that closes the window, or -1."""
+    entry: I64
+    exit: I64
+    events: I64
+    closed_epochs: int
+    """Epochs that every worker has left."""
+    last_closed: int
+    """The last of them, or -1."""
+    inferred: bool
+    """Whether the log lacks the ends of epochs, so that the last event of each stands in for it."""
+    unfinished: tuple[int, ...]
+    """Epochs that some worker ended and some did not."""
+
+    def index_of(self, epoch: I64) -> I64:
+        """Return, for epochs of rows, the window that counts them; rows after the last closed epoch are shutdown."""
+        return np.clip(np.searchsorted(self.epoch, epoch), 0, len(self.epoch) - 1)
+
+
+def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
+    """Find the windows of a run.
+
+    Parameters
+    ----------
+    epochs
+        One row per slice, worker and epoch, as `pag.timely.Scan.epochs`.
+    end_ns
+        The run's end.
+
+    Returns
+    -------
+    Windows
+        The round of epoch e closes with the earliest `epoch_end` of e on any worker (ties: the lowest worker). Only
+        epochs that every worker with events has ended have a round; what follows is `shutdown`.
+    """
+    merged = (
+        epochs.sort("worker", "epoch", "entry_ns")
+        .group_by("worker", "epoch", maintain_order=True)
+        .agg(
+            pl.col("events").sum(),
+            pl.col("entry_ns").min(),
+            pl.col("exit_ns").max(),
+            pl.col("end_ns").max(),
+            pl.col("end_pos").max(),
+            pl.col("last_pos").max(),
+            pl.col("last_ns").max(),
+        )
+    )
+    inferred = bool(merged["end_ns"].is_null().all())
+    if inferred:
+        merged = merged.with_columns(end_ns="last_ns", end_pos="last_pos")
+    ended = merged.filter(pl.col("end_ns").is_not_null())
+    present = merged["worker"].n_unique()
+    by_epoch = (
+        ended.sort("epoch", "end_ns", "worker")
+        .group_by("epoch", maintain_order=True)
+        .agg(pl.len().alias("count"), pl.col("end_ns").first(), pl.col("worker").first(), pl.col("end_pos").first())
+    )
+    closed = by_epoch.filter(pl.col("count") == present)
+    # An epoch is closed only if all before it are: rounds must follow each other.
+    unfinished = tuple(by_epoch.filter(pl.col("count") < present)["epoch"].to_list())
+    if unfinished:
+        closed = closed.filter(pl.col("epoch") < min(unfinished))
+    epoch = closed["epoch"].to_list()
+    ends = np.maximum.accumulate(np.array([0, *closed["end_ns"].to_list()], np.int64))
+    roles = [EpochRole.STARTUP if i == 0 else EpochRole.ROUND for i in range(len(epoch))]
+    vertex = [w << POSITION_BITS | p for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)]
+    if ends[-1] < end_ns or not epoch:
+        first = int(merged["epoch"].min() or 0)  # type: ignore[call-overload]
+        epoch.append(epoch[-1] + 1 if epoch else first)
+        roles.append(EpochRole.SHUTDOWN if len(epoch) > 1 else EpochRole.STARTUP)
+        ends = np.append(ends, end_ns)
+        vertex.append(-1)
+    result_epoch = np.array(epoch, np.int64)
+    at = np.clip(np.searchsorted(result_epoch, merged["epoch"].to_numpy()), 0, len(epoch) - 1)
+    counted = merged.with_columns(window=pl.Series(at)).group_by("window").agg(
+        pl.col("events").sum(), pl.col("entry_ns").min(), pl.col("exit_ns").max()
+    )
+    entry, exit_, events = (np.full(len(epoch), absent, np.int64) for absent in (-1, -1, 0))
+    where = counted["window"].to_numpy()
+    entry[where], exit_[where], events[where] = (
+        counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events")
+    )
+    return Windows(
+        epoch=result_epoch,
+        role=tuple(roles),
+        bounds=ends,
+        end_vertex=np.array(vertex, np.int64),
+        entry=entry,
+        exit=exit_,
+        events=events,
+        closed_epochs=closed.height,
+        last_closed=int(closed["epoch"][-1]) if closed.height else -1,
+        inferred=inferred,
+        unfinished=unfinished,
+    )
+
+
+def epochs_table(
+    windows: Windows, *, workers: int, vertices: I64, edges: I64, waiting_ns: I64, unknown_ns: I64
+) -> pa.Table:
+    """Return the rows of `PAG_EPOCHS`.
+
+    Parameters
+    ----------
+    windows
+        The windows.
+    workers
+        How many workers the run has.
+    vertices, edges, waiting_ns, unknown_ns
+        Per window, summed over all slices.
+
+    Returns
+    -------
+    pa.Table
+        One row per window, in time order.
+    """
+    span = np.diff(windows.bounds) * workers
+    coverage = np.where(span > 0, 1 - unknown_ns / np.maximum(span, 1), 1.0)
+    frame = pl.DataFrame(
+        {
+            "epoch": windows.epoch,
+            "role": [str(role) for role in windows.role],
+            "start_ns": windows.bounds[:-1],
+            "end_ns": windows.bounds[1:],
+            "end_vertex": windows.end_vertex,
+            "entry_ns": windows.entry,
+            "exit_ns": windows.exit,
+            "events": windows.events,
+            "vertices": vertices,
+            "edges": edges,
+            "waiting_ns": waiting_ns,
+            "unknown_ns": unknown_ns,
+            "coverage": coverage,
+        }
+    ).with_columns(pl.when(pl.col(c) >= 0).then(pl.col(c)).alias(c) for c in ("end_vertex", "entry_ns", "exit_ns"))
+    return frame.to_arrow().cast(PAG_EPOCHS)

@@ -1,0 +1,260 @@
+"""What a build needs to know before it reads events: identity, clocks, and how the work is cut in slices."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pag_graph.errors import InvalidParameterError
+from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, UNPARK
+from pag_graph.model.enums import RuleSet
+from pag_graph.rules.timely import KIND_CODES, TimelyParameters
+from pag_graph.store.log import TraceLog, codes, column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from pag_graph.store.trace import Trace
+
+    I64 = NDArray[np.int64]
+
+DEFAULT_SLICE_EVENTS = 4_000_000
+"""Events that one task works on at a time; a slice needs about 400 bytes of memory per event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A part of a run that one task works on: consecutive rows of every worker."""
+
+    number: int
+    rows: Mapping[int, tuple[int, int]]
+    """Per worker: its first row, and the one after its last, counted from 0 in the order of its log."""
+
+    @property
+    def events(self) -> int:
+        """Number of events in the slice."""
+        return sum(high - low for low, high in self.rows.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """A build, decided: what is read, by which rules, cut in which slices. Travels to every task."""
+
+    trace: Trace
+    log: TraceLog
+    rules: RuleSet
+    parameters: TimelyParameters
+    run_id: str
+    origin_unix_ns: int
+    end_ns: int
+    """The run's end on the common clock, from the origin."""
+    workers: tuple[int, ...]
+    offset_ns: Mapping[int, int]
+    """Per worker: added to its own clock gives time from the run's origin."""
+    processes: I64
+    uncertainty: I64
+    slices: tuple[Slice, ...]
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the run's identity and provenance, for the store's commit."""
+        return {
+            "run_id": self.run_id,
+            "trace_id": self.trace.meta.trace_id,
+            "rules": str(self.rules),
+            "parameters": asdict(self.parameters),
+            "product_version": version("pag-graph"),
+            "origin_unix_ns": self.origin_unix_ns,
+            "end_ns": self.end_ns,
+            "workers": len(self.workers),
+            "source": asdict(self.trace.meta.source),
+        }
+
+
+def plan_run(
+    trace: Trace,
+    rules: RuleSet,
+    parameters: TimelyParameters | None = None,
+    *,
+    slice_events: int = DEFAULT_SLICE_EVENTS,
+) -> RunPlan:
+    """Decide how to build a run from a trace.
+
+    Parameters
+    ----------
+    trace
+        The opened trace.
+    rules, parameters
+        The rule set and its parameters.
+    slice_events
+        About how many events a slice holds. The result of a build does not depend on it.
+
+    Returns
+    -------
+    RunPlan
+        Reads footers of the event files, and a few row groups near the cuts.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `slice_events` is not positive.
+
+    Notes
+    -----
+    The run's origin is the first event of any worker: what happened before it nobody logged.
+    """
+    if slice_events < 1:
+        message = f"slice_events is {slice_events}, and must be at least 1."
+        raise InvalidParameterError(message)
+    parameters = parameters or TimelyParameters()
+    log = TraceLog.index(trace)
+    table = trace.workers
+    workers = tuple(int(w) for w in table["worker"].to_pylist())
+    offset = dict(zip(workers, table["offset_ns"].to_pylist(), strict=True))
+    first = min(log.chunks[w][0].t_min + offset[w] for w in workers if log.rows_of(w))
+    last = max(log.chunks[w][-1].t_max + offset[w] for w in workers if log.rows_of(w))
+    processes = np.full(max(workers) + 1, -1, np.int64)
+    uncertainty = np.zeros(max(workers) + 1, np.int64)
+    processes[list(workers)] = table["process"].to_numpy()
+    uncertainty[list(workers)] = column(table, "uncertainty_ns", 0)
+    relative = {w: offset[w] - first for w in workers}
+    if rules is RuleSet.ST2:
+        # Its clocks are the workers' own, and nothing is shifted.
+        first, last, relative = 0, last - first, dict.fromkeys(workers, 0)
+    cut = _cut_by_time if rules is RuleSet.TIMELY else _cut_by_epoch
+    return RunPlan(
+        trace=trace,
+        log=log,
+        rules=rules,
+        parameters=parameters,
+        run_id=_run_id(trace.meta.trace_id, rules, parameters),
+        origin_unix_ns=first,
+        end_ns=last - first,
+        workers=workers,
+        offset_ns=relative,
+        processes=processes,
+        uncertainty=uncertainty,
+        slices=cut(trace, log, workers, relative, slice_events),
+    )
+
+
+def _run_id(trace_id: str, rules: RuleSet, parameters: TimelyParameters) -> str:
+    """Two rule sets over one trace are two runs, and so are two releases of this package."""
+    what = json.dumps([trace_id, str(rules), asdict(parameters), version("pag-graph")], sort_keys=True)
+    return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+def _cut_by_time(
+    trace: Trace, log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int
+) -> tuple[Slice, ...]:
+    """Cut all workers at about the same instants, each where its rules need to look at neither side.
+
+    A worker is cut where a candidate idle interval begins (a park that does not continue another one): judging an
+    interval needs the rows up to the next one and no further. One that never parks is cut after the end of an epoch.
+    """
+    del trace
+    cuts = {w: [0] for w in workers}
+    for instant in _instants(log, workers, offset, slice_events):
+        for w in workers:
+            cuts[w].append(max(cuts[w][-1], _safe_row(log, w, instant - offset[w])))
+    for w in workers:
+        cuts[w].append(log.rows_of(w))
+    return _slices(cuts)
+
+
+def _slices(cuts: Mapping[int, list[int]]) -> tuple[Slice, ...]:
+    count = len(next(iter(cuts.values()))) - 1
+    # A worker without events takes part in the first slice: its time must be explained too.
+    made = (
+        {w: (c[i], c[i + 1]) for w, c in cuts.items() if c[i] < c[i + 1] or (i == 0 and c[-1] == 0)}
+        for i in range(count)
+    )
+    return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(rows for rows in made if rows))
+
+
+def _instants(log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int) -> list[int]:
+    total = sum(log.rows_of(w) for w in workers)
+    count = -(-total // slice_events)
+    if count <= 1:
+        return []
+    largest = max(chunk.rows for w in workers for chunk in log.chunks.get(w, ()))
+    if slice_events < largest:
+        # Slices finer than row groups: only the times themselves tell where they lie.
+        times = [column(log.read(w, 0, log.rows_of(w), ["t_ns"]), "t_ns") + offset[w] for w in workers]
+        ordered = np.sort(np.concatenate(times))
+        return [int(ordered[i * slice_events]) for i in range(1, count)]
+    ends = sorted((chunk.t_max + offset[w], chunk.rows) for w in workers for chunk in log.chunks.get(w, ()))
+    reached = np.cumsum([rows for _, rows in ends])
+    targets = np.arange(1, count) * slice_events
+    return [ends[i][0] for i in np.searchsorted(reached, targets)]
+
+
+def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
+    """Return the first row at or after `clock` where the worker's log may be cut, or the number of its rows."""
+    parks = _first_row(log, worker, 0, _is_park) < log.rows_of(worker)
+    after = log.rows_of(worker)
+    for chunk in log.chunks.get(worker, ()):
+        if chunk.t_max >= clock:
+            table = log.read(worker, chunk.first_row, chunk.first_row + chunk.rows, ["t_ns"])
+            after = chunk.first_row + int(np.searchsorted(column(table, "t_ns"), clock))
+            break
+    if parks:
+        return _first_row(log, worker, after, _begins_interval)
+    ended = _first_row(log, worker, after, _ends_epoch)
+    return min(ended + 1, log.rows_of(worker))
+
+
+def _is_park(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
+    del before
+    return kind == PARK
+
+
+def _begins_interval(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
+    previous = np.concatenate(([before], kind[:-1]))
+    return (kind == PARK) & (previous != UNPARK)
+
+
+def _ends_epoch(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
+    del before
+    return kind == EPOCH_END
+
+
+def _first_row(log: TraceLog, worker: int, start: int, wanted: Any) -> int:
+    """Return the first row from `start` on that is wanted, or the number of the worker's rows."""
+    before = OTHER
+    if start > 0:
+        before = int(codes(log.read(worker, start - 1, start, ["kind"]), "kind", KIND_CODES, OTHER)[0])
+    for chunk in log.chunks.get(worker, ()):
+        low, high = max(start, chunk.first_row), chunk.first_row + chunk.rows
+        if low >= high:
+            continue
+        kind = codes(log.read(worker, low, high, ["kind"]), "kind", KIND_CODES, OTHER)
+        hits = np.flatnonzero(wanted(kind, before))
+        if len(hits):
+            return low + int(hits[0])
+        before = int(kind[-1])
+    return log.rows_of(worker)
+
+
+def _cut_by_epoch(
+    trace: Trace, log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int
+) -> tuple[Slice, ...]:
+    """Cut between epochs, for rule sets to which every epoch is an island."""
+    del offset
+    counts = trace.counts()
+    epochs = counts["epoch"].to_numpy()
+    _, position = np.unique(epochs, return_inverse=True)
+    sizes = np.bincount(position, weights=counts["events"].to_numpy()).astype(np.int64)
+    group = (np.cumsum(sizes) - sizes) // slice_events
+    worker, events = counts["worker"].to_numpy(), counts["events"].to_numpy()
+    cuts = {}
+    for w in workers:
+        mine = np.bincount(group[position[worker == w]], weights=events[worker == w], minlength=int(group[-1]) + 1)
+        cuts[w] = [0, *(int(x) for x in np.cumsum(mine))]
+    return _slices(cuts)

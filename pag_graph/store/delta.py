@@ -1,0 +1,385 @@
+"""Contract 2 on disk: Delta tables that tasks write as Parquet and one driver commits, `epochs` last.
+
+A Delta transaction covers one table, so the commit of `epochs` pins the versions of all others: readers open exactly
+those, and what a killed build left behind is invisible.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from pag_graph.errors import (
+    FormatVersionError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Mode = Literal["error", "append", "replace"]
+"""What a build does with a store that exists."""
+
+_COMMIT_KEY = "pag_graph"
+_PROVISIONAL = "open-"
+_ROW_GROUP = 64 * 1024
+"""Rows of a row group: few enough that one epoch is read without much of its neighbours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFile:
+    """A Parquet file that a task wrote and nobody sees until it is committed."""
+
+    path: str
+    """Relative to the directory of its table."""
+    size_bytes: int
+    rows: int
+    statistics: str
+    """JSON as Delta keeps it: `numRecords`, `minValues`, `maxValues`, `nullCount`."""
+
+
+def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool = False) -> PartFile | None:
+    """Write rows of a table as one new Parquet file of its directory, without committing it.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    table
+        Name out of `STORE_TABLES`.
+    content
+        Its rows, in the order to be kept.
+    provisional
+        Whether these rows belong to epochs that are still open: the next append takes their place.
+
+    Returns
+    -------
+    PartFile or None
+        None where there are no rows.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    if not content.num_rows:
+        return None
+    schema = STORE_TABLES[table]
+    content = content.select(schema.names).cast(schema)
+    directory = store / table
+    path = f"{_PROVISIONAL if provisional else 'part-'}{uuid.uuid4().hex}.parquet"
+    integers = [f.name for f in schema if pa.types.is_integer(f.type)]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            content,
+            directory / path,
+            compression="zstd",
+            row_group_size=_ROW_GROUP,
+            use_dictionary=[f.name for f in schema if pa.types.is_string(f.type)],
+            # Neighbouring ids and times differ by little.
+            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            store_schema=False,
+        )
+    except OSError as error:
+        message = f"{directory / path} cannot be written: {error}."
+        raise StoreError(message, "Choose a place with enough room that can be written.") from error
+    return PartFile(
+        path=path,
+        size_bytes=(directory / path).stat().st_size,
+        rows=content.num_rows,
+        statistics=_statistics(content, integers),
+    )
+
+
+def _statistics(content: pa.Table, integers: Sequence[str]) -> str:
+    low, high = {}, {}
+    for name in integers:
+        bounds = pc.min_max(content[name]).as_py()
+        if bounds["min"] is not None:
+            low[name], high[name] = bounds["min"], bounds["max"]
+    nulls = {name: content[name].null_count for name in content.column_names}
+    return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreInfo:
+    """A committed state of a store: what was built, from what, and which versions of the tables belong together."""
+
+    path: Path
+    run: Mapping[str, Any]
+    """Identity and provenance of the run, as `RunPlan.metadata` gives it."""
+    versions: Mapping[str, int]
+    """Per table: the Delta version that belongs to this state."""
+    closed_epochs: int
+    """Number of epochs that every worker has left."""
+    dropped: Mapping[str, int]
+    """Events that became no vertex, by reason."""
+    events: int
+    """Rows of the trace."""
+
+    def files(self, table: str) -> list[str]:
+        """Return the absolute paths of the Parquet files of a table, for readers that are not Delta's."""
+        return [str(uri).removeprefix("file://") for uri in self.delta(table).file_uris()]
+
+    def delta(self, table: str) -> DeltaTable:
+        """Open a table at the version that belongs to this state."""
+        return DeltaTable(self.path / table, version=self.versions[table])
+
+
+def open_store(path: Path) -> StoreInfo:
+    """Read the latest committed state of a store.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+
+    Returns
+    -------
+    StoreInfo
+        Reads the log of one small table.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nothing is committed there.
+    FormatVersionError
+        If it was written in another version of contract 2.
+    """
+    info = _committed(path)
+    if info is None:
+        message = f"There is no program activity graph at {path}."
+        hint = "Build one: `pag build TRACE STORE`."
+        if (path / "meta.json").is_file():
+            hint = f"This is a trace. Build its graph first: `pag build {path} STORE`."
+        raise StoreNotFoundError(message, hint, {"path": str(path)})
+    return info
+
+
+def _committed(path: Path) -> StoreInfo | None:
+    if not (path / "epochs" / "_delta_log").is_dir():
+        return None
+    try:
+        table = DeltaTable(path / "epochs")
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        message = f"The store at {path} cannot be read: {error}."
+        raise StoreError(message, "Build it again with `--replace`.", {"path": str(path)}) from error
+    for entry in table.history():
+        if _COMMIT_KEY in entry:
+            content = json.loads(entry[_COMMIT_KEY])
+            break
+    else:
+        message = f"{path} holds a Delta table named epochs that this package did not write."
+        raise StoreError(message, "Choose another place for the store.", {"path": str(path)})
+    if content.get("format_version") != STORE_FORMAT_VERSION:
+        raise FormatVersionError.from_found_and_known(
+            where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
+        )
+    return StoreInfo(
+        path=path,
+        run=content["run"],
+        versions={**content["versions"], "epochs": int(entry["version"])},
+        closed_epochs=content["closed_epochs"],
+        dropped=content["dropped"],
+        events=content["events"],
+    )
+
+
+def check_target(path: Path, mode: Mode) -> StoreInfo | None:
+    """Refuse to build where a build must not write.
+
+    Parameters
+    ----------
+    path
+        Where the store shall be.
+    mode
+        What to do with one that exists.
+
+    Returns
+    -------
+    StoreInfo or None
+        The state that exists.
+
+    Raises
+    ------
+    StoreExistsError
+        If there is a store and `mode` is ``error``, or something that is no store.
+    """
+    info = _committed(path)
+    if info is not None and mode == "error":
+        message = f"{path} already holds run {info.run['run_id']} (rules {info.run['rules']})."
+        hint = "Add new epochs with `--append`, build anew with `--replace`, or choose another place."
+        raise StoreExistsError(message, hint, {"path": str(path), "run_id": info.run["run_id"]})
+    if info is None and path.exists():
+        # What a killed build left is invisible and may stay; anything else is somebody's.
+        foreign = [] if not path.is_dir() else [p.name for p in path.iterdir() if not _is_ours(p)]
+        if foreign or not path.is_dir():
+            message = f"{path} exists and is no store" + (f": it holds {foreign[0]}." if foreign else ".")
+            raise StoreExistsError(message, "Choose a new or empty place.", {"path": str(path)})
+    return info
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name in STORE_TABLES or path.name.startswith("_staging-")
+
+
+def commit(
+    path: Path,
+    parts: Mapping[str, Sequence[PartFile]],
+    *,
+    run: Mapping[str, Any],
+    closed_epochs: int,
+    dropped: Mapping[str, int],
+    events: int,
+    previous: StoreInfo | None,
+    append: bool = False,
+) -> StoreInfo:
+    """Commit the files of a build: every table, then `epochs`, which makes them visible together.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+    parts
+        Per table: its files. They replace what the tables held, but for `append`.
+    run, closed_epochs, dropped, events
+        As in `StoreInfo`.
+    previous
+        The state that the build started from; the commit fails if it is no longer the latest.
+    append
+        Whether vertices and edges of closed epochs stay as `previous` has them.
+
+    Returns
+    -------
+    StoreInfo
+        The new state.
+
+    Raises
+    ------
+    StoreConflictError
+        If another build committed in between.
+    StoreError
+        If the file system refuses.
+    """
+    versions: dict[str, int] = {}
+    commit_id = uuid.uuid4().hex
+    try:
+        _check_latest(path, previous)
+        for name in STORE_TABLES:
+            if name == "epochs":
+                _check_latest(path, previous)
+            content = {
+                "format_version": STORE_FORMAT_VERSION,
+                "commit_id": commit_id,
+                "run": dict(run),
+                "versions": versions,
+                "closed_epochs": closed_epochs,
+                "dropped": dict(dropped),
+                "events": events,
+                "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            }
+            properties = CommitProperties(
+                custom_metadata={_COMMIT_KEY: json.dumps(content)},
+                app_transactions=[Transaction(f"pag-graph/{run['run_id']}", closed_epochs)],
+                # A conflict means that another build was faster; trying again would mix the two.
+                max_commit_retries=0,
+            )
+            keep = append and previous is not None and name in ("vertices", "edges")
+            files = parts.get(name, ())
+            versions[name] = _commit_table(path / name, name, files, properties, previous if keep else None)
+    except CommitFailedError as error:
+        raise _conflict(path) from error
+    except (DeltaError, OSError) as error:
+        message = f"The store at {path} cannot be written: {error}."
+        raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
+    return open_store(path)
+
+
+def _check_latest(path: Path, previous: StoreInfo | None) -> None:
+    latest = _committed(path)
+    if (latest and latest.versions) != (previous and previous.versions):
+        raise _conflict(path)
+
+
+def _conflict(path: Path) -> StoreConflictError:
+    return StoreConflictError(
+        f"Another build committed to {path} while this one ran; nothing of this one is visible.",
+        "Build again once the other one has ended.",
+        {"path": str(path)},
+    )
+
+
+def _commit_table(
+    directory: Path,
+    name: str,
+    files: Sequence[PartFile],
+    properties: CommitProperties,
+    kept: StoreInfo | None,
+) -> int:
+    """Give a table new content and return its new version; with `kept`, its closed epochs stay as they are there."""
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(f.path, f.size_bytes, {}, now, True, f.statistics)  # noqa: FBT003
+        for f in files
+    ]
+    schema = Schema.from_arrow(pa.schema([pa.field(f.name, f.type, f.nullable) for f in STORE_TABLES[name]]))
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        table = DeltaTable(directory)
+    except TableNotFoundError:
+        create_table_with_add_actions(
+            str(directory), schema, actions, mode="error", partition_by=[], commit_properties=properties
+        )
+        return 0
+    if kept is not None:
+        if table.version() != kept.versions[name]:
+            # A killed build got as far as this table; its rows were never visible and must not become so now.
+            table.restore(kept.versions[name])
+        adds = table.get_add_actions(flatten=True)
+        old = zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True)
+        actions += [
+            RemoveAction(path, data_change=True, deletion_timestamp=now, size=size)
+            for path, size in old
+            if path.startswith(_PROVISIONAL)
+        ]
+    table.create_write_transaction(
+        actions,
+        mode="overwrite" if kept is None else "append",
+        schema=schema,
+        partition_by=[],
+        commit_properties=properties,
+    )
+    # Another build may have committed right after: ours is the entry with our own metadata.
+    own = (properties.custom_metadata or {})[_COMMIT_KEY]
+    return next(int(entry["version"]) for entry in DeltaTable(directory).history() if entry.get(_COMMIT_KEY) == own)
+
+
+def is_committed(previous: StoreInfo | None, run_id: str, closed_epochs: int) -> bool:
+    """Tell whether a build of this run up to this epoch is committed already, so that a retry may stop here."""
+    if previous is None or previous.run["run_id"] != run_id:
+        return False
+    done = DeltaTable(previous.path / "epochs").transaction_version(f"pag-graph/{run_id}")
+    return done is not None and done >= closed_epochs
+
+
+def describe(info: StoreInfo) -> dict[str, Any]:
+    """Return a store's state as plain values, for programs."""
+    return {**asdict(info), "path": str(info.path)}

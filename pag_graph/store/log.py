@@ -1,0 +1,190 @@
+"""Row ranges of a trace: where each worker's events lie, and how to read a part of them without the rest."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.store.trace import _check_nulls, _check_vocabulary, _open_events, _read_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pag_graph.store.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of one worker that stand together in one row group of one file."""
+
+    file: str
+    """Path inside the trace."""
+    row_group: int
+    offset: int
+    """First row inside the row group."""
+    rows: int
+    first_row: int
+    """Number of rows of the same worker in earlier chunks."""
+    t_min: int
+    t_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLog:
+    """Index of a trace's event files: for every worker its chunks, in the order of its log."""
+
+    columns: ClassVar[tuple[str, ...]] = tuple(TRACE_EVENTS.names)
+    """Names of all columns of events."""
+
+    root: Path
+    """Directory of the trace."""
+    chunks: Mapping[int, tuple[Chunk, ...]]
+
+    @classmethod
+    def index(cls, trace: Trace) -> TraceLog:
+        """Index a trace's event files by their footers alone, wherever a row group holds a single worker.
+
+        Parameters
+        ----------
+        trace
+            The opened trace.
+
+        Returns
+        -------
+        TraceLog
+            O(row groups) in time and memory.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file cannot be read.
+        """
+        chunks: dict[int, list[Chunk]] = {}
+        for file in trace.files:
+            path = trace.path / file.name
+            try:
+                with pq.ParquetFile(path) as parquet:
+                    names = parquet.schema_arrow.names
+                    for group in range(parquet.metadata.num_row_groups):
+                        for worker, offset, rows, t_min, t_max in _runs(parquet, group, names):
+                            known = chunks.setdefault(worker, [])
+                            first_row = known[-1].first_row + known[-1].rows if known else 0
+                            known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
+            except (pa.ArrowInvalid, OSError) as error:
+                message = f"{path} cannot be read: {error}"
+                raise TraceFormatError(message, "Record or convert the trace again.", {"file": str(path)}) from error
+        return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
+
+    def rows_of(self, worker: int) -> int:
+        """Return how many events `worker` has."""
+        known = self.chunks.get(worker, ())
+        return known[-1].first_row + known[-1].rows if known else 0
+
+    def file_of(self, worker: int, row: int) -> str:
+        """Return the file that holds row `row` (from 0) of `worker`."""
+        known = self.chunks[worker]
+        return known[bisect_right([chunk.first_row for chunk in known], row) - 1].file
+
+    def read(self, worker: int, low: int, high: int, columns: Sequence[str]) -> pa.Table:
+        """Read rows `low` to `high` (exclusive) of `worker`; only the row groups that hold them are opened.
+
+        Parameters
+        ----------
+        worker, low, high
+            Whose rows, and which of them, counted from 0 in the order of its log.
+        columns
+            Names of `TRACE_EVENTS`; ``kind`` comes dictionary-encoded.
+
+        Returns
+        -------
+        pa.Table
+            One row per event.
+        """
+        parts = []
+        for chunk in self.chunks.get(worker, ()):
+            begin, end = max(low, chunk.first_row), min(high, chunk.first_row + chunk.rows)
+            if begin >= end:
+                continue
+            table = read_row_group(self.root, chunk.file, chunk.row_group, columns)
+            parts.append(table.slice(chunk.offset + begin - chunk.first_row, end - begin))
+        if not parts:
+            return TRACE_EVENTS.empty_table().select(columns)
+        return pa.concat_tables(parts).unify_dictionaries()
+
+
+def _runs(parquet: pq.ParquetFile, group: int, names: list[str]) -> list[tuple[int, int, int, int, int]]:
+    """Return (worker, offset, rows, t_min, t_max) for each run of rows of one worker in a row group."""
+    metadata = parquet.metadata.row_group(group)
+    if metadata.num_rows == 0:
+        return []
+    worker = metadata.column(names.index("worker")).statistics
+    t = metadata.column(names.index("t_ns")).statistics
+    known = all(s is not None and s.has_min_max for s in (worker, t))
+    if known and worker.min == worker.max:
+        return [(int(worker.min), 0, metadata.num_rows, int(t.min), int(t.max))]
+    table = parquet.read_row_group(group, columns=["worker", "t_ns"])
+    workers, times = column(table, "worker"), column(table, "t_ns")
+    cuts = np.flatnonzero(np.diff(workers)) + 1
+    starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(workers)]))
+    return [
+        (int(workers[a]), int(a), int(b - a), int(times[a:b].min()), int(times[a:b].max()))
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def column(table: pa.Table, name: str, absent: int = -1) -> NDArray[np.int64]:
+    """Return an integer column as int64, with `absent` in place of null."""
+    values = table[name]
+    if values.null_count:
+        values = pc.fill_null(values, pa.scalar(absent, values.type))
+    return np.ascontiguousarray(values.to_numpy(), dtype=np.int64)
+
+
+def codes(table: pa.Table, name: str, meaning: Mapping[str, int], default: int) -> NDArray[np.int8]:
+    """Return a dictionary-encoded string column as small integers; names not in `meaning` become `default`."""
+    values = table[name].combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    lookup = np.array([meaning.get(value, default) for value in values.dictionary.to_pylist()] or [default], np.int8)
+    return lookup[values.indices.to_numpy(zero_copy_only=False)]
+
+
+def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]) -> pa.Table:
+    """Read columns of one row group and check what must hold for each row by itself.
+
+    Parameters
+    ----------
+    root, file
+        Directory of the trace, and the file inside it.
+    row_group, columns
+        What to read.
+
+    Returns
+    -------
+    pa.Table
+        ``kind`` comes dictionary-encoded.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is damaged, a value is missing, or a kind is unknown.
+    """
+    where = str(root / file)
+    with _open_events(root, file) as parquet:
+        table = _read_groups(parquet, [row_group], list(columns), where=where)
+    _check_nulls(table, TRACE_EVENTS, where=where)
+    _check_vocabulary(table, where=where)
+    return table
