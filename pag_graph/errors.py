@@ -144,6 +144,15 @@ class StoreConflictError(StoreError):
 
     condition = "STORE_CONFLICT"
 
+    @classmethod
+    def from_concurrent_build(cls, path: object) -> StoreConflictError:
+        """Build the error for a build that another one overtook."""
+        return cls(
+            f"Another build committed to {path} while this one ran; nothing of this one is visible.",
+            "Build again once the other one has ended.",
+            {"path": str(path)},
+        )
+
 
 class AnalysisError(PagGraphError):
     """Raised when an analysis cannot give an exact answer."""

@@ -13,6 +13,9 @@ I64 = NDArray[np.int64]
 START, STOP, SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE = 0, 1, 2, 3, 4, 5
 PARK, UNPARK, PUSH_PROGRESS, EPOCH_END, OTHER = 6, 7, 8, 9, 10
 
+# What can be wrong with a row.
+CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3
+
 # What an activation turned out to be.
 SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
 
@@ -36,8 +39,8 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
     consumed
         Per row; meaningful for `start` rows: records received inside (not in nested activations), or -1.
     trouble
-        Per row: 1 for a `stop` that closes nothing, 2 for a `stop` that closes others than the innermost, 3 for a
-        `start` that is still open at the end.
+        Per row: `CLOSES_NOTHING` for a `stop` that closes nothing, `CLOSES_OUTER` for one that closes others than the
+        innermost, `OPEN` for a `start` that is still open at the end; else 0.
 
     Notes
     -----
@@ -65,10 +68,10 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
             while found >= 0 and operator[found] != operator[row]:
                 found = parent[found]
             if found < 0:
-                trouble[row] = 1
+                trouble[row] = CLOSES_NOTHING
             else:
                 if found != top:
-                    trouble[row] = 2
+                    trouble[row] = CLOSES_OUTER
                 top = parent[found]
         elif code in (SEND, RECEIVE) and top >= 0:
             if role[top] != SCOPE:
@@ -77,7 +80,7 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
                 consumed[top] = max(consumed[top], 0) + records[row]
         innermost[row] = top
     while top >= 0:
-        trouble[top] = 3
+        trouble[top] = OPEN
         top = parent[top]
     return innermost, role, consumed, trouble
 

@@ -13,7 +13,7 @@ WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
 
 @numba.njit(cache=True)
 def _earlier(a: tuple[int, int, int, int, int], b: tuple[int, int, int, int, int]) -> bool:
-    for x, y in zip(a, b):
+    for x, y in zip(a, b, strict=False):
         if x != y:
             return bool(x < y)
     return False

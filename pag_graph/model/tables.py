@@ -159,3 +159,61 @@ STORE_TABLES: dict[str, pa.Schema] = {
     "epochs": PAG_EPOCHS,
 }
 """Tables of a store, in the order in which they are committed: `epochs` comes last and pins the others."""
+
+CRITICAL_PATH = pa.schema(
+    [
+        _column("step", _I64, "position on the path, from 0, in time order"),
+        _column("src", _I64, "vertex where the step starts; negative where the window cuts it"),
+        _column("dst", _I64, "vertex where it ends; the src of the next step"),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the activity; the sender of a message"),
+        _column("to_worker", _I32, "the receiver of a message; otherwise the worker itself"),
+        _column("start_ns", _I64, "when the step starts"),
+        _column("duration_ns", _I64, "how long it takes, inside the window"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("records", _I64, "records in the message, or read in the activation", null=True),
+        _column("edge_src", _I64, "src of the store's edge, the same as src but for cuts"),
+        _column("edge_dst", _I64, "dst of the store's edge, the same as dst but for cuts"),
+        _column("alternatives", _I32, "other messages that may have ended the wait instead"),
+    ]
+)
+"""One row per step of a critical path, in time order; durations add up to the window's span."""
+
+K_HOPS = pa.schema(
+    [
+        _column("hop", _I64, "distance from the wait's end, in edges, from 1"),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the edge's src"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("walks", _I64, "walks of `hop` edges that end in a seed and begin with such an edge"),
+        _column("edges", _I64, "distinct edges among them"),
+        _column("walk_ns", _I64, "weight of the edges, counted once per walk"),
+        _column("edge_ns", _I64, "weight of the edges, each counted once"),
+    ]
+)
+"""One row per hop, type, worker and operator, sorted by these."""
+
+WAITS = pa.schema(
+    [
+        _column("worker", _I32, "worker that waited"),
+        _column("from_worker", _I32, "worker whose message ended the waits; null where none is known", null=True),
+        _column("type", _STR, "type of the message; null where none is known", null=True),
+        _column("channel", _I64, "channel of the message", null=True),
+        _column("waits", _I64, "number of waits"),
+        _column("waiting_ns", _I64, "time waited, inside the window"),
+    ]
+)
+"""One row per waiting worker, worker waited for, and channel, longest first."""
+
+TRAFFIC = pa.schema(
+    [
+        _column("from_worker", _I32, "sender"),
+        _column("to_worker", _I32, "receiver"),
+        _column("type", _STR, "type of the messages"),
+        _column("channel", _I64, "their channel", null=True),
+        _column("messages", _I64, "messages sent in the window"),
+        _column("records", _I64, "records in them; null when unknown", null=True),
+    ]
+)
+"""One row per sender, receiver and channel, most records first."""

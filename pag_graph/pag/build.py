@@ -234,7 +234,7 @@ def _build_timely(
 
 
 def _total(outputs: Sequence[Output], name: str) -> I64:
-    return np.sum([getattr(output, name) for output in outputs], axis=0)
+    return np.asarray(np.sum([getattr(output, name) for output in outputs], axis=0), dtype=np.int64)
 
 
 def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[timely.Scan]]:
@@ -358,9 +358,17 @@ def _write(graph: GraphPart, target: Path, *, last_closed: int, after: int | Non
 
 
 def _check_unchanged(kept: StoreInfo, epochs: pa.Table) -> None:
-    """Refuse an append to which committed epochs would look different."""
+    """Refuse an append to which committed epochs would look different.
+
+    Raises
+    ------
+    StoreConflictError
+        If one would.
+    """
     before = [
-        row for row in kept.delta("epochs").to_pyarrow_table().to_pylist() if row["epoch"] <= kept.run["last_closed_epoch"]
+        row
+        for row in kept.delta("epochs").to_pyarrow_table().to_pylist()
+        if row["epoch"] <= kept.run["last_closed_epoch"]
     ]
     now = {row["epoch"]: row for row in epochs.to_pylist()}
     changed = [row["epoch"] for row in before if now.get(row["epoch"]) != row]
@@ -433,7 +441,7 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
                     vertex=ids,
                     seq=rows["seq"].to_numpy(),
                     file=[plan.log.file_of(int(w), int(o) - 1) for w, o in zip(worker, order, strict=True)],
-                    observed=abs(rows["missing"].to_numpy()),
+                    observed=np.abs(rows["missing"].to_numpy()).astype(np.int64),
                     limit=0,
                     unit="messages",
                 )

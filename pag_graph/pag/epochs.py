@@ -1,4 +1,4 @@
-"""Windows of a run: startup, one round per completed epoch, shutdown. They tile the run (`docs/model.md`, "Windows")."""
+"""Windows of a run: startup, one round per completed epoch, shutdown; they tile the run (`docs/model.md`)."""
 
 from __future__ import annotations
 
@@ -93,23 +93,25 @@ def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
     epoch = closed["epoch"].to_list()
     ends = np.maximum.accumulate(np.array([0, *closed["end_ns"].to_list()], np.int64))
     roles = [EpochRole.STARTUP if i == 0 else EpochRole.ROUND for i in range(len(epoch))]
-    vertex = [w << POSITION_BITS | p for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)]
+    vertex = [
+        w << POSITION_BITS | p for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
+    ]
     if ends[-1] < end_ns or not epoch:
-        first = int(merged["epoch"].min() or 0)  # type: ignore[call-overload]
+        first = int(merged["epoch"].to_numpy().min())
         epoch.append(epoch[-1] + 1 if epoch else first)
         roles.append(EpochRole.SHUTDOWN if len(epoch) > 1 else EpochRole.STARTUP)
         ends = np.append(ends, end_ns)
         vertex.append(-1)
     result_epoch = np.array(epoch, np.int64)
     at = np.clip(np.searchsorted(result_epoch, merged["epoch"].to_numpy()), 0, len(epoch) - 1)
-    counted = merged.with_columns(window=pl.Series(at)).group_by("window").agg(
-        pl.col("events").sum(), pl.col("entry_ns").min(), pl.col("exit_ns").max()
+    counted = (
+        merged.with_columns(window=pl.Series(at))
+        .group_by("window")
+        .agg(pl.col("events").sum(), pl.col("entry_ns").min(), pl.col("exit_ns").max())
     )
     entry, exit_, events = (np.full(len(epoch), absent, np.int64) for absent in (-1, -1, 0))
     where = counted["window"].to_numpy()
-    entry[where], exit_[where], events[where] = (
-        counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events")
-    )
+    entry[where], exit_[where], events[where] = (counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events"))
     return Windows(
         epoch=result_epoch,
         role=tuple(roles),

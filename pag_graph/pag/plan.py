@@ -212,17 +212,17 @@ def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
 
 def _is_park(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
     del before
-    return kind == PARK
+    return np.equal(kind, PARK)
 
 
 def _begins_interval(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
     previous = np.concatenate(([before], kind[:-1]))
-    return (kind == PARK) & (previous != UNPARK)
+    return np.equal(kind, PARK) & np.not_equal(previous, UNPARK)
 
 
 def _ends_epoch(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
     del before
-    return kind == EPOCH_END
+    return np.equal(kind, EPOCH_END)
 
 
 def _first_row(log: TraceLog, worker: int, start: int, wanted: Any) -> int:
@@ -246,7 +246,7 @@ def _cut_by_epoch(
     trace: Trace, log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int
 ) -> tuple[Slice, ...]:
     """Cut between epochs, for rule sets to which every epoch is an island."""
-    del offset
+    del log, offset
     counts = trace.counts()
     epochs = counts["epoch"].to_numpy()
     _, position = np.unique(epochs, return_inverse=True)

@@ -15,7 +15,10 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.kernels.activations import (
+    CLOSES_NOTHING,
+    CLOSES_OUTER,
     EPOCH_END,
+    OPEN,
     OTHER,
     PARK,
     PROGRESS_RECEIVE,
@@ -51,11 +54,23 @@ if TYPE_CHECKING:
 
     from pag_graph.pag.plan import RunPlan, Slice
 
+    I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
 
 _COLUMNS = (
-    "worker seq epoch t_ns kind operator channel peer message_seq records bytes timeout_ns"
-).split()  # fmt: skip
+    "worker",
+    "seq",
+    "epoch",
+    "t_ns",
+    "kind",
+    "operator",
+    "channel",
+    "peer",
+    "message_seq",
+    "records",
+    "bytes",
+    "timeout_ns",
+)
 
 _EDGE_TYPES = [*LOCAL_EDGE_TYPES, ActivityType.DATA_MESSAGE, ActivityType.PROGRESS_MESSAGE]
 _DATA, _PROGRESS = len(LOCAL_EDGE_TYPES), len(LOCAL_EDGE_TYPES) + 1
@@ -149,7 +164,7 @@ def scan(plan: RunPlan, part: Slice) -> Scan:
         trouble = activations(mine.kind, mine.operator, mine.records)[3]
         if len(kept):
             last = int(kept[-1])
-            depth = int((trouble == 3).sum())
+            depth = int((trouble == OPEN).sum())
             tails[mine.worker] = Tail(
                 pos=2 * (mine.first_order + last), t=int(mine.t[last]), epoch=int(mine.epoch[last]), depth=depth
             )
@@ -244,7 +259,9 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry) -> GraphPart:
     GraphPart
         Vertices of the slice's events, edges that end at them, and findings about them.
     """
-    vertices, edges, found = [], [], [no_findings()]
+    vertices: list[pa.Table] = []
+    edges: list[pa.Table] = []
+    found = [no_findings()]
     dropped: dict[str, int] = {}
     for rows, judged in _judged(plan, part, carry):
         tail = carry.tails.get(rows.worker)
@@ -271,11 +288,11 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry) -> GraphPart:
     )
 
 
-def _nullable(values: NDArray[np.int64]) -> pa.Array:
+def _nullable(values: I64 | I8) -> pa.Array:
     return pa.array(values, pa.int64(), mask=values < 0)
 
 
-def _names(values: NDArray[np.int8], names: list[str]) -> pa.Array:
+def _names(values: I64 | I8, names: list[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(names)).cast(pa.string())
 
 
@@ -287,7 +304,7 @@ def _epochs(rows: WorkerRows) -> I64:
     return np.concatenate((rows.epoch, rows.epoch[-1:] + (rows.kind[-1] == EPOCH_END)))
 
 
-def _vertices(rows: WorkerRows, columns: tuple[I64, ...]) -> pa.Table:
+def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...]) -> pa.Table:
     row, pos, t, segment = columns[:4]
     real = row >= 0
     at = np.where(real, row, 0)
@@ -315,7 +332,7 @@ def _vertices(rows: WorkerRows, columns: tuple[I64, ...]) -> pa.Table:
     )
 
 
-def _local_edges(rows: WorkerRows, columns: tuple[I64, ...], previous_epoch: int) -> pa.Table:
+def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], previous_epoch: int) -> pa.Table:
     src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
     base = np.int64(rows.worker) << POSITION_BITS
     epochs = _epochs(rows)
@@ -395,7 +412,7 @@ def _messages(rows: WorkerRows, judged: Judged) -> pa.Table:
 
 
 def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged) -> list[pa.Table]:
-    """What is odd about the rows of one worker, and what the build made of it."""
+    """Return findings about the rows of one worker, each with what the build made of it."""
     result = []
 
     def report(
@@ -418,7 +435,7 @@ def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged) -> list[pa.Table]
                 )
             )
 
-    stop, other, open_ = (np.flatnonzero(judged.trouble == code) for code in (1, 2, 3))
+    stop, other, open_ = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER, OPEN))
     report("stop_without_start", Severity.WARNING, "ignored; the time before it has the type of what was open", stop)
     report("stop_of_outer_activation", Severity.WARNING, "closed the activations inside it as well", other)
     if rows.ends_run:

@@ -10,7 +10,6 @@ import json
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
@@ -278,7 +278,7 @@ def commit(
         If another build committed in between.
     StoreError
         If the file system refuses.
-    """
+    """  # noqa: DOC501  (the named constructor is taken for an exception)
     versions: dict[str, int] = {}
     commit_id = uuid.uuid4().hex
     try:
@@ -306,7 +306,7 @@ def commit(
             files = parts.get(name, ())
             versions[name] = _commit_table(path / name, name, files, properties, previous if keep else None)
     except CommitFailedError as error:
-        raise _conflict(path) from error
+        raise StoreConflictError.from_concurrent_build(path) from error
     except (DeltaError, OSError) as error:
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
@@ -316,15 +316,7 @@ def commit(
 def _check_latest(path: Path, previous: StoreInfo | None) -> None:
     latest = _committed(path)
     if (latest and latest.versions) != (previous and previous.versions):
-        raise _conflict(path)
-
-
-def _conflict(path: Path) -> StoreConflictError:
-    return StoreConflictError(
-        f"Another build committed to {path} while this one ran; nothing of this one is visible.",
-        "Build again once the other one has ended.",
-        {"path": str(path)},
-    )
+        raise StoreConflictError.from_concurrent_build(path)
 
 
 def _commit_table(
@@ -336,7 +328,7 @@ def _commit_table(
 ) -> int:
     """Give a table new content and return its new version; with `kept`, its closed epochs stay as they are there."""
     now = int(datetime.now(UTC).timestamp() * 1000)
-    actions: list[AddAction | RemoveAction] = [
+    adds = [
         AddAction(f.path, f.size_bytes, {}, now, True, f.statistics)  # noqa: FBT003
         for f in files
     ]
@@ -346,22 +338,23 @@ def _commit_table(
         table = DeltaTable(directory)
     except TableNotFoundError:
         create_table_with_add_actions(
-            str(directory), schema, actions, mode="error", partition_by=[], commit_properties=properties
+            str(directory), schema, adds, mode="error", partition_by=[], commit_properties=properties
         )
         return 0
+    removes: list[RemoveAction] = []
     if kept is not None:
         if table.version() != kept.versions[name]:
             # A killed build got as far as this table; its rows were never visible and must not become so now.
             table.restore(kept.versions[name])
-        adds = table.get_add_actions(flatten=True)
-        old = zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True)
-        actions += [
+        present = table.get_add_actions(flatten=True)
+        old = zip(present["path"].to_pylist(), present["size_bytes"].to_pylist(), strict=True)
+        removes = [
             RemoveAction(path, data_change=True, deletion_timestamp=now, size=size)
             for path, size in old
             if path.startswith(_PROVISIONAL)
         ]
     table.create_write_transaction(
-        actions,
+        [*adds, *removes],
         mode="overwrite" if kept is None else "append",
         schema=schema,
         partition_by=[],

@@ -159,7 +159,8 @@ def codes(table: pa.Table, name: str, meaning: Mapping[str, int], default: int) 
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     lookup = np.array([meaning.get(value, default) for value in values.dictionary.to_pylist()] or [default], np.int8)
-    return lookup[values.indices.to_numpy(zero_copy_only=False)]
+    result: NDArray[np.int8] = lookup[values.indices.to_numpy(zero_copy_only=False)]
+    return result
 
 
 def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]) -> pa.Table:

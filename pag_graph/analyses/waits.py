@@ -1,0 +1,46 @@
+"""Who waited for whom, on which channel, for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.model.enums import ActivityType
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import WAITS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.pag.snapshot import Snapshot
+
+
+def waits(snapshot: Snapshot) -> pa.Table:
+    """Sum the waits in a window by the messages that ended them.
+
+    Parameters
+    ----------
+    snapshot
+        Of any run.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `WAITS`; only the part of a wait inside the window counts. O(edges).
+    """
+    window = snapshot.window
+    enders = snapshot.enders.unique("dst", keep="first", maintain_order=True).select(
+        "dst", "channel", from_worker=pl.col("src") // (1 << POSITION_BITS), message="type"
+    )
+    inside = pl.min_horizontal("end_ns", pl.lit(window.end_ns)) - pl.max_horizontal("start_ns", pl.lit(window.start_ns))
+    summed = (
+        snapshot.local.filter(pl.col("type") == str(ActivityType.WAITING))
+        .select("dst", worker=pl.col("dst") // (1 << POSITION_BITS), waiting_ns=inside)
+        .join(enders, on="dst", how="left")
+        .group_by("worker", "from_worker", "message", "channel")
+        .agg(pl.len().alias("waits"), pl.col("waiting_ns").sum())
+        .rename({"message": "type"})
+        .sort("waiting_ns", "worker", "from_worker", "type", "channel", descending=[True, False, False, False, False])
+    )
+    return summed.select(WAITS.names).to_arrow().cast(WAITS)
