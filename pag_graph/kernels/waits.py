@@ -12,14 +12,6 @@ WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
 
 
 @numba.njit(cache=True)
-def _earlier(a: tuple[int, int, int, int, int], b: tuple[int, int, int, int, int]) -> bool:
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            return bool(x < y)
-    return False
-
-
-@numba.njit(cache=True)
 def judge_intervals(
     t: I64,
     kind: I8,
@@ -101,11 +93,11 @@ def judge_intervals(
             arrived = sent[row] if same_process[row] else end
             if sent[row] >= begin:
                 key = (sent[row], arrived, sender[row], channel[row], message_seq[row])
-                if inside < 0 or _earlier(key, inside_key):
+                if inside < 0 or key < inside_key:
                     inside, inside_key = row, key
             else:
                 key = (-sent[row], arrived, sender[row], channel[row], message_seq[row])
-                if before < 0 or _earlier(key, before_key):
+                if before < 0 or key < before_key:
                     before, before_key = row, key
         if buffered:
             verdict[i] = BUSY

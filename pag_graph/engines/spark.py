@@ -1,0 +1,129 @@
+"""The engine for jobs: tasks run on Spark's executors, and leftovers are joined by Spark."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+
+from pag_graph.engines.session import spark_session
+from pag_graph.errors import EngineError, PagGraphError
+from pag_graph.pag.match import stitch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from pag_graph.pag.engine import Item, Result
+
+_POLL_S = 0.2
+
+
+class SparkEngine:
+    """Runs one Spark task per item; tasks read and write the files themselves, so no rows cross the JVM.
+
+    Parameters
+    ----------
+    spark
+        Session to use; the active one, or a new one, where absent.
+    """
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession | None = None) -> None:
+        self.spark = spark or spark_session()
+
+    def map(
+        self,
+        task: Callable[[Item], Result],
+        items: Sequence[Item],
+        *,
+        label: str,
+        progress: Callable[[str, int, int], None],
+    ) -> list[Result]:
+        """Run `task` on every item, one Spark task each (see `pag_graph.pag.engine.Engine.map`).
+
+        Parameters
+        ----------
+        task, items, label, progress
+            See `pag_graph.pag.engine.Engine.map`.
+
+        Returns
+        -------
+        list
+            One result per item.
+
+        Raises
+        ------
+        PagGraphError
+            The error that a task raised, as if it had been raised here.
+        EngineError
+            If Spark fails for a reason of its own.
+        """
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        if not items:
+            return []
+        context = self.spark.sparkContext
+        group = uuid.uuid4().hex
+        jobs = context.parallelize(list(items), len(items)).map(partial(_guarded, task))
+        outcome: dict[str, Any] = {}
+
+        def collect() -> None:
+            context.setJobGroup(group, label)
+            try:
+                outcome["results"] = jobs.collect()
+            except (PySparkException, OSError) as error:
+                outcome["error"] = error
+            except Exception as error:  # noqa: BLE001  (py4j's errors have no common base; none may be lost here)
+                outcome["error"] = error
+
+        progress(label, 0, len(items))
+        thread = threading.Thread(target=collect, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            progress(label, self._done(group), len(items))
+        if "error" in outcome:
+            message = f"Spark failed in the step {label!r}: {str(outcome['error']).splitlines()[0]}"
+            raise EngineError(message, "The executors' logs have the details.") from outcome["error"]
+        results: list[Any] = outcome["results"]
+        for result in results:
+            if isinstance(result, PagGraphError):
+                raise result
+        progress(label, len(items), len(items))
+        return results
+
+    def _done(self, group: str) -> int:
+        tracker = self.spark.sparkContext.statusTracker()
+        done = 0
+        for job in tracker.getJobIdsForGroup(group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info else []:
+                stage_info = tracker.getStageInfo(stage)
+                done += stage_info.numCompletedTasks if stage_info else 0
+        return done
+
+    def stitch(self, staging: Path) -> None:
+        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
+        if not (sends and receives):
+            return
+        frames = (
+            nw.from_native(self.spark.read.parquet(*(str(file) for file in files))) for files in (sends, receives)
+        )
+        joined = stitch(*frames)
+        joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
+
+
+def _guarded(task: Callable[[Item], Result], item: Item) -> Result | PagGraphError:
+    """Carry our own errors back as values: Spark would turn them into text, and the user would read a JVM trace."""
+    try:
+        return task(item)
+    except PagGraphError as error:
+        return error
