@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pag_graph.errors import EngineError, MissingExtraError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 GRAPHFRAMES_COORDINATE = "io.graphframes:graphframes-spark4_2.13:0.12.3"
@@ -23,7 +25,6 @@ GRAPHFRAMES_JAR_VARIABLE = "PAG_GRAPHFRAMES_JAR"
 """Environment variable that names a local copy of the jar."""
 
 _GRAPHFRAMES_CLASS = "org.graphframes.GraphFrame"
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +69,15 @@ def spark_session(
         If PySpark is not installed.
     EngineError
         If Java or Spark cannot start; says what to do.
-    """
+    """  # noqa: DOC501  (the named constructor is taken for an exception)
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError.from_extra(what="A Spark session", extra="spark")
     # Workers must run the very Python that has this package, whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -100,32 +102,43 @@ def spark_session(
             builder = builder.config("spark.jars", jar)
         elif resolve_graphframes:
             builder = builder.config("spark.jars.packages", GRAPHFRAMES_COORDINATE)
+    log = Path(tempfile.gettempdir()) / f"pag-graph-spark-{os.getpid()}.log"
     try:
-        with _quiet_start():
+        with _stderr_to(log):
             session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        message = f"Spark cannot be started: {error}"
+    except (PySparkRuntimeError, Py4JError, OSError) as error:
+        said = (
+            [line for line in log.read_text(errors="replace").splitlines() if "rror" in line] if log.is_file() else []
+        )
+        message = f"Spark cannot be started: {said[-1].strip() if said else error}"
         hint = "Run `pag doctor`: Spark needs Java 17 or later, found by JAVA_HOME or on the path."
         if resolve_graphframes:
-            hint += f" If {GRAPHFRAMES_COORDINATE} could not be fetched, name a local copy in {GRAPHFRAMES_JAR_VARIABLE}."
-        raise EngineError(message, hint) from error
+            hint += (
+                f" If {GRAPHFRAMES_COORDINATE} could not be fetched, name a local copy in {GRAPHFRAMES_JAR_VARIABLE}."
+            )
+        raise EngineError(message, f"{hint} All that it printed: {log}") from error
+    log.unlink(missing_ok=True)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
 @contextlib.contextmanager
-def _quiet_start():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Keep the JVM's chatter about native libraries and log levels off the terminal; real errors come as exceptions."""
-    variable = "SPARK_SUBMIT_OPTS"
-    before = os.environ.get(variable)
-    os.environ[variable] = f"{before or ''} -Dlog4j2.level=error".strip()
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Send what the JVM prints while it starts to a file: noise when all is well, the cause when it fails."""
+    sys.stderr.flush()
     try:
+        saved = os.dup(2)
+    except OSError:  # no standard error to keep quiet
+        yield
+        return
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 2)
         yield
     finally:
-        if before is None:
-            del os.environ[variable]
-        else:
-            os.environ[variable] = before
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(target)
 
 
 def graphframes_jar(spark: SparkSession) -> GraphFramesJar:
@@ -143,7 +156,7 @@ def graphframes_jar(spark: SparkSession) -> GraphFramesJar:
     """
     jvm = spark.sparkContext._jvm  # noqa: SLF001  (PySpark has no public way to ask for a class)
     assert jvm is not None  # noqa: S101
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415
+    from py4j.protocol import Py4JJavaError
 
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -65,7 +65,7 @@ class SparkEngine:
         EngineError
             If Spark fails for a reason of its own.
         """
-        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.errors import PySparkException
 
         if not items:
             return []

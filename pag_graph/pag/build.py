@@ -452,29 +452,34 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
 def _build_st2(
     plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
-    del staging
     if kept is not None:
         message = "Epochs cannot be appended under the rule set st2."
         raise UnsupportedPlanError(message, "Build with `--replace`.")
-    outputs = engine.map(partial(_assemble_st2, plan, target), plan.slices, label="assemble", progress=progress)
+    staging.mkdir(parents=True)
+    outputs = engine.map(
+        partial(_assemble_st2, plan, target, staging), plan.slices, label="assemble", progress=progress
+    )
     frames = [output.epochs for output in outputs if output.epochs is not None]
     table = pl.concat(frames).sort("epoch").to_arrow().cast(PAG_EPOCHS)
-    return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), no_findings())
+    ends = pl.read_parquet(sorted(staging.glob("ends-*.parquet"))).to_arrow()
+    return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), st2.message_findings(ends))
 
 
-def _assemble_st2(plan: RunPlan, target: Path, part: Slice) -> Output:
+def _assemble_st2(plan: RunPlan, target: Path, staging: Path, part: Slice) -> Output:
     events = []
     for worker, (low, high) in sorted(part.rows.items()):
         rows = plan.log.read(worker, low, high, plan.log.columns)
         before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
         check_events(plan.trace, rows, previous=before)
         events.append(rows)
-    graph = st2.build_part(
+    graph, ends = st2.build_slice(
         pa.concat_tables(events).unify_dictionaries(),
-        position_offset={worker: low for worker, (low, _) in part.rows.items()},
+        position_offset={worker: part.rows.get(worker, (0, 0))[0] for worker in plan.workers},
         prepared=plan.trace.meta.prepared,
         operators=plan.trace.operators,
     )
+    # Whether an end lost its partner or has it in another epoch shows only when all slices are seen.
+    pl.DataFrame(pl.from_arrow(ends)).write_parquet(staging / f"ends-{part.number:06}.parquet")
     last = int(pc.max(graph.vertices["epoch"]).as_py() or 0)
     nothing = np.zeros(0, np.int64)
     return Output(

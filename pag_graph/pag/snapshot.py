@@ -133,9 +133,7 @@ class Run:
         if not rows:
             known = self.epochs["epoch"].to_list()
             what = f"epoch {epoch}" if role is None else str(role)
-            message = (
-                f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
-            )
+            message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
             raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
         row = rows[0]
         return self._labelled(
