@@ -6,6 +6,8 @@ import http.client
 import os
 import signal
 import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,8 +48,11 @@ def get(uri: str, path: str) -> tuple[int, str]:
 
 def listening_addresses(pid: int) -> set[tuple[str, int]]:
     """Read the addresses, in hexadecimal, and ports on which a process listens."""
-    links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
-    inodes = {str(link)[len("socket:[") : -1] for link in links if str(link).startswith("socket:[")}
+    inodes = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # the connection of the last query is being closed
+            link = str(descriptor.readlink())
+            inodes.add(link.removeprefix("socket:[").removesuffix("]"))
     found = set()
     for family in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{family}").read_text(encoding="ascii").splitlines()[1:]:
@@ -127,7 +132,7 @@ def test_killed_server_starts_again_with_its_data(home: Path) -> None:
 
     os.kill(first.pid, signal.SIGKILL)
     while server.status(home).running:
-        pass
+        time.sleep(0.05)
     assert (home / "server.json").exists()
 
     second = server.start(home, bolt_port=0, http_port=0)
