@@ -14,11 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.explain import Explanation, explain
 from pag_graph.analyses.k_hops import KHopsParameters, k_hops
 from pag_graph.analyses.traffic import traffic
 from pag_graph.analyses.waits import waits
+from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.build import BuildReport, silent
 from pag_graph.pag.build import build as _build
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import polars as pl
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.pag.engine import Engine
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from pag_graph.store.delta import Mode
 
 __all__ = [
+    "ANALYSES",
     "BuildReport",
     "CriticalPath",
     "EpochRole",
@@ -46,6 +50,7 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "analyse",
     "build",
     "convert",
     "open",
@@ -216,6 +221,97 @@ class Pag:
         from pag_graph.sinks.graphframes import graphframe
 
         return graphframe(self.run, spark, epochs)
+
+
+def _steps(snapshot: Snapshot, k: int) -> pa.Table:
+    del k
+    return critical_path(snapshot).steps
+
+
+def _hops(snapshot: Snapshot, k: int) -> pa.Table:
+    return k_hops(snapshot, KHopsParameters(k=k))
+
+
+def _waits(snapshot: Snapshot, k: int) -> pa.Table:
+    del k
+    return waits(snapshot)
+
+
+def _traffic(snapshot: Snapshot, k: int) -> pa.Table:
+    del k
+    return traffic(snapshot)
+
+
+ANALYSES: dict[str, Callable[[Snapshot, int], pa.Table]] = {
+    "critical-path": _steps,
+    "k-hops": _hops,
+    "waits": _waits,
+    "traffic": _traffic,
+}
+"""Analyses that give one table per window, by the name that jobs use."""
+
+
+def analyse(
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    analysis: str,
+    *,
+    k: int = 10,
+    engine: Engine | str = "spark",
+    progress: Callable[[str, int, int], None] = silent,
+) -> dict[str, Any]:
+    """Run one analysis over all windows of a store and write its rows as Parquet.
+
+    Parameters
+    ----------
+    store, output
+        Directories; one file per window is written to `output`, which must be new or empty.
+    analysis
+        Name out of `ANALYSES`.
+    k
+        Number of hops, for ``k-hops``.
+    engine
+        ``spark``, ``local``, or an engine of one's own; each window is a task.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    dict
+        Counts of windows and rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such analysis.
+    SinkError
+        If `output` holds something.
+    """
+    if analysis not in ANALYSES:
+        message = f"There is no analysis {analysis!r}; there are {', '.join(ANALYSES)}."
+        raise InvalidParameterError(message)
+    target = Path(output).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        message = f"{target} exists and is not empty."
+        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    target.mkdir(parents=True, exist_ok=True)
+    run = Run(Path(store).absolute())
+    chosen = make_engine(engine) if isinstance(engine, str) else engine
+    rows = chosen.map(
+        partial(_analyse_window, run.info.path, target, analysis, k), run.windows(), label=analysis, progress=progress
+    )
+    return {"analysis": analysis, "run_id": run.info.run["run_id"], "windows": len(rows), "rows": sum(rows)}
+
+
+def _analyse_window(store: Path, target: Path, analysis: str, k: int, window: Window) -> int:
+    table = ANALYSES[analysis](Run(store).snapshot(window), k)
+    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
+    table = table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
+    # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
+    partial_file = target / f"_epoch-{window.epoch:09}.tmp"
+    pq.write_table(table, partial_file, compression="zstd")
+    partial_file.rename(target / f"epoch-{window.epoch:09}.parquet")
+    return int(table.num_rows)
 
 
 def _critical_path_of(store: Path, window: Window) -> CriticalPath:

@@ -1,0 +1,18 @@
+# The image of the Spark services and of the job service in docker-compose.yml.
+FROM eclipse-temurin:17-jre-jammy AS java
+
+FROM python:3.11-slim
+COPY --from=java /opt/java/openjdk /opt/java/openjdk
+ENV JAVA_HOME=/opt/java/openjdk PATH=/opt/java/openjdk/bin:$PATH PYSPARK_PYTHON=python
+WORKDIR /app
+COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY pag_graph pag_graph
+COPY cypher cypher
+RUN pip install --no-cache-dir --require-hashes -r requirements.lock && pip install --no-cache-dir --no-deps . \
+    && useradd --create-home pag
+# Spark's scripts lie in PySpark's package.
+ENV SPARK_HOME=/usr/local/lib/python3.11/site-packages/pyspark
+ENV PATH=$SPARK_HOME/bin:$PATH
+COPY spark_jobs /app/spark_jobs
+USER pag
+CMD ["pag", "--help"]

@@ -1,0 +1,47 @@
+# The first call of any target sets up .venv from the lock file; nothing else is needed than Python 3.11+ and Java 17.
+# Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command).
+
+PYTHON ?= python3
+UV_VERSION = 0.13.9
+BIN = .venv/bin
+PYTEST = $(BIN)/python -m pytest
+
+.PHONY: demo test prove check format lock docs bench clean setup
+
+demo: setup ## see it all once, in the terminal and in Neo4j
+	$(BIN)/pag demo $(ARGS)
+
+test: check ## everything, the real Neo4j and Spark included, with seeded subsets
+	$(PYTEST) -p no:cacheprovider $(ARGS)
+
+prove: check ## the same with full counts: kills, fuzzing, thousands of examples
+	PAG_PROVE=1 $(PYTEST) -p no:cacheprovider $(ARGS)
+
+check: setup ## formatting, lint, types, import direction
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(BIN)/uv ## resolve the dependencies anew
+	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header --quiet --upgrade -o requirements.lock pyproject.toml
+
+setup: .venv/.ready
+
+$(BIN)/uv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pag_graph needs Python 3.11 or later")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.ready: $(BIN)/uv requirements.lock pyproject.toml
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf .venv .pag build dist

@@ -1,0 +1,354 @@
+"""The `pag` command: every command says what it did, what it could not explain, and what to do next.
+
+Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing or is in use;
+5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from pag_graph import errors
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.model.enums import EpochRole, RuleSet
+
+if TYPE_CHECKING:
+    from pag_graph.api import Pag
+    from pag_graph.store.delta import Mode
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Why was this distributed dataflow slow, and what would make it faster?\n\n"
+    "Start with [bold]pag demo[/bold]; then [bold]pag convert[/bold] a log, [bold]pag build[/bold] its graph, and ask"
+    " with [bold]pag explain[/bold], [bold]pag critical-path[/bold] and [bold]pag k-hops[/bold].",
+)
+
+EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
+    (errors.TraceFormatError, 3),
+    (errors.SchemaError, 3),
+    (errors.StoreError, 4),
+    (errors.EngineError, 5),
+    (errors.SinkError, 6),
+    (errors.MissingExtraError, 7),
+    (errors.InvalidParameterError, 2),
+    (errors.AnalysisError, 8),
+    (errors.PagError, 8),
+)
+
+
+class EngineName(StrEnum):
+    """Where a build runs."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+_Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
+_Epoch = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at; the slowest where absent.")]
+_Role = Annotated[EpochRole | None, typer.Option("--role", help="Look at the startup or the shutdown instead.")]
+_Between = Annotated[
+    tuple[int, int] | None,
+    typer.Option("--between", metavar="FROM TO", help="Look at a free window, in ns from the run's origin."),
+]
+_Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
+_Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")]
+
+
+def main() -> None:
+    """Run the command; turn our own errors into a message and a stable exit code."""
+    try:
+        app()
+    except errors.PagGraphError as error:
+        _fail(error)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (as `head` does).
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _fail(error: errors.PagGraphError) -> None:
+    console = stderr()
+    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ")
+    console.print(error.message, markup=False)
+    if error.hint:
+        console.print(f"hint: {error.hint}", markup=False, style="yellow")
+    sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
+
+
+def _misuse(message: str) -> NoReturn:
+    raise errors.InvalidParameterError(message)
+
+
+def _window(epoch: int | None, role: EpochRole | None, between: tuple[int, int] | None) -> dict[str, Any]:
+    if sum(value is not None for value in (epoch, role, between)) > 1:
+        _misuse("Give only one of --epoch, --role and --between.")
+    return {"epoch": epoch, "role": role, "between": between}
+
+
+def _open(store: Path) -> Pag:
+    from pag_graph.api import Pag
+
+    return Pag(store)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A log: a directory or a file.", show_default=False)],
+    trace: Annotated[Path, typer.Argument(help="Where to write the trace.", show_default=False)],
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="timely-prototype, st2-raw or st2-lrs; found out where absent."),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+) -> None:
+    """Convert a log to the canonical trace that everything else reads.
+
+    Example: [bold]pag convert logs/ run.trace[/bold]
+    """
+    from pag_graph.sources import convert as convert_source
+
+    with stderr().status(f"converting {source}"):
+        meta = convert_source(source, trace, format=form, replace=replace)
+    dropped = ", ".join(f"{count} x {reason}" for reason, count in meta.dropped.items()) or "nothing"
+    out = stdout()
+    out.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")
+    out.print(f"Left out, because it is no event: {dropped}.")
+    out.print(f"Next: pag build {trace} STORE", style="dim")
+
+
+@app.command()
+def build(
+    trace: Annotated[Path, typer.Argument(help="A canonical trace.", show_default=False)],
+    store: Annotated[Path, typer.Argument(help="Where to make the store.", show_default=False)],
+    rules: Annotated[RuleSet, typer.Option(help="How time is typed: timely, or st2 for comparison.")] = RuleSet.TIMELY,
+    engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
+    append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    slice_events: Annotated[
+        int | None, typer.Option(min=1, help="Events that a task works on at a time; bounds its memory.")
+    ] = None,
+    form: _Format = Format.TABLE,
+) -> None:
+    """Build the program activity graph of a trace and commit it to a store.
+
+    Example: [bold]pag build run.trace run.pag --engine local[/bold]
+    """
+    from pag_graph import api
+
+    if append and replace:
+        _misuse("Give only one of --append and --replace.")
+    mode: Mode = "append" if append else "replace" if replace else "error"
+    with progress(quiet=form is not Format.TABLE) as report:
+        result = api.build(
+            trace, store, rules=rules, engine=str(engine), mode=mode, slice_events=slice_events, progress=report
+        )
+    counted: dict[str, int] = {}
+    for name in result.findings["finding"].to_pylist():
+        counted[name] = counted.get(name, 0) + 1
+    facts = {
+        "store": str(store),
+        "run_id": result.store.run["run_id"],
+        "rules": str(rules),
+        "committed": result.committed,
+        "events": result.store.events,
+        "dropped": dict(result.store.dropped),
+        "rows": result.rows,
+        "findings": counted,
+    }
+    if form is Format.JSON:
+        print_json(facts)
+        return
+    out = stdout()
+    if not result.committed:
+        out.print(f"{store} holds all of this already; nothing to do.")
+        return
+    rows = result.rows
+    out.print(
+        f"Built run {facts['run_id']} from {result.store.events:,} events: {rows['vertices']:,} vertices,"
+        f" {rows['edges']:,} edges, {rows['epochs']:,} windows."
+    )
+    for reason, count in result.store.dropped.items():
+        out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
+    for name, count in counted.items():
+        out.print(f"  finding: {count:,} x {name}", style="yellow")
+    hint = "metrics come with the table of edges" if rules is RuleSet.ST2 else f"pag explain {store}"
+    out.print(f"Next: {hint}", style="dim")
+
+
+@app.command()
+def info(store: _Store, form: _Format = Format.TABLE, top: _Top = 20) -> None:
+    """Show what a store holds: the run, its windows, and what is odd about it.
+
+    Example: [bold]pag info run.pag --top 5[/bold]
+    """
+    pag = _open(store)
+    epochs = pag.epochs.to_dicts()
+    for row in epochs:
+        row["span_ns"] = row["end_ns"] - row["start_ns"]
+    found = pag.findings()
+    counted = dict(found.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
+    if form is Format.CSV:
+        print_csv(epochs, list(epochs[0]))
+        return
+    if form is Format.JSON:
+        facts = {**pag.run.info.run, "events": pag.run.info.events, "dropped": dict(pag.run.info.dropped)}
+        print_json({**facts, "store": str(store), "findings": counted, "epochs": epochs})
+        return
+    run, out = pag.run.info.run, stdout()
+    source = run["source"]
+    system = f"{source['system']} {source['version']}, {run['workers']} workers"
+    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}")
+    out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
+    ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
+    title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
+    names = ["epoch", "role", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
+    print_rows(ranked, names, title)
+    for name, count in counted.items():
+        out.print(f"finding: {count:,} x {name}", style="yellow")
+
+
+@app.command()
+def explain(
+    store: _Store,
+    epoch: _Epoch = None,
+    role: _Role = None,
+    between: _Between = None,
+    form: _Format = Format.TABLE,
+) -> None:
+    """Say in plain words why a window took as long as it did.
+
+    Example: [bold]pag explain run.pag --epoch 5[/bold]
+    """
+    told = _open(store).explain(**_window(epoch, role, between))
+    if form is Format.JSON:
+        print_json(told.facts())
+    else:
+        stdout().print(str(told), markup=False)
+
+
+@app.command("critical-path")
+def critical_path(
+    store: _Store,
+    epoch: _Epoch = None,
+    role: _Role = None,
+    between: _Between = None,
+    form: _Format = Format.TABLE,
+    top: _Top = 20,
+) -> None:
+    """Show the chain of activities that a window's length is made of.
+
+    A table shows the profile and the longest steps; json and csv hold all of them.
+
+    Example: [bold]pag critical-path run.pag --epoch 5 --format json[/bold]
+    """
+    path = _open(store).critical_path(**_window(epoch, role, between))
+    steps = path.steps.to_pylist()
+    if form is Format.JSON:
+        print_json({**path.summary(), "path": steps})
+        return
+    if form is Format.CSV:
+        print_csv(steps, path.steps.column_names)
+        return
+    summary, out = path.summary(), stdout()
+    out.print(
+        f"{path.window.name.capitalize()}: {summary['span_ns']:,} ns, path {summary['length_ns']:,} ns in"
+        f" {len(steps):,} steps, {path.coverage:.1%} explained, {path.alternatives} alternatives"
+    )
+    profile = [
+        {"type": kind, "path_ns": ns, "share": ns / (path.window.span_ns or 1)} for kind, ns in path.by_type.items()
+    ]
+    print_rows(profile, ["type", "path_ns", "share"], "by type")
+    longest = sorted(sorted(steps, key=lambda row: -row["duration_ns"])[:top], key=lambda row: row["step"])
+    title = f"the longest steps, in time order ({len(longest)} of {len(steps)})"
+    print_rows(
+        longest, ["step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "channel"], title
+    )
+
+
+@app.command("k-hops")
+def k_hops(
+    store: _Store,
+    epoch: _Epoch = None,
+    role: _Role = None,
+    between: _Between = None,
+    k: Annotated[int, typer.Option("-k", "--hops", help="Number of hops, in edges.")] = 10,
+    through_waits: Annotated[
+        bool, typer.Option("--through-waits/--causes-only", help="Follow waits as well, or causes only.")
+    ] = True,
+    weight: Annotated[str, typer.Option(help="delivered (send to read) or transfer (send to arrival).")] = "delivered",
+    form: _Format = Format.TABLE,
+    top: _Top = 30,
+) -> None:
+    """Summarise what happened within k hops before the ends of waits.
+
+    Example: [bold]pag k-hops run.pag --epoch 5 -k 10[/bold]
+    """
+    from pag_graph.analyses.k_hops import KHopsParameters
+
+    if weight not in {"delivered", "transfer"}:
+        _misuse(f"--weight is {weight!r}; it must be delivered or transfer.")
+    parameters = KHopsParameters(k=k, through_waits=through_waits, weight=weight)  # type: ignore[arg-type]
+    pag = _open(store)
+    table = pag.k_hops(parameters, **_window(epoch, role, between))
+    rows = table.to_pylist()
+    if form is Format.JSON:
+        print_json({"k": k, "through_waits": through_waits, "weight": weight, "hops": rows})
+    elif form is Format.CSV:
+        print_csv(rows, table.column_names)
+    else:
+        ranked = sorted(rows, key=lambda row: (-row["walk_ns"], row["hop"]))[:top]
+        print_rows(ranked, table.column_names, f"heaviest first ({len(ranked)} of {len(rows)})")
+
+
+@app.command()
+def doctor(form: _Format = Format.TABLE) -> None:
+    """Check what this machine has, what is missing, and how to get it.
+
+    Example: [bold]pag doctor[/bold]
+    """
+    from dataclasses import asdict
+
+    from pag_graph.cli.doctor import checks
+
+    found = checks()
+    if form is Format.JSON:
+        print_json([asdict(check) for check in found])
+        return
+    out = stdout()
+    for check in found:
+        mark = "[green]ok[/green]     " if check.ok else "[yellow]missing[/yellow]"
+        out.print(f"{mark} {check.name}: {check.found} [dim](for {check.needed_for})[/dim]")
+        if not check.ok and check.advice:
+            out.print(f"        {check.advice}", markup=False, style="yellow")
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the Neo4j server running.")] = True,
+    trace: Annotated[str, typer.Option(help="Bundled trace: skewed or bfs.")] = "skewed",
+    folder: Annotated[Path, typer.Option(help="Where to put the store.")] = Path(".pag"),
+) -> None:
+    """See it all once: build a real trace on Spark, hear why it was slow, and query it in Neo4j.
+
+    Example: [bold]pag demo --no-keep[/bold]
+    """
+    from pag_graph.cli.demo import run_demo
+
+    run_demo(trace=trace, folder=folder, keep=keep)
+
+
+def _add_neo4j() -> None:
+    from pag_graph.cli.neo4j import app as neo4j_app
+
+    app.add_typer(neo4j_app, name="neo4j")
+
+
+_add_neo4j()

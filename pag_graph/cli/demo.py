@@ -1,0 +1,91 @@
+"""The demonstration: from a real trace to an answer, on Spark and in Neo4j."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pag_graph
+from pag_graph.cli.output import print_rows, progress, stdout
+from pag_graph.errors import InvalidParameterError, SinkError
+
+SAMPLES = Path(pag_graph.__file__).parent / "samples"
+"""Folder of the bundled traces."""
+
+
+def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
+    """Build a bundled trace, explain its slowest epoch, load it into Neo4j, and ask the same question there.
+
+    Parameters
+    ----------
+    trace
+        Name of a bundled trace.
+    folder
+        Where the store goes.
+    keep
+        Whether to leave the server running.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such trace.
+    SinkError
+        If Neo4j gives another answer than the engine.
+    """
+    from pag_graph import api
+    from pag_graph.sinks.neo4j import server
+    from pag_graph.sinks.neo4j.loader import load_epoch
+    from pag_graph.sinks.neo4j.query import run_query
+
+    known = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+    if trace not in known:
+        message = f"There is no bundled trace {trace!r}; there are {', '.join(known)}."
+        raise InvalidParameterError(message)
+    out = stdout()
+    store = folder / f"{trace}.pag"
+    out.rule(f"1. The activity graph of the bundled trace {trace!r}, built on Spark", align="left")
+    with progress() as report:
+        built = api.build(SAMPLES / trace, store, mode="replace", progress=report)
+    rows = built.rows
+    out.print(f"{store}: {built.store.events:,} events, {rows['vertices']:,} vertices, {rows['edges']:,} edges")
+    pag = api.open(store)
+    out.rule("2. Why was the slowest epoch slow?", align="left")
+    told = pag.explain()
+    out.print(str(told), markup=False)
+    epoch = told.path.window.epoch
+    assert epoch is not None  # noqa: S101  (the slowest window is an epoch's)
+    out.rule("3. The same epoch in Neo4j", align="left")
+    with progress() as report:
+        now = server.start(progress=report)
+    try:
+        with server.driver(now) as driver:
+            with progress() as report:
+                loaded = load_epoch(pag.run, driver, epoch=epoch, progress=report)
+            out.print(f"loaded {loaded.events:,} events and {loaded.relationships:,} relationships")
+            parameters = {"run": pag.run.info.run["run_id"], "epoch": epoch}
+            found = run_query(driver, "analyses/critical_path", parameters)
+    finally:
+        if not keep:
+            server.stop()
+    _compare(found, told.path.steps.to_pylist())
+    longest = sorted(sorted(found, key=lambda row: -row["duration_ns"])[:5], key=lambda row: row["step"])
+    title = "cypher/analyses/critical_path.cypher: the five longest steps"
+    print_rows(longest, ["step", "type", "worker", "start_ns", "duration_ns", "operator"], title)
+    out.print(f"Cypher walked {len(found)} steps: the same as the engine, row for row.")
+    if keep:
+        out.rule("Look around", align="left")
+        out.print(f"Neo4j Browser: {now.http_uri}/browser/   user {now.user}, password in {now.password_file}")
+        out.print(f'  try: MATCH p = (a:Event)-[:DATA_MESSAGE]->(b:Event) WHERE a.run = "{parameters["run"]}" RETURN p')
+        out.print("Stop the server: pag neo4j stop")
+    else:
+        out.print("The server has been stopped.")
+    out.print(f"More answers: pag critical-path {store}, pag k-hops {store}, pag info {store}")
+
+
+def _compare(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    def key(row: dict[str, Any], src: str, dst: str) -> tuple[Any, ...]:
+        return row[src], row[dst], row["type"], row["start_ns"], row["duration_ns"]
+
+    if [key(row, "src", "dst") for row in found] != [key(row, "edge_src", "edge_dst") for row in expected]:
+        message = f"Cypher found another critical path ({len(found)} steps) than the engine ({len(expected)})."
+        raise SinkError(message, "Load the epoch again; if that does not help, report it with the trace.")
