@@ -1,0 +1,62 @@
+"""The repository keeps its own promises: errors travel, tables stay portable, nothing names what it must not."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pag_graph import errors
+from pag_graph.model import tables
+
+ROOT = Path(__file__).parents[2]
+ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.PagGraphError)]
+SCHEMAS = [value for value in vars(tables).values() if isinstance(value, pa.Schema)]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_errors_survive_pickling_whole(kind: type[errors.PagGraphError]) -> None:
+    error = kind("what", "what to do", {"worker": 3})
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert (copy.message, copy.hint, copy.context) == ("what", "what to do", {"worker": 3})
+    assert str(copy) == str(error) == "what\n  hint: what to do"
+
+
+def test_the_tree_in_the_docstring_is_complete() -> None:
+    drawn = set(re.findall(r"(\w+Error)", errors.__doc__ or ""))
+    assert {kind.__name__ for kind in ERRORS} <= drawn
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.names[0])
+def test_tables_use_only_types_that_every_engine_has(schema: pa.Schema) -> None:
+    portable = {pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.bool_()}
+    for field in schema:
+        assert field.type in portable, field
+        assert (field.metadata or {}).get(b"doc"), f"{field.name} is not documented"
+
+
+def test_layers_hold() -> None:
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+def test_no_committed_file_names_a_registry_or_a_home_folder() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no git checkout, so there is no list of committed files")
+    # Spelled so that this file does not name what it looks for.
+    forbidden = re.compile(
+        "|".join(["pypi" + r"\.org", "maven" + r"\.org", "crates" + r"\.io", "/ro" + "ot/", "/ho" + "me/"])
+    )
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in {".parquet", ".png"} or not path.is_file():
+            continue
+        assert not forbidden.search(path.read_text(encoding="utf-8", errors="replace")), name

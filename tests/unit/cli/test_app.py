@@ -1,0 +1,148 @@
+"""The command line, in process: answers, formats, messages, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pag_graph.cli import app as cli
+from pag_graph.cli.demo import SAMPLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def pag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from pag_graph.api import build
+
+    path = tmp_path_factory.mktemp("cli") / "skewed.pag"
+    build(SAMPLES / "skewed", path, engine="local")
+    return path
+
+
+def test_every_command_has_help_with_an_example(pag: Command) -> None:
+    code, text, _ = pag("--help")
+    assert code == 0
+    for name in ("demo", "convert", "build", "info", "explain", "critical-path", "k-hops", "doctor"):
+        assert name in text
+        code, text_of_command, _ = pag(name, "--help")
+        assert code == 0
+        assert "Example: pag" in " ".join(text_of_command.split())
+
+
+def test_critical_path_as_json_connects_and_adds_up(pag: Command, store: Path) -> None:
+    code, text, _ = pag("critical-path", store, "--epoch", 5, "--format", "json")
+    answer = json.loads(text)
+    assert code == 0
+    assert {"span_ns", "length_ns", "coverage", "edge_count", "by_type", "path"} <= set(answer)
+    path = answer["path"]
+    assert {"src", "dst", "type", "worker", "duration_ns", "operator"} <= set(path[0])
+    assert len(path) == answer["edge_count"]
+    assert sum(step["duration_ns"] for step in path) == answer["length_ns"] == answer["span_ns"]
+    assert all(a["dst"] == b["src"] for a, b in pairwise(path))
+    assert sum(answer["by_type"].values()) == answer["span_ns"]
+
+
+def test_without_an_epoch_the_slowest_is_taken(pag: Command, store: Path) -> None:
+    _, text, _ = pag("critical-path", store, "--format", "json")
+    assert json.loads(text)["epoch"] == 5
+
+
+def test_explanation_names_the_skew(pag: Command, store: Path) -> None:
+    code, text, _ = pag("explain", store)
+    assert code == 0
+    assert "workers 1, 2, 3 waited" in text
+    assert "1 -> 0" in text
+    assert "2 -> 0" in text
+    assert "3 -> 0" in text
+    assert "All of it went to worker 0" in text
+    assert "of the work on it was done by worker 0" in text.splitlines()[2]
+
+
+def test_k_hops_as_csv(pag: Command, store: Path) -> None:
+    code, text, _ = pag("k-hops", store, "--epoch", 5, "-k", 3, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert code == 0
+    assert {int(row["hop"]) for row in rows} == {1, 2, 3}
+    assert {row["type"] for row in rows if row["hop"] == "1"} <= {"data_message", "progress_message"}
+
+
+def test_info_lists_the_windows(pag: Command, store: Path) -> None:
+    code, text, _ = pag("info", store, "--format", "json")
+    answer = json.loads(text)
+    assert code == 0
+    assert [row["role"] for row in answer["epochs"]] == ["startup", *["round"] * 9, "shutdown"]
+    assert answer["rules"] == "timely"
+
+
+def test_build_reports_what_became_no_vertex(pag: Command, tmp_path: Path) -> None:
+    code, text, _ = pag("build", SAMPLES / "skewed", tmp_path / "s", "--engine", "local", "--format", "json")
+    answer = json.loads(text)
+    assert code == 0
+    assert answer["events"] == 2186
+    assert answer["committed"]
+    assert sum(answer["dropped"].values()) < answer["events"]
+
+
+def test_a_store_that_exists_is_refused_with_advice(pag: Command, store: Path) -> None:
+    code, _, error = pag("build", SAMPLES / "skewed", store, "--engine", "local")
+    assert code == 4
+    assert "STORE_EXISTS" in error
+    assert "--replace" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (("critical-path", "{store}", "--epoch", "99"), 2, "epochs 0 to 10"),
+        (("critical-path", "{store}", "--epoch", "1", "--role", "startup"), 2, "only one of"),
+        (("critical-path", "{store}", "--between", "5", "1"), 2, "does not lie in the run"),
+        (("k-hops", "{store}", "-k", "0"), 2, "at least 1"),
+        (("k-hops", "{store}", "--weight", "heavy"), 2, "delivered or transfer"),
+        (("info", "{tmp}/nothing"), 4, "no program activity graph"),
+        (("info", "{trace}"), 4, "This is a trace"),
+        (("build", "{tmp}/nothing", "{tmp}/s", "--engine", "local"), 3, "no trace"),
+        (("convert", "{tmp}", "{tmp}/t"), 3, "timely-prototype"),
+        (("build", "{trace}", "{tmp}/s", "--append", "--replace"), 2, "only one of"),
+    ],
+)
+def test_mistakes_get_a_message_and_a_code(
+    pag: Command, store: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, expected: str
+) -> None:
+    places = {"store": store, "tmp": tmp_path, "trace": SAMPLES / "skewed"}
+    got, _, error = pag(*(argument.format(**places) for argument in arguments))
+    assert got == code
+    assert expected in " ".join(error.split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['pag', '--help']\n"
+        "import pag_graph.cli.app\n"
+        "print(sorted({'polars', 'numba', 'pyarrow', 'pyspark', 'neo4j', 'deltalake'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
