@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace import _check_nulls, _check_vocabulary, _open_events, _read_groups
+from pag_graph.store.trace import check_nulls, check_vocabulary, open_events, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,8 +184,8 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
         If the file is damaged, a value is missing, or a kind is unknown.
     """
     where = str(root / file)
-    with _open_events(root, file) as parquet:
-        table = _read_groups(parquet, [row_group], list(columns), where=where)
-    _check_nulls(table, TRACE_EVENTS, where=where)
-    _check_vocabulary(table, where=where)
+    with open_events(root, file) as parquet:
+        table = read_groups(parquet, [row_group], list(columns), where=where)
+    check_nulls(table, TRACE_EVENTS, where=where)
+    check_vocabulary(table, where=where)
     return table

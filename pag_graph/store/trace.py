@@ -627,7 +627,7 @@ def _check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None
 
 
 def _cast(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
-    _check_nulls(table, schema, where=where)
+    check_nulls(table, schema, where=where)
     try:
         return table.cast(schema)
     except (pa.ArrowException, ValueError) as error:
@@ -635,7 +635,7 @@ def _cast(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
         raise SchemaError(message, _CONVERT_AGAIN, {"file": where}) from error
 
 
-def _check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
+def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
     for column in schema:
         if not column.nullable and column.name in table.column_names and table[column.name].null_count:
             row = pc.index(pc.is_null(table[column.name]), value=True).as_py()
@@ -660,7 +660,7 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _check_vocabulary(table: pa.Table, *, where: str) -> None:
+def check_vocabulary(table: pa.Table, *, where: str) -> None:
     for name, words in _VOCABULARIES.items():
         if name not in table.column_names:
             continue
@@ -710,7 +710,7 @@ def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, w
         raise TraceFormatError(message, _CONVERT_AGAIN, {"table": "workers"})
 
 
-def _open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
+def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(root / name, read_dictionary=list(encoded))
     except (pa.ArrowException, OSError) as error:
@@ -719,7 +719,7 @@ def _open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.Pa
 
 def _inspect(root: Path, file: Path) -> EventFile:
     name = f"{_EVENTS}/{file.name}"
-    with _open_events(root, name) as parquet:
+    with open_events(root, name) as parquet:
         _check_columns(parquet.schema_arrow, TRACE_EVENTS, where=str(file))
         groups = range(parquet.metadata.num_row_groups)
         workers = [_bounds(parquet.metadata, group, "worker") for group in groups]
@@ -730,8 +730,8 @@ def _inspect(root: Path, file: Path) -> EventFile:
             seen = {bound[0] for bound in workers if bound}
             span = [value for bound in epochs if bound for value in bound]
         else:
-            table = _read_groups(parquet, list(groups), ["worker", "epoch"], where=str(file))
-            _check_nulls(table, TRACE_EVENTS, where=str(file))
+            table = read_groups(parquet, list(groups), ["worker", "epoch"], where=str(file))
+            check_nulls(table, TRACE_EVENTS, where=str(file))
             seen = set(table["worker"].unique().to_pylist())
             span = list(pc.min_max(table["epoch"]).as_py().values())
         return EventFile(
@@ -752,7 +752,7 @@ def _bounds(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int]
     return statistics.min, statistics.max
 
 
-def _read_groups(parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str) -> pa.Table:
+def read_groups(parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str) -> pa.Table:
     try:
         return parquet.read_row_groups(groups, columns=names)
     except (pa.ArrowException, OSError) as error:
@@ -770,16 +770,16 @@ def _read_events(
     where = str(root / file.name)
     filtered = ["epoch"] if epochs is not None else []
     read = list(dict.fromkeys([*names, "worker", *filtered]))
-    with _open_events(root, file.name, encoded=_ENCODED) as parquet:
+    with open_events(root, file.name, encoded=_ENCODED) as parquet:
         groups = [
             group
             for group in range(parquet.metadata.num_row_groups)
             if _may_hold(_bounds(parquet.metadata, group, "worker"), workers)
             and _overlaps(_bounds(parquet.metadata, group, "epoch"), epochs)
         ]
-        table = _read_groups(parquet, groups, read, where=where)
-    _check_nulls(table, TRACE_EVENTS, where=where)
-    _check_vocabulary(table, where=where)
+        table = read_groups(parquet, groups, read, where=where)
+    check_nulls(table, TRACE_EVENTS, where=where)
+    check_vocabulary(table, where=where)
     table = table.cast(_encoded_schema(table.column_names))
     keep = np.ones(table.num_rows, np.bool_)
     if workers is not None:
@@ -842,7 +842,7 @@ def _write_content(
             message = f"The file {where} was given twice."
             raise TraceFormatError(message, "Give every table of events a name of its own.", {"file": stem})
         table = _conform(content, TRACE_EVENTS, where=where)
-        _check_vocabulary(table, where=where)
+        check_vocabulary(table, where=where)
         _check_known(table["worker"].unique().to_pylist(), known, where=where)
         _write_parquet(file, table)
         rows += table.num_rows
