@@ -309,6 +309,25 @@ def k_hops(
 
 
 @app.command()
+def draw(
+    store: _Store,
+    picture: Annotated[Path, typer.Argument(metavar="FILE.svg", help="Where to write it.", show_default=False)],
+    epoch: _Epoch = None,
+    role: _Role = None,
+    between: _Between = None,
+    width: Annotated[int, typer.Option(min=300, help="Width in pixels.")] = 1100,
+) -> None:
+    """Draw a window: who did what when, who sent to whom, and the critical path.
+
+    Example: [bold]pag draw run.pag epoch5.svg --epoch 5[/bold]
+    """
+    from pag_graph.sinks.svg import timeline
+
+    picture.write_text(timeline(_open(store).snapshot(**_window(epoch, role, between)), width=width), encoding="utf-8")
+    stdout().print(f"Wrote {picture}.")
+
+
+@app.command()
 def doctor(form: _Format = Format.TABLE) -> None:
     """Check what this machine has, what is missing, and how to get it.
 

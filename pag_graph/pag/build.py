@@ -244,11 +244,12 @@ def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> t
             (staging / name).mkdir(parents=True, exist_ok=True)
         scans = engine.map(partial(_scan_slice, plan, staging), plan.slices, label="scan", progress=progress)
         last = {w: max(s.number for s in plan.slices if w in s.rows) for w in plan.workers}
+        # A worker without a tail has no vertex in the slice: the next one would not know where its time begins.
         dirty = {
             scan.slice_number
-            for scan in scans
-            for worker, tail in scan.tails.items()
-            if tail.depth and scan.slice_number < last[worker]
+            for scan, part in zip(scans, plan.slices, strict=True)
+            for worker in part.rows
+            if scan.slice_number < last[worker] and (worker not in scan.tails or scan.tails[worker].depth)
         }
         if not dirty:
             return plan, scans

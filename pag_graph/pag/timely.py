@@ -309,8 +309,8 @@ def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...]) -> pa.Table:
     real = row >= 0
     at = np.where(real, row, 0)
     epoch = _epochs(rows)[np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)]
-    names = [*KIND_CODES, "other", VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
-    inserted = len(KIND_CODES) + 1
+    names = [*KIND_CODES, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
+    inserted = len(KIND_CODES)
     kind = np.where(real, rows.kind[at] if rows.rows else 0, 0)
     for offset, code in enumerate((INSERTED_ARRIVAL, INSERTED_START, INSERTED_END)):
         kind[row == code] = inserted + offset

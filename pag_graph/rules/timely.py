@@ -32,8 +32,12 @@ KIND_CODES: dict[str, int] = {
     EventKind.UNPARK: act.UNPARK,
     EventKind.PUSH_PROGRESS: act.PUSH_PROGRESS,
     EventKind.EPOCH_END: act.EPOCH_END,
+    EventKind.SPAWN: act.OTHER,
+    EventKind.APPLICATION_START: act.OTHER + 1,
+    EventKind.APPLICATION_STOP: act.OTHER + 2,
+    EventKind.ARRIVAL: act.OTHER + 3,
 }
-"""Codes that the kernels use for kinds of events; every other kind is `OTHER`."""
+"""Codes of kinds of events, from 0 in this order; to the kernels those from `OTHER` on are all the same."""
 
 LOCAL_EDGE_TYPES = (
     ActivityType.PROCESSING,

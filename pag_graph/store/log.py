@@ -184,7 +184,7 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
         If the file is damaged, a value is missing, or a kind is unknown.
     """
     where = str(root / file)
-    with open_events(root, file) as parquet:
+    with open_events(root, file, encoded=("kind", "activity")) as parquet:
         table = read_groups(parquet, [row_group], list(columns), where=where)
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)

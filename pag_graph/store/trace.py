@@ -636,6 +636,13 @@ def _cast(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
 
 
 def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
+    """Refuse a table that lacks a value in a column that must have one; `where` names its file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, column, worker and event.
+    """
     for column in schema:
         if not column.nullable and column.name in table.column_names and table[column.name].null_count:
             row = pc.index(pc.is_null(table[column.name]), value=True).as_py()
@@ -661,6 +668,13 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def check_vocabulary(table: pa.Table, *, where: str) -> None:
+    """Refuse events of a kind or activity that contract 1 does not know; `where` names their file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, word, worker and event.
+    """
     for name, words in _VOCABULARIES.items():
         if name not in table.column_names:
             continue
@@ -711,6 +725,7 @@ def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, w
 
 
 def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a file of events, `name` inside the trace; columns in `encoded` come dictionary-encoded."""
     try:
         return pq.ParquetFile(root / name, read_dictionary=list(encoded))
     except (pa.ArrowException, OSError) as error:
@@ -753,6 +768,7 @@ def _bounds(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int]
 
 
 def read_groups(parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str) -> pa.Table:
+    """Read columns of some row groups of an open file; damage becomes an error that names the file."""
     try:
         return parquet.read_row_groups(groups, columns=names)
     except (pa.ArrowException, OSError) as error:
