@@ -91,8 +91,8 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
     heading = f"{window.name}: {duration(window.span_ns)}; red: the critical path{note}"
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-            ' font-family="sans-serif" font-size="12">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+            "<style>text { font-size: 12px }</style>",
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
             f'<text x="{_LEFT}" y="20" font-weight="600">{escape(heading)}</text>',
             *boxes,

@@ -1,0 +1,35 @@
+// purpose: The critical path of an epoch: the chain of activities that the length of its window is made of.
+// param run: id of the run
+// param epoch: number of the epoch
+// returns: one row per step in time order: step, src, dst, type, worker, start_ns, duration_ns, operator; the durations
+//   add up to the length of the window. No row where the epoch is not published or has no event that closes it.
+//
+// From the event that closes the window back to the window's start. An event ends a wait where it begins a segment
+// (event.segment = event.id): there the path goes on with the message that ended the wait, everywhere else with the
+// worker's own activity (Sager 2016, 5.3.1). So there is one way back from each event, and the walk is linear: it names
+// its steps by the lists `sources`, `activities` and `targets`, because a path of its own would be made anew at each step.
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+MATCH (last:Event {run: $run, id: window.end_vertex})
+WITH last, window.start_ns AS opens_ns, window.end_ns AS closes_ns
+MATCH (last)
+      ((targets:Event)<-[activities:!WAITING]-(sources:Event)
+        WHERE targets.t_ns > opens_ns
+          AND (targets.segment = targets.id) = (sources.worker <> targets.worker))+
+      (first:Event)
+WHERE first.t_ns <= opens_ns
+UNWIND range(1, size(activities)) AS step
+WITH step - 1 AS step, sources[-step] AS source, activities[-step] AS activity, targets[-step] AS target,
+     opens_ns, closes_ns
+WITH *,
+     CASE WHEN source.t_ns < opens_ns THEN opens_ns ELSE source.t_ns END AS start_ns,
+     CASE WHEN target.t_ns > closes_ns THEN closes_ns ELSE target.t_ns END AS end_ns
+RETURN step,
+       source.id AS src,
+       target.id AS dst,
+       toLower(type(activity)) AS type,
+       source.worker AS worker,
+       start_ns,
+       end_ns - start_ns AS duration_ns,
+       activity.operator AS operator
+ORDER BY step;

@@ -1,0 +1,43 @@
+// purpose: Add an epoch, hidden until it is published, between its neighbours.
+// param run: id of the run
+// param epoch: number of the epoch
+// param role: startup, round or shutdown
+// param start_ns: the window opens after this instant
+// param end_ns: and closes with this one
+// param end_vertex: event that the critical path ends with, or null
+// param entry_ns: first event of the epoch on any worker, or null
+// param exit_ns: last event of the epoch on any worker, or null
+// param events: rows of the trace that carry this epoch
+// param vertices: events of the graph that carry this epoch
+// param edges: relationships that end at an event of this epoch
+// param waiting_ns: time that workers waited in the window, summed
+// param unknown_ns: time that could not be typed in the window, summed
+// param coverage: share of the workers' time that could be typed
+// param highest_epoch: highest epoch of an event that the window shows
+
+MATCH (run:Run {id: $run})
+MERGE (epoch:Epoch {run: $run, epoch: $epoch})
+SET epoch.published = false,
+    epoch.role = $role,
+    epoch.start_ns = $start_ns,
+    epoch.end_ns = $end_ns,
+    epoch.end_vertex = $end_vertex,
+    epoch.entry_ns = $entry_ns,
+    epoch.exit_ns = $exit_ns,
+    epoch.events = $events,
+    epoch.vertices = $vertices,
+    epoch.edges = $edges,
+    epoch.waiting_ns = $waiting_ns,
+    epoch.unknown_ns = $unknown_ns,
+    epoch.coverage = $coverage,
+    epoch.highest_epoch = $highest_epoch
+MERGE (run)-[:HAS_EPOCH]->(epoch)
+WITH epoch
+CALL (epoch) {
+  MATCH (before:Epoch {run: $run, epoch: $epoch - 1})
+  MERGE (before)-[:NEXT]->(epoch)
+}
+CALL (epoch) {
+  MATCH (after:Epoch {run: $run, epoch: $epoch + 1})
+  MERGE (epoch)-[:NEXT]->(after)
+};

@@ -1,0 +1,7 @@
+// purpose: Remove the epochs that were still open.
+// param run: id of the run
+// param open_epoch: the first epoch that was open
+
+MATCH (epoch:Epoch {run: $run})
+WHERE epoch.epoch >= $open_epoch
+DETACH DELETE epoch;

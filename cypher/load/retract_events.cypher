@@ -1,0 +1,10 @@
+// purpose: Remove some events of epochs that were still open, and say how many; to be repeated until none is left.
+// param run: id of the run
+// param open_epoch: the first epoch that was open
+// param batch_rows: how many events to remove in this transaction
+
+MATCH (event:Event)
+WHERE event.epoch >= $open_epoch AND event.run = $run
+WITH event LIMIT $batch_rows
+DETACH DELETE event
+RETURN count(*) AS removed;

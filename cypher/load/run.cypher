@@ -1,0 +1,28 @@
+// purpose: Add a run, or bring what is known of it up to date.
+// param run: id of the run
+// param trace_id: id of the trace that it was built from
+// param rules: rule set that it was built with
+// param parameters: parameters of the rule set, as JSON
+// param product_version: release that built it
+// param origin_unix_ns: Unix time at which its times are 0
+// param end_ns: its end
+// param workers: number of its workers
+// param last_closed_epoch: last epoch that every worker has left
+// param events: rows of its trace
+// param source_system: system that ran
+// param source_version: version of that system
+// param source_format: format of the trace
+
+MERGE (run:Run {id: $run})
+SET run.trace_id = $trace_id,
+    run.rules = $rules,
+    run.parameters = $parameters,
+    run.product_version = $product_version,
+    run.origin_unix_ns = $origin_unix_ns,
+    run.end_ns = $end_ns,
+    run.workers = $workers,
+    run.last_closed_epoch = $last_closed_epoch,
+    run.events = $events,
+    run.source_system = $source_system,
+    run.source_version = $source_version,
+    run.source_format = $source_format;

@@ -1,0 +1,16 @@
+// purpose: How many data messages, with how many records, each worker sent to each other one in the window of an epoch.
+// param run: id of the run
+// param epoch: number of the epoch
+// returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel, from_operator,
+//   to_operator, messages, records; a message counts where it was sent. Operators are names, null where not known.
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+MATCH (worker:Worker {run: $run})
+MATCH (send:Event {run: $run, worker: worker.worker})
+WHERE window.start_ns < send.t_ns <= window.end_ns
+MATCH (send)-[message:DATA_MESSAGE]->(receive:Event)
+WITH send.worker AS from_worker, receive.worker AS to_worker, message.channel AS channel, count(*) AS messages,
+     sum(message.records) AS records
+OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: channel}]->(target:Operator)
+RETURN from_worker, to_worker, channel, source.name AS from_operator, target.name AS to_operator, messages, records
+ORDER BY records DESC, from_worker, to_worker, channel;
