@@ -1,0 +1,355 @@
+"""Runs in Neo4j: loaded once, whole or hidden, verbatim; the queries of the library agree with the engine."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import neo4j
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pag_graph import api
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.traffic import traffic
+from pag_graph.analyses.waits import waits
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.cypher import load_query
+from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.sinks.neo4j import server
+from pag_graph.sinks.neo4j.loader import load_epoch, load_run
+from pag_graph.sinks.neo4j.query import run_query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.pag.snapshot import Run
+    from pag_graph.sinks.neo4j.server import ServerStatus
+
+pytestmark = pytest.mark.neo4j
+
+
+def build(trace: Path, store: Path, rules: RuleSet = RuleSet.TIMELY) -> Run:
+    api.build(trace, store, engine="local", rules=rules)
+    return api.open(store).run
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "skewed.pag")
+
+
+@pytest.fixture(scope="module")
+def bfs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return build(SAMPLES / "bfs", tmp_path_factory.mktemp("loader") / "bfs.pag")
+
+
+@pytest.fixture(scope="module")
+def st2(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "st2.pag", RuleSet.ST2)
+
+
+def ask(driver: neo4j.Driver, text: str, **values: Any) -> list[dict[str, Any]]:
+    return [row.data() for row in driver.execute_query(text, values).records]
+
+
+def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
+    """Return everything in the database, sorted, without the server's own ids."""
+    nodes = ask(driver, "MATCH (n) RETURN labels(n) AS label, properties(n) AS has")
+    relationships = ask(
+        driver,
+        "MATCH (a)-[r]->(b) RETURN type(r) AS type, properties(r) AS has, labels(a) + labels(b) AS labels, "
+        "[a.run, a.id, a.epoch, a.operator, b.run, b.id, b.epoch, b.operator] AS ends",
+    )
+    key = [str({**row, "has": sorted(row["has"].items())}) for row in nodes]
+    between = [str({**row, "has": sorted(row["has"].items())}) for row in relationships]
+    return sorted(key), sorted(between)
+
+
+def ids(run: Run) -> str:
+    return str(run.info.run["run_id"])
+
+
+def expected_path(run: Run, epoch: int) -> list[dict[str, Any]]:
+    steps = critical_path(run.snapshot(run.window(epoch=epoch))).steps.to_pylist()
+    same = ("step", "type", "worker", "start_ns", "duration_ns", "operator")
+    return [{"src": row["edge_src"], "dst": row["edge_dst"], **{name: row[name] for name in same}} for row in steps]
+
+
+def test_queries_agree_with_the_engine_in_every_window(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    done = load_run(skewed, neo4j_driver)
+    epochs = skewed.epochs["epoch"].to_list()
+    assert list(done.epochs) == epochs
+    critical: set[tuple[int, int]] = set()
+    for epoch in epochs:
+        here = {"run": ids(skewed), "epoch": epoch}
+        path = run_query(neo4j_driver, "analyses/critical_path", here)
+        assert path == expected_path(skewed, epoch)
+        window = skewed.window(epoch=epoch)
+        assert sum(row["duration_ns"] for row in path) == window.span_ns
+        critical |= {(row["src"], row["dst"]) for row in path}
+        assert run_query(neo4j_driver, "patterns/who_waits_for_whom", here) == [
+            {name: row[name] for name in ("worker", "from_worker", "type", "channel", "waits", "waiting_ns")}
+            for row in waits(skewed.snapshot(window)).to_pylist()
+        ]
+        columns = ("from_worker", "to_worker", "channel", "messages", "records")
+        messages = run_query(neo4j_driver, "patterns/data_messages", here)
+        assert [[row[name] for name in columns] for row in messages] == [
+            [row[name] for name in columns]
+            for row in traffic(skewed.snapshot(window)).to_pylist()
+            if row["type"] == "data_message"
+        ]
+    marked = ask(neo4j_driver, "MATCH (a)-[{critical: true}]->(b) RETURN a.id AS a, b.id AS b")
+    assert {(row["a"], row["b"]) for row in marked} == critical
+    listed = run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)})
+    assert [(row["epoch"], row["span_ns"]) for row in listed] == [
+        (epoch, skewed.window(epoch=epoch).span_ns) for epoch in epochs
+    ]
+
+
+def test_paths_of_long_rounds_agree_and_take_one_way_back(neo4j_driver: neo4j.Driver, bfs: Run) -> None:
+    rounds = [bfs.slowest().epoch or 0, *bfs.epochs["epoch"][:2]]
+    load_run(bfs, neo4j_driver, epochs=rounds)
+    for epoch in rounds:
+        here = {"run": ids(bfs), "epoch": epoch}
+        expected = expected_path(bfs, epoch)
+        assert run_query(neo4j_driver, "analyses/critical_path", here) == expected
+    text = "PROFILE " + load_query("analyses/critical_path").text
+    plan = neo4j_driver.execute_query(text, here).summary.profile
+    assert plan is not None
+    hits, rows = 0, {}
+    stack = [plan]
+    while stack:
+        step = stack.pop()
+        hits += step["args"]["DbHits"]
+        rows[step["operatorType"].split("@")[0]] = step["args"]["Rows"]
+        stack.extend(step.get("children", ()))
+    assert rows["Repeat(Trail)"] == len(expected)
+    assert rows["Expand(All)"] < 2 * len(expected)
+    assert hits < 40 * len(expected)
+
+
+def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver, batch_rows=100)
+    vertices = skewed.scan("vertices").sort("id").collect()
+    events = ask(neo4j_driver, "MATCH (e:Event) RETURN properties(e) AS has ORDER BY e.id")
+    present = [{k: v for k, v in row.items() if v is not None} for row in vertices.to_dicts()]
+    assert [row["has"] for row in events] == [{"run": ids(skewed), **row} for row in present]
+    edges = skewed.scan("edges").sort("src", "dst").collect()
+    found = ask(
+        neo4j_driver,
+        "MATCH (a:Event)-[r]->(b:Event) RETURN a.id AS src, b.id AS dst, type(r) AS type, "
+        "r {.*, critical: null} AS has "
+        "ORDER BY src, dst",
+    )
+    got = [{**row["has"], "src": row["src"], "dst": row["dst"], "type": row["type"].lower()} for row in found]
+    assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
+        {k: v for k, v in row.items() if v is not None} for row in edges.to_dicts()
+    ]
+
+
+def test_around_the_events(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver, epochs=[5, 3])
+    load_run(skewed, neo4j_driver, epochs=[4])
+    (run,) = ask(neo4j_driver, "MATCH (r:Run) RETURN properties(r) AS has")
+    assert run["has"]["id"] == ids(skewed)
+    assert run["has"]["origin_unix_ns"] == skewed.info.run["origin_unix_ns"]
+    assert run["has"]["rules"] == "timely"
+    chain = ask(neo4j_driver, "MATCH (:Run)-[:HAS_EPOCH]->(a:Epoch)-[:NEXT]->(b) RETURN a.epoch AS a, b.epoch AS b")
+    assert sorted((row["a"], row["b"]) for row in chain) == [(3, 4), (4, 5)]
+    workers = ask(neo4j_driver, "MATCH (w:Worker) RETURN w.worker AS worker ORDER BY worker")
+    assert [row["worker"] for row in workers] == skewed.workers
+    window = skewed.window(epoch=4)
+    inside = (
+        skewed.scan("vertices")
+        .filter(pl.col("t_ns") > window.start_ns, pl.col("t_ns") <= window.end_ns)
+        .group_by("worker")
+        .agg(first=pl.col("id").min(), last=pl.col("id").max())
+        .sort("worker")
+        .collect()
+    )
+    ends = ask(
+        neo4j_driver,
+        "MATCH (p:Epoch {epoch: 4})-[f:FIRST]->(a), (p)-[l:LAST {worker: f.worker}]->(b) "
+        "RETURN f.worker AS worker, a.id AS first, b.id AS last ORDER BY worker",
+    )
+    assert ends == inside.to_dicts()
+    crowded = ask(neo4j_driver, "MATCH (:Event)--(n) WHERE n:Worker OR n:Operator OR n:Run RETURN n")
+    assert not crowded
+    channels = skewed.channels.drop_nulls(["source_operator", "target_operator"])
+    fed = ask(
+        neo4j_driver,
+        "MATCH (a:Operator)-[c:FEEDS]->(b:Operator) RETURN c.channel AS channel, a.operator AS a, b.operator AS b "
+        "ORDER BY channel",
+    )
+    assert [(row["channel"], row["a"], row["b"]) for row in fed] == [
+        tuple(row) for row in channels.select("channel", "source_operator", "target_operator").sort("channel").rows()
+    ]
+
+
+def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    first = load_epoch(skewed, neo4j_driver, epoch=4)
+    before = contents(neo4j_driver)
+    again = load_epoch(skewed, neo4j_driver, epoch=4, batch_rows=7)
+    assert contents(neo4j_driver) == before
+    assert (again.events, again.relationships, again.critical) == (first.events, first.relationships, first.critical)
+    assert first.critical == critical_path(skewed.snapshot(skewed.window(epoch=4))).steps.num_rows
+    skipped = load_run(skewed, neo4j_driver, epochs=[4])
+    assert (skipped.epochs, skipped.skipped, skipped.events) == ((), (4,), 0)
+
+
+def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_epoch(skewed, neo4j_driver, epoch=5)
+    whole = contents(neo4j_driver)
+    neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
+    here = {"run": ids(skewed), "epoch": 5}
+
+    def kill(_: str, done: int, total: int) -> None:
+        if done >= total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_epoch(skewed, neo4j_driver, epoch=5, batch_rows=20, progress=kill)
+    assert ask(neo4j_driver, "MATCH (e:Event) RETURN count(*) > 0 AS some") == [{"some": True}]
+    for name in ("analyses/critical_path", "patterns/who_waits_for_whom", "patterns/data_messages"):
+        assert run_query(neo4j_driver, name, here) == []
+    assert run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)}) == []
+
+    resumed = load_run(skewed, neo4j_driver, epochs=[5])
+    assert resumed.epochs == (5,)
+    assert contents(neo4j_driver) == whole
+
+
+def test_a_reload_is_hidden_while_it_runs(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_epoch(skewed, neo4j_driver, epoch=5)
+    seen = []
+
+    def look(_: str, done: int, total: int) -> None:
+        state = ask(neo4j_driver, "MATCH (e:Epoch {epoch: 5}) RETURN e.published AS published")
+        seen.append((done, total, state[0]["published"]))
+
+    report = load_epoch(skewed, neo4j_driver, epoch=5, batch_rows=50, progress=look)
+    assert len(seen) > 2
+    assert not any(published for *_, published in seen)
+    total = report.events + report.relationships
+    assert seen[-1][:2] == (total, total)
+
+
+def test_two_loads_at_once_leave_what_one_does(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    epochs = [2, 3, 4, 5]
+    load_run(skewed, neo4j_driver, epochs=epochs)
+    whole = contents(neo4j_driver)
+    neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
+    failed: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            load_run(api.open(skewed.info.path).run, neo4j_driver, epochs=epochs, again=True, batch_rows=100)
+        except BaseException as error:  # noqa: BLE001  (shown by the assertion below)
+            failed.append(error)
+
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert contents(neo4j_driver) == whole
+
+
+def hostile_trace(trace: Path, names: list[str]) -> None:
+    shutil.copytree(SAMPLES / "skewed", trace)
+    operators = pq.read_table(trace / "operators.parquet")
+    new = [names[row % len(names)] for row in range(operators.num_rows)]
+    at = operators.column_names.index("name")
+    pq.write_table(operators.set_column(at, operators.schema.field(at), pa.array(new)), trace / "operators.parquet")
+
+
+def test_hostile_names_are_stored_as_they_are(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
+    names = [
+        "'}) DETACH DELETE n //",
+        'x"}) MATCH (n) DETACH DELETE n; //',
+        "`]->() DELETE `$run",
+        "\\u0027 OR 1=1",
+        "Ünïcode 😀\n\ttab",
+        "",
+    ]
+    hostile_trace(tmp_path / "trace", names)
+    run = build(tmp_path / "trace", tmp_path / "store")
+    load_epoch(run, neo4j_driver, epoch=3)
+    stored = ask(neo4j_driver, "MATCH (o:Operator) RETURN o.name AS name ORDER BY o.operator")
+    assert [row["name"] for row in stored] == run.operators.sort("operator")["name"].to_list()
+    assert set(names) <= {row["name"] for row in stored}
+    assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(run), "epoch": 3}) == expected_path(run, 3)
+    types = ask(neo4j_driver, "MATCH (:Event)-[r]->() RETURN DISTINCT type(r) AS type")
+    assert {row["type"] for row in types} <= {kind.upper() for kind in ActivityType}
+
+
+def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, st2: Run, skewed: Run) -> None:
+    done = load_run(st2, neo4j_driver)
+    assert done.critical == 0
+    assert done.relationships == st2.scan("edges").collect().height
+    assert len(run_query(neo4j_driver, "analyses/epochs", {"run": ids(st2)})) == st2.epochs.height
+    epoch = int(st2.epochs["epoch"][3])
+    assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(st2), "epoch": epoch}) == []
+    # A second run beside it: same workers and events, other ids of the run.
+    load_epoch(skewed, neo4j_driver, epoch=3)
+    assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(skewed), "epoch": 3}) == expected_path(
+        skewed, 3
+    )
+
+
+def test_library_queries_cannot_write(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_epoch(skewed, neo4j_driver, epoch=3)
+    before = contents(neo4j_driver)
+    values: dict[str, Any] = {"run": ids(skewed), "open_epoch": 0}
+    with pytest.raises(Neo4jError, match="Could not run load/retract_epochs") as info:
+        run_query(neo4j_driver, "load/retract_epochs", values)
+    assert info.value.context["code"] == "Neo.ClientError.Statement.AccessMode"
+    assert "only reads" in str(info.value)
+    assert contents(neo4j_driver) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "match"),
+    [
+        ("analyses/critical_path", {"run": "x"}, "lacks epoch, number of the epoch"),
+        ("analyses/critical_path", {"run": "x", "epoch": 1, "epock": 2}, "has no parameter epock"),
+        ("analyses/nothing", {}, "there are .*analyses/critical_path"),
+    ],
+)
+def test_parameters_are_checked(neo4j_driver: neo4j.Driver, name: str, values: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidParameterError, match=match):
+        run_query(neo4j_driver, name, values)
+
+
+def test_epochs_and_batches_are_checked_before_anything_is_written(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    with pytest.raises(InvalidParameterError, match="epoch 99"):
+        load_epoch(skewed, neo4j_driver, epoch=99)
+    with pytest.raises(InvalidParameterError, match="at least 1"):
+        load_epoch(skewed, neo4j_driver, epoch=3, batch_rows=0)
+    assert contents(neo4j_driver) == ([], [])
+
+
+def test_a_refused_login_is_said_in_plain_words(neo4j_server: ServerStatus, skewed: Run) -> None:
+    assert neo4j_server.bolt_uri
+    with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=("neo4j", "wrong")) as driver:
+        with pytest.raises(Neo4jError, match="refuses the user or the password") as info:
+            load_epoch(skewed, driver, epoch=3)
+        assert info.value.hint
+        with pytest.raises(Neo4jError, match="Could not run analyses/epochs"):
+            run_query(driver, "analyses/epochs", {"run": "x"})
+
+
+def test_a_server_that_is_not_there_is_said_in_plain_words(skewed: Run) -> None:
+    port = server.free_port(0)
+    with (
+        neo4j.GraphDatabase.driver(f"bolt://127.0.0.1:{port}", auth=("neo4j", "x")) as driver,
+        pytest.raises(Neo4jError, match="does not answer") as info,
+    ):
+        load_epoch(skewed, driver, epoch=3)
+    assert "pag neo4j start" in str(info.value)
