@@ -1,0 +1,100 @@
+"""Application activities of one worker: what the program itself says it was doing, innermost first."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, I8, I64
+
+Flags = NDArray[np.bool_]
+
+
+@numba.njit(cache=True)
+def applications(starts: Flags, number: I64, open_number: I64) -> tuple[I64, I64, I8, I64]:
+    """Say, between every two marks, which application activity is innermost.
+
+    Parameters
+    ----------
+    starts, number
+        Per mark, in log order: whether an activity starts (or stops) there, and its number.
+    open_number
+        Numbers of the activities that are open before the first mark, outermost first.
+
+    Returns
+    -------
+    innermost
+        Before each mark and after the last one, so one more than there are marks: index into the marks of the
+        innermost open activity's start, or ``-2 - i`` for the i-th of those open before, or -1 for none.
+    depth
+        The same: how many are open.
+    trouble
+        Per mark: `CLOSES_NOTHING` for a stop of an activity that is not open, `CLOSES_OUTER` for one that closes
+        others with it; else 0.
+    still_open
+        What is open after the last mark, outermost first, as in `innermost`.
+
+    Notes
+    -----
+    One pass, O(marks + stops that close several).
+    """
+    marks = starts.shape[0]
+    stack = np.empty(marks + open_number.shape[0], np.int64)
+    numbers = np.empty(marks + open_number.shape[0], np.int64)
+    size = 0
+    for outer in range(open_number.shape[0]):
+        stack[size], numbers[size] = -2 - outer, open_number[outer]
+        size += 1
+    innermost = np.full(marks + 1, -1, np.int64)
+    depth = np.zeros(marks + 1, np.int64)
+    trouble = np.zeros(marks, np.int8)
+    for mark in range(marks):
+        innermost[mark] = stack[size - 1] if size else -1
+        depth[mark] = size
+        if starts[mark]:
+            stack[size], numbers[size] = mark, number[mark]
+            size += 1
+            continue
+        found = size - 1
+        while found >= 0 and numbers[found] != number[mark]:
+            found -= 1
+        if found < 0:
+            trouble[mark] = CLOSES_NOTHING
+        else:
+            if found != size - 1:
+                trouble[mark] = CLOSES_OUTER
+            size = found
+    innermost[marks] = stack[size - 1] if size else -1
+    depth[marks] = size
+    return innermost, depth, trouble, stack[:size].copy()
+
+
+@numba.njit(cache=True)
+def unbalanced(starts: Flags, number: I64) -> I64:
+    """Leave out marks that cancel each other: a start and the stop of the same activity right after it.
+
+    Parameters
+    ----------
+    starts, number
+        As for `applications`.
+
+    Returns
+    -------
+    array
+        Indices of the marks that are left. Whatever is open before all marks, the same is open after these.
+
+    Notes
+    -----
+    One pass, O(marks). This is what a slice has to tell those after it.
+    """
+    left = np.empty(starts.shape[0], np.int64)
+    size = 0
+    for mark in range(starts.shape[0]):
+        cancels = size > 0 and not starts[mark] and starts[left[size - 1]] and number[left[size - 1]] == number[mark]
+        if cancels:
+            size -= 1
+        else:
+            left[size] = mark
+            size += 1
+    return left[:size].copy()
