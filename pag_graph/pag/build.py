@@ -10,6 +10,7 @@ import shutil
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from pag_graph.errors import StoreConflictError, UnsupportedPlanError
 from pag_graph.kernels.assembly import window_sums
-from pag_graph.model.enums import ActivityType, EpochRole, RuleSet, Severity
+from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
 from pag_graph.model.tables import PAG_EPOCHS
 from pag_graph.pag import timely
 from pag_graph.pag.epochs import Windows, epochs_table, windows
@@ -29,7 +30,7 @@ from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
 from pag_graph.rules import st2
 from pag_graph.store.delta import PartFile, StoreInfo, check_target, commit, is_committed, write_part
 from pag_graph.store.findings import findings, no_findings
-from pag_graph.store.log import column
+from pag_graph.store.log import codes, column
 from pag_graph.store.trace import Trace, check_events
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
     Progress = Callable[[str, int, int], None]
+
+_WORDS = {str(word): code for code, word in enumerate((*ActivityType, *EventKind, *VertexKind))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,10 @@ class Output:
     unknown_ns: I64
     findings: pa.Table
     dropped: dict[str, int]
+    closed: int = 0
+    """Fingerprint of its rows of closed epochs."""
+    kept: int = 0
+    """The same of the epochs that the store had before, for an append."""
     epochs: pl.DataFrame | None = None
     """For rule sets without windows: one row per epoch."""
 
@@ -159,7 +166,11 @@ def build(
         info = commit(
             target,
             parts,
-            run={**plan.metadata(), "last_closed_epoch": built.last_closed_epoch},
+            run={
+                **plan.metadata(),
+                "last_closed_epoch": built.last_closed_epoch,
+                "closed_fingerprint": _fingerprints(built.outputs, "closed"),
+            },
             closed_epochs=built.closed_epochs,
             dropped=_sum(output.dropped for output in built.outputs),
             events=opened.rows,
@@ -206,7 +217,8 @@ def _build_timely(
 ) -> Built | None:
     plan, scans = _scan(plan, staging, engine, progress)
     span = windows(pl.concat([scan.epochs for scan in scans]), end_ns=plan.end_ns)
-    if kept is not None and is_committed(kept, plan.run_id, span.closed_epochs):
+    state = {"closed_epochs": span.closed_epochs, "last_closed_epoch": span.last_closed, "events": plan.trace.rows}
+    if is_committed(kept, plan.run_id, **state):
         return None
     progress("stitch", 0, 1)
     engine.stitch(staging)
@@ -228,9 +240,14 @@ def _build_timely(
         unknown_ns=_total(outputs, "unknown_ns"),
     )
     if kept is not None:
-        _check_unchanged(kept, table)
+        _check_unchanged(kept, table, _fingerprints(outputs, "kept"))
     found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
+
+
+def _fingerprints(outputs: Sequence[Output], name: str) -> int:
+    total: int = sum(getattr(output, name) for output in outputs)
+    return total % 2**63
 
 
 def _total(outputs: Sequence[Output], name: str) -> I64:
@@ -320,9 +337,10 @@ def _assemble(
     plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, timely.Carry]
 ) -> Output:
     part, carry = item
-    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry))
+    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_closed + 1)
     count = len(span.epoch)
     waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
+    closed, before = (_fingerprint(graph, epoch) for epoch in (span.last_closed, -1 if after is None else after))
     return Output(
         parts=_write(graph, target, last_closed=span.last_closed, after=after),
         vertices=np.bincount(span.index_of(column(graph.vertices, "epoch")), minlength=count),
@@ -331,7 +349,25 @@ def _assemble(
         unknown_ns=unknown,
         findings=graph.findings,
         dropped=graph.dropped,
+        closed=closed,
+        kept=before,
     )
+
+
+def _fingerprint(graph: GraphPart, last_epoch: int) -> int:
+    """Return a number that depends on all rows up to an epoch and not on their order; those of slices add up."""
+    total = 0
+    for table in (graph.vertices, graph.edges):
+        rows = table.filter(pc.less_equal(table["epoch"], last_epoch))
+        mixed = np.full(rows.num_rows, len(rows.column_names), np.uint64)
+        for name in rows.column_names:
+            words = pa.types.is_string(rows[name].type)
+            values = codes(rows, name, _WORDS, -1) if words else column(rows, name, np.iinfo(np.int64).min)
+            # Multiplication carries differences up and the shift brings them down again (splitmix64).
+            mixed = (mixed ^ values.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed ^= mixed >> np.uint64(29)
+        total += int(mixed.sum(dtype=np.uint64))
+    return total
 
 
 def _time_in_windows(graph: GraphPart, kind: ActivityType, span: Windows) -> I64:
@@ -358,21 +394,29 @@ def _write(graph: GraphPart, target: Path, *, last_closed: int, after: int | Non
     return parts
 
 
-def _check_unchanged(kept: StoreInfo, epochs: pa.Table) -> None:
+def _check_unchanged(kept: StoreInfo, epochs: pa.Table, fingerprint: int) -> None:
     """Refuse an append to which committed epochs would look different.
+
+    Rows of `epochs` say which; what came later can also change the type of an edge in them and leave all counts alone.
 
     Raises
     ------
     StoreConflictError
         If one would.
     """
-    before = [
-        row
-        for row in kept.delta("epochs").to_pyarrow_table().to_pylist()
-        if row["epoch"] <= kept.run["last_closed_epoch"]
-    ]
+    rows = sorted(kept.delta("epochs").to_pyarrow_table().to_pylist(), key=itemgetter("epoch"))
+    before = [row for row in rows if row["epoch"] <= kept.run["last_closed_epoch"]]
+    # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
+    counts = {"entry_ns", "exit_ns", "events", "vertices", "edges"} if len(before) == len(rows) else set()
     now = {row["epoch"]: row for row in epochs.to_pylist()}
-    changed = [row["epoch"] for row in before if now.get(row["epoch"]) != row]
+    changed = []
+    for row in before:
+        compared = set(row) - (counts if row is rows[-1] else set())
+        other = now.get(row["epoch"], {})
+        if any(other.get(name) != row[name] for name in compared):
+            changed.append(row["epoch"])
+    if not changed and fingerprint != kept.run.get("closed_fingerprint"):
+        changed = [row["epoch"] for row in before]
     if changed:
         message = f"The trace now tells another story of epochs {changed[:5]} than the one committed to {kept.path}."
         raise StoreConflictError(

@@ -17,13 +17,14 @@ from pag_graph.rules.timely import KIND_CODES, TimelyParameters
 from pag_graph.store.log import TraceLog, codes, column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from pag_graph.store.trace import Trace
 
     I64 = NDArray[np.int64]
+    Kinds = NDArray[np.int8]
 
 DEFAULT_SLICE_EVENTS = 4_000_000
 """Events that one task works on at a time; a slice needs about 400 bytes of memory per event."""
@@ -155,8 +156,9 @@ def _cut_by_time(
 ) -> tuple[Slice, ...]:
     """Cut all workers at about the same instants, each where its rules need to look at neither side.
 
-    A worker is cut where a candidate idle interval begins (a park that does not continue another one): judging an
-    interval needs the rows up to the next one and no further. One that never parks is cut after the end of an epoch.
+    A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
+    other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
+    the end of an epoch.
     """
     del trace
     cuts = {w: [0] for w in workers}
@@ -210,36 +212,41 @@ def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
     return min(ended + 1, log.rows_of(worker))
 
 
-def _is_park(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
-    del before
+def _is_park(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
+    del before, after
     return np.equal(kind, PARK)
 
 
-def _begins_interval(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
-    previous = np.concatenate(([before], kind[:-1]))
-    return np.equal(kind, PARK) & np.not_equal(previous, UNPARK)
+def _begins_interval(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
+    # A park that was cut off is no interval, and what follows it has its type from it: neither is a place to cut.
+    return np.equal(kind, PARK) & np.equal(after, UNPARK) & np.not_equal(before, UNPARK) & np.not_equal(before, PARK)
 
 
-def _ends_epoch(kind: NDArray[np.int8], before: int) -> NDArray[np.bool_]:
-    del before
+def _ends_epoch(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
+    del before, after
     return np.equal(kind, EPOCH_END)
 
 
-def _first_row(log: TraceLog, worker: int, start: int, wanted: Any) -> int:
-    """Return the first row from `start` on that is wanted, or the number of the worker's rows."""
-    before = OTHER
-    if start > 0:
-        before = int(codes(log.read(worker, start - 1, start, ["kind"]), "kind", KIND_CODES, OTHER)[0])
+def _first_row(log: TraceLog, worker: int, start: int, wanted: Callable[[Kinds, Kinds, Kinds], NDArray[Any]]) -> int:
+    """Return the first row from `start` on that is wanted, or the number of the worker's rows.
+
+    `wanted` is asked with the kinds of the rows before, of the rows themselves, and of the rows after them.
+    """
+    none = np.array([OTHER], np.int8)
+    # Kinds that were read and not yet asked for, with the row before them; the first is of row `first`.
+    kinds, first = (none, -1) if start == 0 else (none[:0], start - 1)
     for chunk in log.chunks.get(worker, ()):
-        low, high = max(start, chunk.first_row), chunk.first_row + chunk.rows
+        low, high = max(start - 1, 0, chunk.first_row), chunk.first_row + chunk.rows
         if low >= high:
             continue
-        kind = codes(log.read(worker, low, high, ["kind"]), "kind", KIND_CODES, OTHER)
-        hits = np.flatnonzero(wanted(kind, before))
+        kinds = np.concatenate((kinds, codes(log.read(worker, low, high, ["kind"]), "kind", KIND_CODES, OTHER)))
+        hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
         if len(hits):
-            return low + int(hits[0])
-        before = int(kind[-1])
-    return log.rows_of(worker)
+            return first + 1 + int(hits[0])
+        first, kinds = first + max(len(kinds) - 2, 0), kinds[-2:]
+    kinds = np.concatenate((kinds, none))
+    hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+    return first + 1 + int(hits[0]) if len(hits) else log.rows_of(worker)
 
 
 def _cut_by_epoch(

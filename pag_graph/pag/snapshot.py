@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.store.delta import StoreInfo, open_store
 
@@ -26,7 +26,7 @@ _LOCAL = [str(kind) for kind in LOCAL_TYPES]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of a run's time, open at its start: ``(start_ns, end_ns]``."""
+    """A stretch of a run's time, open at its start: ``(start_ns, end_ns]``; only at the run's origin it is closed."""
 
     start_ns: int
     end_ns: int
@@ -37,8 +37,6 @@ class Window:
     """Vertex that closes the window, where one is defined."""
     lowest_epoch: int = 0
     """No event at or after the window's start has a lower epoch."""
-    highest_epoch: int = 2**62
-    """No event in the window has a higher epoch."""
 
     @property
     def span_ns(self) -> int:
@@ -125,6 +123,8 @@ class Run:
         ------
         InvalidParameterError
             If there is no such window; the message says which there are.
+        UnsupportedPlanError
+            If a free window is asked for and the run's clocks are not aligned.
         """
         if between is not None:
             return self._free(*between)
@@ -155,6 +155,9 @@ class Run:
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
 
     def _free(self, start_ns: int, end_ns: int) -> Window:
+        if self.rules is RuleSet.ST2:
+            message = "Free windows need aligned clocks, and runs of the rule set st2 keep every worker's own."
+            raise UnsupportedPlanError(message, "Ask for an epoch, or build the trace with `--rules timely`.")
         if not 0 <= start_ns < end_ns <= self.end_ns:
             message = f"The window {start_ns}..{end_ns} ns does not lie in the run, which goes from 0 to {self.end_ns}."
             raise InvalidParameterError(message)
@@ -163,17 +166,11 @@ class Run:
     def _labelled(self, start_ns: int, end_ns: int, **more: Any) -> Window:
         """Bound the epochs that events in the window can have, so that files without them are not read."""
         if self.rules is RuleSet.ST2:
-            return Window(
-                start_ns=start_ns, end_ns=end_ns, lowest_epoch=more["epoch"], highest_epoch=more["epoch"], **more
-            )
-        # The last row stands for all later epochs too.
-        known = self.epochs.filter(pl.col("entry_ns").is_not_null())
-        after = known.filter(pl.col("exit_ns") >= start_ns)["epoch"].to_list()
-        before = known.filter(pl.col("entry_ns") <= end_ns)["epoch"].to_list()
-        bounds = {"lowest_epoch": min(after)} if after else {}
-        if before and max(before) < self.epochs["epoch"][-1]:
-            bounds["highest_epoch"] = max(before)
-        return Window(start_ns=start_ns, end_ns=end_ns, **bounds, **more)
+            return Window(start_ns=start_ns, end_ns=end_ns, **more)
+        # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
+        lowest = self.epochs.with_columns(lowest=pl.col("epoch").shift(1, fill_value=-1) + 1)
+        after = lowest.filter(pl.col("exit_ns") >= start_ns)["lowest"].to_list()
+        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=min(after, default=0), **more)
 
     def snapshot(self, window: Window) -> Snapshot:
         """Read the part of the graph that a window shows.
@@ -188,14 +185,17 @@ class Run:
         Snapshot
             Reads only files and row groups that can hold edges of the window.
         """
-        edges = self.scan("edges").filter(
-            pl.col("epoch") >= window.lowest_epoch, pl.col("src_epoch") <= window.highest_epoch
-        )
-        if self.rules is not RuleSet.ST2:
+        edges = self.scan("edges")
+        if self.rules is RuleSet.ST2:
+            edges = edges.filter(pl.col("epoch") == window.epoch)
+        else:
+            # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing
+            # plain columns first lets whole row groups be skipped.
+            near = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
             end = pl.col("start_ns") + pl.col("duration_ns")
-            later = pl.max_horizontal("start_ns", end) > window.start_ns
-            # A message with negative transfer ends before it starts; it is in the window if either end is.
-            edges = edges.filter(later, pl.min_horizontal("start_ns", end) <= window.end_ns)
+            begins = pl.max_horizontal("start_ns", end) > window.start_ns if window.start_ns else pl.lit(value=True)
+            ends = pl.min_horizontal("start_ns", end) <= window.end_ns
+            edges = edges.filter(near | (pl.col("duration_ns") < 0), begins, ends)
         return Snapshot(run=self, window=window, edges=edges.collect())
 
 
@@ -245,6 +245,7 @@ class Snapshot:
     def vertices(self) -> pa.Table:
         """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""
         ids = pl.concat([self.edges["src"], self.edges["dst"]]).unique()
-        low = self.edges["src_epoch"].min() if self.edges.height else 0
-        near = self.run.scan("vertices").filter(pl.col("epoch") >= low, pl.col("epoch") <= self.edges["epoch"].max())
+        # A message can lead into a lower epoch: workers are not in step.
+        epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]])
+        near = self.run.scan("vertices").filter(pl.col("epoch").is_between(epochs.min(), epochs.max()))
         return near.join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect().to_arrow()

@@ -244,7 +244,7 @@ def first_position(rows: WorkerRows, dropped: NDArray[np.int8]) -> int:
     return 2 * (rows.first_order + first) - int(rows.t[first] > 0)
 
 
-def assemble(plan: RunPlan, part: Slice, carry: Carry) -> GraphPart:
+def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> GraphPart:
     """Make the vertices and edges of a slice.
 
     Parameters
@@ -253,6 +253,8 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry) -> GraphPart:
         The build and the slice.
     carry
         What is open where it begins.
+    open_epoch
+        The first epoch that some worker has not left.
 
     Returns
     -------
@@ -273,8 +275,9 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry) -> GraphPart:
             run_end_ns=plan.end_ns,
         )
         previous_epoch = tail.epoch if tail else -1
-        vertices.append(_vertices(rows, columns))
-        edges.extend((_local_edges(rows, columns, previous_epoch), _messages(rows, judged)))
+        epochs = _epochs(rows, open_epoch)
+        vertices.append(_vertices(rows, columns, epochs))
+        edges.extend((_local_edges(rows, columns, epochs, previous_epoch), _messages(rows, judged)))
         found.extend(_findings(plan, rows, judged))
         for code, reason in DROPPED.items():
             count = int((judged.dropped == code).sum())
@@ -296,19 +299,19 @@ def _names(values: I64 | I8, names: list[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(names)).cast(pa.string())
 
 
-def _epochs(rows: WorkerRows) -> I64:
+def _epochs(rows: WorkerRows, open_epoch: int) -> I64:
     """Epochs of the rows, and of the vertex after the last: inserted vertices carry that of the event they precede."""
-    if not rows.rows:
-        return np.zeros(1, np.int64)
-    # After the end of an epoch the worker is in the next one, though it logged nothing of it.
-    return np.concatenate((rows.epoch, rows.epoch[-1:] + (rows.kind[-1] == EPOCH_END)))
+    # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
+    # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
+    end = max(open_epoch, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END)) if rows.rows else open_epoch
+    return np.append(rows.epoch, end)
 
 
-def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...]) -> pa.Table:
+def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64) -> pa.Table:
     row, pos, t, segment = columns[:4]
     real = row >= 0
     at = np.where(real, row, 0)
-    epoch = _epochs(rows)[np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)]
+    epoch = epochs[np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)]
     names = [*KIND_CODES, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
     inserted = len(KIND_CODES)
     kind = np.where(real, rows.kind[at] if rows.rows else 0, 0)
@@ -332,10 +335,9 @@ def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...]) -> pa.Table:
     )
 
 
-def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], previous_epoch: int) -> pa.Table:
+def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64, previous_epoch: int) -> pa.Table:
     src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
     base = np.int64(rows.worker) << POSITION_BITS
-    epochs = _epochs(rows)
     at_src, at_dst = (np.minimum((p + 1) // 2 - rows.first_order, rows.rows) for p in (src, dst))
     count = len(src)
     nothing = pa.nulls(count, pa.int64())

@@ -304,10 +304,14 @@ def commit(
             )
             keep = append and previous is not None and name in ("vertices", "edges")
             files = parts.get(name, ())
-            versions[name] = _commit_table(path / name, name, files, properties, previous if keep else None)
+            if name == "epochs":
+                versions[name] = _publish(path / name, files, properties, previous)
+            else:
+                versions[name] = _commit_table(path / name, name, files, properties, previous if keep else None)
     except CommitFailedError as error:
         raise StoreConflictError.from_concurrent_build(path) from error
     except (DeltaError, OSError) as error:
+        _check_latest(path, previous)
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     return open_store(path)
@@ -327,12 +331,7 @@ def _commit_table(
     kept: StoreInfo | None,
 ) -> int:
     """Give a table new content and return its new version; with `kept`, its closed epochs stay as they are there."""
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    adds = [
-        AddAction(f.path, f.size_bytes, {}, now, True, f.statistics)  # noqa: FBT003
-        for f in files
-    ]
-    schema = Schema.from_arrow(pa.schema([pa.field(f.name, f.type, f.nullable) for f in STORE_TABLES[name]]))
+    now, adds, schema = _actions(name, files)
     directory.mkdir(parents=True, exist_ok=True)
     try:
         table = DeltaTable(directory)
@@ -365,12 +364,42 @@ def _commit_table(
     return next(int(entry["version"]) for entry in DeltaTable(directory).history() if entry.get(_COMMIT_KEY) == own)
 
 
-def is_committed(previous: StoreInfo | None, run_id: str, closed_epochs: int) -> bool:
-    """Tell whether a build of this run up to this epoch is committed already, so that a retry may stop here."""
+def _actions(name: str, files: Sequence[PartFile]) -> tuple[int, list[AddAction], Schema]:
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    adds = [
+        AddAction(f.path, f.size_bytes, {}, now, True, f.statistics)  # noqa: FBT003
+        for f in files
+    ]
+    return now, adds, Schema.from_arrow(pa.schema([pa.field(f.name, f.type, f.nullable) for f in STORE_TABLES[name]]))
+
+
+def _publish(
+    directory: Path, files: Sequence[PartFile], properties: CommitProperties, previous: StoreInfo | None
+) -> int:
+    """Commit `epochs` as the version right after the one that the build began with: Delta refuses it to all but one."""
+    _, adds, schema = _actions("epochs", files)
+    directory.mkdir(parents=True, exist_ok=True)
+    if previous is None:
+        create_table_with_add_actions(
+            str(directory), schema, adds, mode="error", partition_by=[], commit_properties=properties
+        )
+        return 0
+    table = DeltaTable(directory, version=previous.versions["epochs"])
+    table.create_write_transaction(
+        [*adds], mode="overwrite", schema=schema, partition_by=[], commit_properties=properties
+    )
+    return previous.versions["epochs"] + 1
+
+
+def is_committed(
+    previous: StoreInfo | None, run_id: str, *, closed_epochs: int, last_closed_epoch: int, events: int
+) -> bool:
+    """Tell whether a build of this run, as far as it was read, is committed already, so that a retry may stop here."""
     if previous is None or previous.run["run_id"] != run_id:
         return False
-    done = DeltaTable(previous.path / "epochs").transaction_version(f"pag-graph/{run_id}")
-    return done is not None and done >= closed_epochs
+    # The same epochs may be closed, and more be known of the open ones.
+    same = previous.run["last_closed_epoch"] == last_closed_epoch and previous.events == events
+    return closed_epochs < previous.closed_epochs or (closed_epochs == previous.closed_epochs and same)
 
 
 def describe(info: StoreInfo) -> dict[str, Any]:

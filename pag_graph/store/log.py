@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace import check_nulls, check_vocabulary, open_events, read_groups
+from pag_graph.store.trace import check_nulls, check_vocabulary, encoded_schema, open_events, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ class TraceLog:
             table = read_row_group(self.root, chunk.file, chunk.row_group, columns)
             parts.append(table.slice(chunk.offset + begin - chunk.first_row, end - begin))
         if not parts:
-            return TRACE_EVENTS.empty_table().select(columns)
+            return encoded_schema(columns).empty_table()
         return pa.concat_tables(parts).unify_dictionaries()
 
 
@@ -186,6 +186,16 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
     where = str(root / file)
     with open_events(root, file, encoded=("kind", "activity")) as parquet:
         table = read_groups(parquet, [row_group], list(columns), where=where)
+        try:
+            _check_rows(table, where)
+        except TraceFormatError:
+            # The message names the event, though nobody asked for the columns that do.
+            names = list(dict.fromkeys(["worker", "seq", *columns]))
+            _check_rows(read_groups(parquet, [row_group], names, where=where), where)
+            raise
+    return table
+
+
+def _check_rows(table: pa.Table, where: str) -> None:
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)
-    return table

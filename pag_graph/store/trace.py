@@ -242,7 +242,7 @@ class Trace:
             if (part := _read_events(self.path, file, names, wanted, epochs)) is not None and part.num_rows
         ]
         if not parts:
-            return _encoded_schema(names).empty_table()
+            return encoded_schema(names).empty_table()
         table = pa.concat_tables(parts).unify_dictionaries()
         worker = table["worker"].to_numpy()
         if (worker[1:] < worker[:-1]).any():
@@ -542,7 +542,8 @@ def _refuse_empty(root: Path) -> NoReturn:
     )
 
 
-def _encoded_schema(names: Sequence[str]) -> pa.Schema:
+def encoded_schema(names: Sequence[str]) -> pa.Schema:
+    """Return the schema of columns of events as they are read: words come dictionary-encoded."""
     encoded = pa.dictionary(pa.int32(), pa.string())
     declared = [TRACE_EVENTS.field(name) for name in names]
     return pa.schema([column.with_type(encoded) if column.name in _ENCODED else column for column in declared])
@@ -796,7 +797,7 @@ def _read_events(
         table = read_groups(parquet, groups, read, where=where)
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)
-    table = table.cast(_encoded_schema(table.column_names))
+    table = table.cast(encoded_schema(table.column_names))
     keep = np.ones(table.num_rows, np.bool_)
     if workers is not None:
         keep &= np.isin(table["worker"].to_numpy(), workers)

@@ -1,0 +1,696 @@
+"""A second, slow implementation of the definitions: brute force in plain Python, for comparison on small traces.
+
+Written from `docs/model.md` alone and on purpose without the rules, kernels and readers of this package: lists,
+dictionaries and loops over all pairs. Where the definitions leave something open, the comment says what was chosen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pag_graph.testing.traces import Event, SmallTrace
+
+Row = dict[str, Any]
+
+_NO_TIME = 0
+_READS = {"receive", "progress_receive"}
+
+
+@dataclass(slots=True)
+class Reference:
+    """A program activity graph as plain rows."""
+
+    vertices: list[Row] = field(default_factory=list)
+    """Columns of `PAG_VERTICES`."""
+    edges: list[Row] = field(default_factory=list)
+    """Columns of `PAG_EDGES`."""
+    epochs: list[Row] = field(default_factory=list)
+    """Columns of `PAG_EPOCHS`."""
+    findings: Counter[tuple[str, int | None, int | None, int | None]] = field(default_factory=Counter)
+    """(finding, worker, seq, observed)."""
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """An event with what the definitions say of it."""
+
+    event: Event
+    order: int
+    t: int
+    dropped: str | None = None
+    inside: _Activation | None = None
+    """Innermost activation that is open after the event."""
+    sent: _Item | None = None
+    """For a read: the send."""
+
+    @property
+    def id(self) -> int:
+        return self.event.worker * 2**40 + 2 * self.order
+
+    @property
+    def kind(self) -> str:
+        return str(self.event.kind)
+
+    @property
+    def is_local(self) -> bool:
+        return self.event.peer == self.event.worker and self.kind in {"send", *_READS}
+
+
+@dataclass(slots=True, eq=False)
+class _Activation:
+    start: _Item
+    parent: _Activation | None
+    has_children: bool = False
+    has_data: bool = False
+    pushed: bool = False
+    records: int | None = None
+
+    @property
+    def is_work(self) -> bool:
+        return not self.has_children and (self.has_data or self.pushed)
+
+    @property
+    def type(self) -> str:
+        if self.has_children:
+            return "busy"
+        return "processing" if self.is_work else "spinning"
+
+
+@dataclass(slots=True, eq=False)
+class _Interval:
+    """A candidate idle interval: parks with nothing between, merged."""
+
+    park: _Item
+    unpark: _Item
+    last_park: _Item
+    reads: list[_Item]
+    """What is read before the next one."""
+    starts: list[_Activation]
+    """Activations that start before the next one."""
+    type: str = "unknown"
+    ender: _Item | None = None
+    arrival: int = _NO_TIME
+    alternatives: int = 0
+
+
+def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Reference:
+    """Build the graph of a small trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    busy_below_ns
+        Unexplained idle intervals shorter than this are `busy`, longer ones `unknown`.
+
+    Returns
+    -------
+    Reference
+        Rows in no order.
+    """
+    times = [event.t_ns + trace.offsets_ns[event.worker] for log in trace.events for event in log]
+    origin, end = min(times), max(times) - min(times)
+    logs = [
+        [
+            _Item(event, number, event.t_ns + trace.offsets_ns[event.worker] - origin)
+            for number, event in enumerate(log, 1)
+        ]
+        for log in trace.events
+    ]
+    graph = Reference()
+    _match(trace, logs, graph)
+    intervals = []
+    for log in logs:
+        activations = _activations(log, graph)
+        mine = list(_intervals(log, activations, graph))
+        for interval in mine:
+            _judge(interval, trace, busy_below_ns)
+        intervals.append(mine)
+        _drop(log, mine, graph)
+    rounds = _rounds(logs, graph)
+    open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
+    for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
+        _chain(worker, log, mine, end, open_epoch, graph)
+        _messages(log, mine, trace, graph)
+    _epochs(logs, rounds, end, graph)
+    return graph
+
+
+def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None:
+    sends: dict[tuple[object, ...], _Item] = {}
+    arrived: Counter[int] = Counter()
+    items = [item for log in logs for item in log]
+    for item in items:
+        event = item.event
+        if item.kind == "send":
+            sends.setdefault(("data", event.channel, event.worker, event.peer, event.message_seq), item)
+        elif item.kind == "progress_send":
+            sends.setdefault(("progress", event.channel, event.worker, event.message_seq), item)
+    for item in items:
+        event = item.event
+        if item.kind not in _READS:
+            continue
+        data = ("data", event.channel, event.peer, event.worker, event.message_seq)
+        progress = ("progress", event.channel, event.peer, event.message_seq)
+        item.sent = sends.get(data if item.kind == "receive" else progress)
+        if item.sent is None:
+            graph.findings["receive_without_send", event.worker, event.seq, None] += 1
+        else:
+            arrived[item.sent.id] += 1
+            if item.t < item.sent.t and event.peer != event.worker:
+                graph.findings["negative_transfer", event.worker, event.seq, item.t - item.sent.t] += 1
+    for item in items:
+        if item.kind in {"send", "progress_send"}:
+            missing = (1 if item.kind == "send" else trace.workers) - arrived[item.id]
+            name = "send_without_receive" if missing > 0 else "message_received_twice"
+            if missing:
+                graph.findings[name, item.event.worker, item.event.seq, abs(missing)] += 1
+
+
+def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
+    found = []
+    top: _Activation | None = None
+    for item, before in zip(log, [None, *log], strict=False):
+        if item.kind == "start":
+            if top:
+                top.has_children = True
+            top = _Activation(item, top)
+            # "Just before": the event right before it in the log, for the same operator.
+            top.pushed = bool(
+                before and before.kind == "push_progress" and before.event.operator == item.event.operator
+            )
+            found.append(top)
+        elif item.kind == "stop":
+            closed = top
+            while closed and closed.start.event.operator != item.event.operator:
+                closed = closed.parent
+            if closed is None:
+                graph.findings["stop_without_start", item.event.worker, item.event.seq, None] += 1
+            else:
+                if closed is not top:
+                    graph.findings["stop_of_outer_activation", item.event.worker, item.event.seq, None] += 1
+                top = closed.parent
+        elif item.kind in {"send", "receive"} and top:
+            top.has_data = True
+            if item.kind == "receive" and item.event.records is not None:
+                top.records = (top.records or 0) + item.event.records
+        item.inside = top
+    while top:
+        graph.findings["activation_not_stopped", top.start.event.worker, top.start.event.seq, None] += 1
+        top = top.parent
+    return found
+
+
+def _intervals(log: list[_Item], activations: list[_Activation], graph: Reference) -> Iterator[_Interval]:
+    pairs: list[tuple[int, int]] = []
+    at = 0
+    while at < len(log):
+        if log[at].kind == "park" and at + 1 < len(log) and log[at + 1].kind == "unpark":
+            pairs.append((at, at + 1))
+            at += 2
+            continue
+        if log[at].kind in {"park", "unpark"}:
+            name = "park_without_unpark" if log[at].kind == "park" else "unpark_without_park"
+            graph.findings[name, log[at].event.worker, log[at].event.seq, None] += 1
+        at += 1
+    groups: list[list[tuple[int, int]]] = []
+    for pair in pairs:
+        if groups and groups[-1][-1][1] + 1 == pair[0]:
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+    for number, group in enumerate(groups):
+        low = group[-1][1]
+        high = groups[number + 1][0][0] if number + 1 < len(groups) else len(log)
+        yield _Interval(
+            park=log[group[0][0]],
+            unpark=log[low],
+            last_park=log[group[-1][0]],
+            reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
+            starts=[found for found in activations if low + 1 < found.start.order <= high],
+        )
+
+
+def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
+    begin, end = interval.park.t, interval.unpark.t
+    me = interval.park.event.worker
+
+    def same_process(item: _Item) -> bool:
+        return trace.processes[_sender(item).event.worker] == trace.processes[me]
+
+    if any(_sender(item).t < begin and same_process(item) for item in interval.reads):
+        interval.type = "busy"
+        return
+    # A message with negative transfer ends no wait.
+    remote = [item for item in interval.reads if not item.is_local and _sender(item).t <= min(end, item.t)]
+    inside = [item for item in remote if _sender(item).t >= begin]
+    before = [item for item in remote if _sender(item).t < begin]
+
+    def key(item: _Item) -> tuple[int, ...]:
+        sent = _sender(item)
+        arrival = sent.t if same_process(item) else end
+        numbers = (sent.event.worker, sent.event.channel, sent.event.message_seq)
+        return (sent.t if inside else -sent.t, arrival, *(number or 0 for number in numbers))
+
+    if candidates := inside or before:
+        ender = min(candidates, key=key)
+        interval.type, interval.ender = "waiting", ender
+        interval.arrival = _sender(ender).t if same_process(ender) else end
+
+        def slop(item: _Item) -> int:
+            if same_process(item):
+                return 0
+            return (trace.uncertainty_ns[_sender(item).event.worker] or 0) + (trace.uncertainty_ns[me] or 0)
+
+        interval.alternatives = sum(
+            abs(_sender(item).t - _sender(ender).t) <= max(slop(item), slop(ender))
+            for item in candidates
+            if item is not ender
+        )
+        return
+    limit = interval.last_park.event.timeout_ns
+    if limit is not None and end - interval.last_park.t >= limit:
+        interval.type = "idle"
+    elif any(activation.is_work for activation in interval.starts):
+        interval.type = "input_wait"
+    else:
+        interval.type = "busy" if end - begin < busy_below_ns else "unknown"
+
+
+def _sender(item: _Item) -> _Item:
+    assert item.sent is not None  # noqa: S101  (callers look at matched reads only)
+    return item.sent
+
+
+def _drop(log: list[_Item], intervals: list[_Interval], graph: Reference) -> None:
+    for item in log:
+        if item.is_local:
+            item.dropped = "worker_local_message"
+        elif item.kind == "push_progress":
+            item.dropped = "push_progress"
+        elif any(interval.park.order < item.order < interval.unpark.order for interval in intervals):
+            item.dropped = "merged_park"
+        if item.dropped:
+            graph.dropped[item.dropped] += 1
+
+
+def _vertex(item: _Item, segment: int) -> Row:
+    event = item.event
+    return _point(item.id, event.epoch, item.t, item.kind, segment, seq=event.seq, operator=event.operator)
+
+
+def _point(
+    number: int, epoch: int, t: int, kind: str, segment: int, *, seq: int | None = None, operator: int | None = None
+) -> Row:
+    return {
+        "id": number,
+        "worker": number // 2**40,
+        "pos": number % 2**40,
+        "seq": seq,
+        "epoch": epoch,
+        "t_ns": t,
+        "kind": kind,
+        "operator": operator,
+        "segment": segment,
+    }
+
+
+def _edge(src: Row, dst: Row, kind: str, **more: int | None) -> Row:
+    return {
+        "src": src["id"],
+        "dst": dst["id"],
+        "type": kind,
+        "epoch": dst["epoch"],
+        "src_epoch": src["epoch"],
+        "start_ns": src["t_ns"],
+        "duration_ns": dst["t_ns"] - src["t_ns"],
+        "operator": None,
+        "activation": None,
+        "channel": None,
+        "records": None,
+        "bytes": None,
+        "send_buffer_ns": None,
+        "receive_buffer_ns": None,
+        "read": None,
+        "flags": 0,
+        "alternatives": 0,
+        **more,
+    }
+
+
+def _chain(
+    worker: int, log: list[_Item], intervals: list[_Interval], end: int, open_epoch: int, graph: Reference
+) -> None:
+    """Vertices of a worker, and the edge between each two that follow each other."""
+    ended = {interval.unpark.order: interval for interval in intervals}
+    kept = [item for item in log if not item.dropped]
+    vertices: list[Row] = []
+    base = worker * 2**40
+    if not kept:
+        vertices.append(_point(base + 1, log[0].event.epoch if log else open_epoch, 0, "run_start", base + 1))
+    elif kept[0].t > 0:
+        first = kept[0]
+        vertices.append(_point(first.id - 1, first.event.epoch, 0, "run_start", first.id - 1))
+    previous: _Item | None = None
+    for item in kept:
+        segment = vertices[-1]["segment"] if vertices else item.id
+        interval = ended.get(item.order)
+        if interval and interval.type == "waiting":
+            arrival = _point(item.id - 1, item.event.epoch, interval.arrival, "arrival", item.id - 1)
+            graph.edges.append(_edge(vertices[-1], arrival, "waiting"))
+            vertices.append(arrival)
+            segment = arrival["id"]
+        vertex = _vertex(item, segment)
+        if vertices:
+            graph.edges.append(_local_edge(vertices[-1], vertex, previous, interval))
+        vertices.append(vertex)
+        previous = item
+    if vertices[-1]["t_ns"] < end:
+        # The run's end never belongs to a closed epoch.
+        epoch = max([open_epoch, *(item.event.epoch + (item.kind == "epoch_end") for item in log[-1:])])
+        number = base + max(2 * (len(log) + 1) - 1, 3)
+        vertices.append(_point(number, epoch, end, "run_end", vertices[-1]["segment"]))
+        graph.edges.append(_edge(vertices[-2], vertices[-1], "unknown"))
+    graph.vertices.extend(vertices)
+
+
+def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None) -> Row:
+    if interval:
+        return _edge(src, dst, "wake_up" if interval.type == "waiting" else interval.type)
+    if previous is None or previous.kind == "park":
+        return _edge(src, dst, "unknown")
+    activation = previous.inside
+    if activation is None:
+        return _edge(src, dst, "busy")
+    return _edge(
+        src,
+        dst,
+        activation.type,
+        operator=activation.start.event.operator,
+        activation=activation.start.id,
+        records=activation.records if previous is activation.start else None,
+        flags=1 if activation.type == "processing" and not activation.has_data else 0,
+    )
+
+
+def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, graph: Reference) -> None:
+    by_ender = {interval.ender.order: interval for interval in intervals if interval.ender}
+    for read in log:
+        if read.kind not in _READS or read.is_local or read.sent is None:
+            continue
+        interval = by_ender.get(read.order)
+        src, at = _vertex(read.sent, 0), _vertex(read, 0)
+        dst = at
+        if interval:
+            unpark = interval.unpark
+            dst = _point(unpark.id - 1, unpark.event.epoch, interval.arrival, "arrival", 0)
+        negative = read.t < read.sent.t
+        arrival: int | None = None
+        if trace.processes[read.sent.event.worker] == trace.processes[read.event.worker]:
+            arrival = read.sent.t
+        elif interval:
+            arrival = interval.arrival
+        graph.edges.append(
+            _edge(
+                src,
+                dst,
+                "data_message" if read.kind == "receive" else "progress_message",
+                channel=read.event.channel,
+                records=read.event.records,
+                receive_buffer_ns=None if negative or arrival is None else read.t - arrival,
+                read=read.id,
+                flags=4 + 2 * negative,
+                alternatives=interval.alternatives if interval else 0,
+            )
+        )
+
+
+def _rounds(logs: list[list[_Item]], graph: Reference) -> list[Row]:
+    """Return the windows of the epochs that every worker ended, the startup among them, in time order."""
+    items = [item for log in logs for item in log]
+    present = {item.event.worker for item in items}
+    ends: dict[int, dict[int, _Item]] = defaultdict(dict)
+    for item in items:
+        if item.kind == "epoch_end":
+            ends[item.event.epoch][item.event.worker] = item
+    if not ends:
+        # Without a single end in the log, the last vertex of every epoch stands in for it.
+        graph.findings["epoch_end_not_logged", None, None, None] += 1
+        for item in items:
+            if not item.dropped:
+                ends[item.event.epoch][item.event.worker] = item
+    rows: list[Row] = []
+    begin = 0
+    unfinished = [epoch for epoch in sorted(ends) if set(ends[epoch]) != present]
+    for epoch in unfinished:
+        graph.findings["epoch_incomplete", None, None, epoch] += 1
+    for epoch in sorted(ends):
+        if unfinished and epoch >= unfinished[0]:
+            break
+        first = min(ends[epoch].values(), key=lambda item: (item.t, item.event.worker))
+        close = max(first.t, begin)
+        role = "round" if rows else "startup"
+        rows.append({"epoch": epoch, "role": role, "start_ns": begin, "end_ns": close, "end_vertex": first.id})
+        begin = close
+    return rows
+
+
+def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, graph: Reference) -> None:
+    items = [item for log in logs for item in log]
+    rows = list(rounds)
+    begin = rows[-1]["end_ns"] if rows else 0
+    if not rows or begin < end:
+        epoch = rows[-1]["epoch"] + 1 if rows else min(item.event.epoch for item in items)
+        role = "shutdown" if rows else "startup"
+        rows.append({"epoch": epoch, "role": role, "start_ns": begin, "end_ns": end, "end_vertex": None})
+
+    def counts_for(epoch: int) -> Row:
+        """Return the window that counts an epoch: its own, else the next one, at the end the last."""
+        return next((row for row in rows if row["epoch"] >= epoch), rows[-1])
+
+    for row in rows:
+        mine = [item for item in items if counts_for(item.event.epoch) is row]
+        unknown, waiting = (_time_inside(graph.edges, kind, row) for kind in ("unknown", "waiting"))
+        span = (row["end_ns"] - row["start_ns"]) * len(logs)
+        row.update(
+            entry_ns=min((item.t for item in mine), default=None),
+            exit_ns=max((item.t for item in mine), default=None),
+            events=len(mine),
+            vertices=sum(counts_for(vertex["epoch"]) is row for vertex in graph.vertices),
+            edges=sum(counts_for(edge["epoch"]) is row for edge in graph.edges),
+            waiting_ns=waiting,
+            unknown_ns=unknown,
+            coverage=1 - unknown / span if span else 1.0,
+        )
+    graph.epochs.extend(rows)
+
+
+def _inside(edge: Row, start: int, end: int) -> int:
+    begin: int = max(edge["start_ns"], start)
+    finish: int = min(edge["start_ns"] + edge["duration_ns"], end)
+    return max(0, finish - begin)
+
+
+def _time_inside(edges: Sequence[Row], kind: str, window: Row) -> int:
+    return sum(_inside(edge, window["start_ns"], window["end_ns"]) for edge in edges if edge["type"] == kind)
+
+
+# --- Critical path and k-hops -----------------------------------------------------------------------------------
+
+
+_LOCAL = {"processing", "waiting", "input_wait", "spinning", "busy", "wake_up", "idle", "unknown"}
+
+
+def reference_path(
+    edges: Sequence[Row], *, start: int, end: int, end_vertex: int | None = None
+) -> list[tuple[int, int, int, int]]:
+    """Walk the critical path of a window, vertex by vertex.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES` of the whole run.
+    start, end
+        The window.
+    end_vertex
+        Vertex that closes it, for rounds.
+
+    Returns
+    -------
+    list
+        (src, dst, start, duration) of the edges in time order, cut at the window's borders.
+
+    Raises
+    ------
+    RuntimeError
+        If the walk comes back to where it was, or everybody waits and nothing is under way.
+    """
+    local = {edge["dst"]: edge for edge in edges if edge["type"] in _LOCAL}
+    waits = {dst for dst, edge in local.items() if edge["type"] == "waiting"}
+    enders = {edge["dst"]: edge for edge in edges if edge["type"] not in _LOCAL and edge["dst"] in waits}
+    edge: Row | None
+    if end_vertex is not None:
+        edge = local[end_vertex]
+    else:
+        across = [edge for edge in edges if edge["start_ns"] < end <= edge["start_ns"] + edge["duration_ns"]]
+        active = [edge for edge in across if edge["type"] in _LOCAL - {"waiting"}]
+        under_way = [edge for edge in across if edge["type"] not in _LOCAL]
+        if active:
+            edge = min(active, key=lambda edge: edge["dst"] // 2**40)
+        elif under_way:
+            edge = min(under_way, key=lambda edge: (-edge["start_ns"], edge["src"], edge["dst"]))
+        else:
+            message = "everybody waits and nothing is under way"
+            raise RuntimeError(message)
+    path: list[Row] = []
+    while edge is not None:
+        if edge in path:
+            message = f"the path comes back to {edge['dst']}"
+            raise RuntimeError(message)
+        path.append(edge)
+        if edge["start_ns"] <= start:
+            break
+        edge = local[edge["src"]]
+        if edge["type"] == "waiting":
+            edge = enders[edge["dst"]]
+    return [
+        (edge["src"], edge["dst"], max(edge["start_ns"], start), _inside(edge, start, end)) for edge in reversed(path)
+    ]
+
+
+def projection(edges: Sequence[Row], *, start: int, end: int) -> list[tuple[object, object, int, Row]]:
+    """Project a graph on a window (CPA Def. 3.4): what crosses a border is cut there, what lies outside is dropped.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES` of the whole run.
+    start, end
+        The window.
+
+    Returns
+    -------
+    list
+        (src, dst, duration inside, edge); a cut end has a vertex of its own. Messages with negative transfer are
+        left out.
+    """
+    result: list[tuple[object, object, int, Row]] = []
+    for number, edge in enumerate(edges):
+        begin, finish = edge["start_ns"], edge["start_ns"] + edge["duration_ns"]
+        if finish < begin or finish < start or begin > end:
+            continue
+        src: object = edge["src"] if begin >= start else ("cut", number, "start")
+        dst: object = edge["dst"] if finish <= end else ("cut", number, "end")
+        result.append((src, dst, _inside(edge, start, end), edge))
+    return result
+
+
+def longest_path_ns(edges: Sequence[Row], *, start: int, end: int) -> int:
+    """Return the length of the longest path without waits through the projection, found by networkx.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES` of the whole run.
+    start, end
+        The window.
+
+    Returns
+    -------
+    int
+        Nanoseconds; 0 if there is no edge.
+    """
+    import networkx as nx
+
+    graph = nx.MultiDiGraph()
+    for src, dst, weight, edge in projection(edges, start=start, end=end):
+        if edge["type"] != "waiting":
+            graph.add_edge(src, dst, weight=weight)
+    return int(nx.dag_longest_path_length(graph, weight="weight")) if graph else 0
+
+
+def reference_k_hops(
+    edges: Sequence[Row], *, start: int, end: int, k: int, through_waits: bool, weight: str
+) -> Counter[tuple[int, str, int, int | None, str]]:
+    """List all walks of up to `k` edges that end in a seed, and count.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES` of the whole run.
+    start, end
+        The window.
+    k
+        Number of edges of the longest walks.
+    through_waits
+        Whether walks go along waits.
+    weight
+        ``delivered`` or ``transfer``.
+
+    Returns
+    -------
+    Counter
+        Per (hop, type, worker, operator, column) the value of the columns `walks`, `edges`, `walk_ns` and `edge_ns`.
+    """
+    # An edge that crosses the window's end ends at a cut vertex, from where no walk comes back to a wait.
+    near = [
+        edge
+        for edge in edges
+        if start < edge["start_ns"] + edge["duration_ns"] <= end
+        or (start == 0 == edge["start_ns"] + edge["duration_ns"])
+    ]
+    waits = sorted(edge["dst"] for edge in near if edge["type"] == "waiting")
+    into: dict[int, list[int]] = defaultdict(list)
+    for number, edge in enumerate(near):
+        if through_waits or edge["type"] != "waiting":
+            into[edge["dst"]].append(number)
+
+    def opens_with_wait(read: int) -> bool:
+        return any(wait // 2**40 == read // 2**40 and wait <= read for wait in waits)
+
+    seeds = [
+        number
+        for number, edge in enumerate(near)
+        if edge["type"] != "waiting"
+        and (edge["dst"] in waits or (edge["type"] == "data_message" and opens_with_wait(edge["read"])))
+    ]
+    result: Counter[tuple[int, str, int, int | None, str]] = Counter()
+    seen: set[tuple[int, int]] = set()
+
+    def visit(number: int, hop: int) -> None:
+        edge = near[number]
+        where = (hop, edge["type"], edge["src"] // 2**40, edge["operator"])
+        duration = _weight(edge, start, weight)
+        result[*where, "walks"] += 1
+        result[*where, "walk_ns"] += duration
+        if (number, hop) not in seen:
+            seen.add((number, hop))
+            result[*where, "edges"] += 1
+            result[*where, "edge_ns"] += duration
+        if hop < k and (edge["start_ns"] > start or start == 0):
+            for before in into[edge["src"]]:
+                visit(before, hop + 1)
+
+    for seed in seeds:
+        visit(seed, 1)
+    return result
+
+
+def _weight(edge: Row, start: int, weight: str) -> int:
+    """Duration inside the window; a message's until it is read, or until it arrives."""
+    inside: int = edge["start_ns"] + edge["duration_ns"] - max(edge["start_ns"], start)
+    if edge["read"] is None:
+        return inside
+    ended_wait = edge["read"] != edge["dst"]
+    buffered = edge["receive_buffer_ns"]
+    if weight == "delivered":
+        return inside + (buffered or 0 if ended_wait else 0)
+    if ended_wait or buffered is None:
+        return inside
+    return 0

@@ -1,0 +1,155 @@
+"""Random small traces: what a build makes of them is what the definitions say, however the work is cut."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pag_graph import api
+from pag_graph.errors import StoreConflictError
+from pag_graph.testing.compare import assembled, committed, differences
+from pag_graph.testing.reference import build_reference
+from pag_graph.testing.strategies import slice_sizes, small_traces
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.testing.reference import Reference
+    from pag_graph.testing.traces import SmallTrace
+
+PROVE = os.environ.get("PAG_PROVE") == "1"
+WORKERS = 8 if PROVE else 4
+# A commit to Delta costs more than all steps before it.
+STORES = settings(max_examples=1_000 if PROVE else 8)
+BUILDS = settings(max_examples=2_000 if PROVE else 15)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("builds")
+
+
+def any_traces() -> st.SearchStrategy[SmallTrace]:
+    return st.one_of(
+        small_traces(max_workers=WORKERS),
+        small_traces(max_workers=WORKERS, skewed=True),
+        small_traces(max_workers=WORKERS, skewed=True, damaged=True),
+    )
+
+
+def shuffles() -> st.SearchStrategy[int | None]:
+    return st.none() | st.integers(0, 1_000)
+
+
+@given(any_traces(), slice_sizes(), shuffles())
+def test_a_build_is_what_the_definitions_say(
+    folder: Path, trace: SmallTrace, slice_events: int, shuffle: int | None
+) -> None:
+    found = assembled(trace, folder, slice_events=slice_events, shuffle=shuffle)
+    assert differences(found, build_reference(trace)) == ""
+
+
+@BUILDS
+@given(any_traces(), slice_sizes(), slice_sizes(), shuffles())
+def test_slices_and_the_order_of_files_do_not_matter(
+    folder: Path, trace: SmallTrace, slice_events: int, others: int, shuffle: int | None
+) -> None:
+    one = assembled(trace, folder, slice_events=slice_events)
+    other = assembled(trace, folder, slice_events=others, shuffle=shuffle)
+    assert differences(other, one) == ""
+
+
+@BUILDS
+@given(any_traces(), slice_sizes())
+def test_every_event_is_accounted_for_and_every_instant_explained(
+    folder: Path, trace: SmallTrace, slice_events: int
+) -> None:
+    graph = assembled(trace, folder, slice_events=slice_events)
+    logged = [row for row in graph.vertices if row["seq"] is not None]
+    assert len(logged) + sum(graph.dropped.values()) == trace.rows
+    assert sum(row["events"] for row in graph.epochs) == trace.rows
+    assert sum(row["vertices"] for row in graph.epochs) == len(graph.vertices)
+    assert sum(row["edges"] for row in graph.epochs) == len(graph.edges)
+    check_tiling(graph, trace)
+    check_ends(graph)
+    check_windows(graph)
+
+
+def check_tiling(graph: Reference, trace: SmallTrace) -> None:
+    """Local edges chain all vertices of a worker, from the run's origin to its end."""
+    end = max(row["t_ns"] for row in graph.vertices)
+    local = {row["src"]: row for row in graph.edges if row["read"] is None}
+    assert len(local) == sum(row["read"] is None for row in graph.edges)
+    for worker in range(trace.workers):
+        chain = sorted((row for row in graph.vertices if row["worker"] == worker), key=lambda row: row["id"])
+        assert chain[0]["t_ns"] == 0
+        assert chain[-1]["t_ns"] == end
+        for before, after in pairwise(chain):
+            edge = local.pop(before["id"])
+            assert edge["dst"] == after["id"]
+            assert edge["duration_ns"] == after["t_ns"] - before["t_ns"] >= 0
+    assert not local
+
+
+def check_ends(graph: Reference) -> None:
+    """Edges connect vertices of the graph and carry their times and epochs; a wait ends where its message arrives."""
+    vertices = {row["id"]: row for row in graph.vertices}
+    assert len(vertices) == len(graph.vertices)
+    for edge in graph.edges:
+        src, dst = vertices[edge["src"]], vertices[edge["dst"]]
+        assert (edge["start_ns"], edge["start_ns"] + edge["duration_ns"]) == (src["t_ns"], dst["t_ns"])
+        assert (edge["src_epoch"], edge["epoch"]) == (src["epoch"], dst["epoch"])
+        assert (src["worker"] == dst["worker"]) == (edge["read"] is None)
+    waits = {edge["dst"] for edge in graph.edges if edge["type"] == "waiting"}
+    enders = [edge["dst"] for edge in graph.edges if edge["read"] not in {None, edge["dst"]}]
+    assert sorted(enders) == sorted(waits) == sorted(v["id"] for v in graph.vertices if v["kind"] == "arrival")
+
+
+def check_windows(graph: Reference) -> None:
+    """Windows tile the run."""
+    rows = sorted(graph.epochs, key=lambda row: row["epoch"])
+    assert rows[0]["start_ns"] == 0
+    assert rows[-1]["end_ns"] == max(row["t_ns"] for row in graph.vertices)
+    assert all(a["end_ns"] == b["start_ns"] for a, b in pairwise(rows))
+
+
+@STORES
+@given(any_traces(), slice_sizes())
+def test_a_store_holds_what_was_built(
+    tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, slice_events: int
+) -> None:
+    place = tmp_path_factory.mktemp("store")
+    trace.write(place / "trace")
+    report = api.build(place / "trace", place / "store", engine="local", slice_events=slice_events)
+    found = committed(place / "store")
+    assert differences(found, build_reference(trace)) == ""
+    assert report.rows["vertices"] == len(found.vertices)
+    assert report.rows["edges"] == len(found.edges)
+    assert (report.store.events, report.findings.num_rows) == (trace.rows, found.findings.total())
+
+
+@STORES
+@given(small_traces(max_workers=3, complete=True), st.data(), slice_sizes())
+def test_appending_gives_what_one_build_gives(
+    tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject, slice_events: int
+) -> None:
+    place = tmp_path_factory.mktemp("append")
+    last = max(event.epoch for log in trace.events for event in log)
+    expected = build_reference(trace)
+    for epoch in sorted(data.draw(st.sets(st.integers(0, last), max_size=2)) | {last}):
+        grown = trace.until_epoch(epoch)
+        written = grown.write(place / f"trace-{epoch}")
+        try:
+            api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
+        except StoreConflictError as error:
+            # What came later changed what was committed, and the store says so: it holds what it held before.
+            assert "another story" in error.message  # noqa: PT017
+            assert differences(committed(place / "store"), expected) == ""
+            return
+        expected = build_reference(grown)
+        assert differences(committed(place / "store"), expected) == ""
