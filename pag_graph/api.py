@@ -11,17 +11,16 @@ Examples
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.explain import Explanation, explain
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
 from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.build import BuildReport, silent
@@ -31,11 +30,12 @@ from pag_graph.sources import convert
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
+    from pag_graph.analyses import Result
     from pag_graph.pag.engine import Engine
     from pag_graph.rules.timely import TimelyParameters
     from pag_graph.store.delta import Mode
@@ -136,6 +136,11 @@ class Pag:
         """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
         return self.run.epochs
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            """Every analysis is a method; `_add_methods` makes them."""
+
     def vertices(self) -> pl.LazyFrame:
         """Return all vertices of the run (`PAG_VERTICES`)."""
         return self.run.scan("vertices")
@@ -160,17 +165,93 @@ class Pag:
         """Return the critical path of a window (see `snapshot` and `pag_graph.analyses.critical_path`)."""
         return critical_path(self.snapshot(**window))
 
-    def k_hops(self, parameters: KHopsParameters | None = None, **window: Any) -> pa.Table:
-        """Return what happened within k hops before the ends of waits (see `pag_graph.analyses.k_hops`)."""
-        return k_hops(self.snapshot(**window), parameters)
+    def analyse(
+        self,
+        name: str,
+        parameters: Any = None,
+        *,
+        against: Pag | None = None,
+        engine: Engine | str = "local",
+        progress: Callable[[str, int, int], None] = silent,
+        **options: Any,
+    ) -> pa.Table | Result:
+        """Run an analysis; every analysis is also a method of its own name.
 
-    def waits(self, **window: Any) -> pa.Table:
-        """Return who waited for whom (see `pag_graph.analyses.waits`)."""
-        return waits(self.snapshot(**window))
+        Parameters
+        ----------
+        name
+            Name out of `ANALYSES`.
+        parameters
+            The analysis' parameters dataclass; or give its fields by name among the options.
+        against
+            For a comparison: the other run, if it is not this one.
+        engine
+            Where the rounds are looked at, for an analysis of the whole run.
+        progress
+            Called with (label, done, all), for an analysis of the whole run.
+        options
+            ``epoch``, ``role`` or ``between`` choose the window, as for `snapshot`; with the prefix ``against_`` the
+            window to compare with. All others are fields of the parameters.
 
-    def traffic(self, **window: Any) -> pa.Table:
-        """Return who sent how much to whom (see `pag_graph.analyses.traffic`)."""
-        return traffic(self.snapshot(**window))
+        Returns
+        -------
+        pa.Table or Result
+            Rows of the analysis' schema, or a result that has them as `table`.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such analysis or parameter, or the analysis looks at no single window and one was given.
+        """
+        analysis = find_analysis(name)
+        analysis.check_rules(self.run.rules)
+        window: dict[str, Any] = {key: options.pop(key) for key in ("epoch", "role", "between") if key in options}
+        other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in ("epoch", "role", "between")}
+        if options and parameters is not None:
+            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
+            raise InvalidParameterError(message)
+        if parameters is None:
+            parameters = analysis.make_parameters(options)
+        if analysis.scope is Scope.WINDOW:
+            return analysis(self.snapshot(**window), parameters=parameters)
+        if analysis.scope is Scope.PAIR:
+            before, after = self._pair(window, other, against)
+            return analysis(before, after, parameters=parameters)
+        if any(value is not None for value in window.values()):
+            message = f"{analysis.name} looks at all rounds of a run, not at one window."
+            raise InvalidParameterError(message)
+        if not analysis.part_name:
+            return analysis(self.run, parameters=parameters)
+        if engine == "local":
+            # In this process the store is open already.
+            task = partial(_part_of, self.run, analysis.name, parameters)
+        else:
+            task = partial(_part, self.run.info.path, analysis.name, parameters)
+        chosen = make_engine(engine) if isinstance(engine, str) else engine
+        parts = chosen.map(task, self.rounds(), label=analysis.name, progress=progress)
+        return analysis(self.run, parameters=parameters, parts=pa.concat_tables(parts))
+
+    def _pair(
+        self, window: dict[str, Any], other: dict[str, Any], against: Pag | None
+    ) -> tuple[list[Snapshot], list[Snapshot]]:
+        """Choose what to compare: with nothing given all rounds of two runs, or a run's slowest with its typical."""
+        chosen = any(value is not None for value in window.values())
+        chosen_other = any(value is not None for value in other.values())
+        base = against or self
+        if against is not None and not chosen and not chosen_other:
+            return [base.run.snapshot(w) for w in base.rounds()], [self.run.snapshot(w) for w in self.rounds()]
+        after = [self.snapshot(**window)]
+        if chosen_other:
+            return [base.snapshot(**other)], after
+        if against is not None:
+            return [base.snapshot(**window)], after
+        rounds = sorted(self.rounds(), key=lambda w: (w.span_ns, w.start_ns))
+        return [self.run.snapshot(rounds[(len(rounds) - 1) // 2])], after
+
+    def rounds(self) -> list[Window]:
+        """Return the windows of all rounds in time order; startup and shutdown only where the run has no round."""
+        windows = self.run.windows()
+        return [window for window in windows if window.role is EpochRole.ROUND] or windows
 
     def explain(self, **window: Any) -> Explanation:
         """Say in plain words why a window took as long as it did (see `pag_graph.analyses.explain`)."""
@@ -223,32 +304,44 @@ class Pag:
         return graphframe(self.run, spark, epochs)
 
 
-def _steps(snapshot: Snapshot, k: int) -> pa.Table:
-    del k
-    return critical_path(snapshot).steps
+def _add_methods() -> None:
+    """Give `Pag` a method for every analysis that has none of its own."""
+    for analysis in ANALYSES:
+        if not hasattr(Pag, analysis.method):
+            setattr(Pag, analysis.method, _method(analysis))
 
 
-def _hops(snapshot: Snapshot, k: int) -> pa.Table:
-    return k_hops(snapshot, KHopsParameters(k=k))
+def _method(analysis: Analysis) -> Callable[..., pa.Table | Result]:
+    def method(self: Pag, parameters: Any = None, **options: Any) -> pa.Table | Result:
+        return self.analyse(analysis.name, parameters, **options)
+
+    method.__name__, method.__qualname__ = analysis.method, f"Pag.{analysis.method}"
+    method.__doc__ = (
+        f"{analysis.help}\n\nSee `Pag.analyse` for the choice of windows, and docs/analyses.md for the rows."
+    )
+    return method
 
 
-def _waits(snapshot: Snapshot, k: int) -> pa.Table:
-    del k
-    return waits(snapshot)
+_add_methods()
 
 
-def _traffic(snapshot: Snapshot, k: int) -> pa.Table:
-    del k
-    return traffic(snapshot)
+def _part(store: Path, name: str, parameters: Any, window: Window) -> pa.Table:
+    return _part_of(Run(store), name, parameters, window)
 
 
-ANALYSES: dict[str, Callable[[Snapshot, int], pa.Table]] = {
-    "critical-path": _steps,
-    "k-hops": _hops,
-    "waits": _waits,
-    "traffic": _traffic,
-}
-"""Analyses that give one table per window, by the name that jobs use."""
+def _part_of(run: Run, name: str, parameters: Any, window: Window) -> pa.Table:
+    """Look at one round, for an analysis of the whole run; rows get the round's `epoch`."""
+    analysis = find_analysis(name)
+    snapshot = run.snapshot(window)
+    part = analysis.part(snapshot) if analysis.parameters is None else analysis.part(snapshot, parameters)
+    return _with_epoch(part, window)
+
+
+def _with_epoch(table: pa.Table, window: Window) -> pa.Table:
+    if "epoch" in table.column_names:
+        return table
+    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
 
 
 def analyse(
@@ -256,7 +349,8 @@ def analyse(
     output: str | os.PathLike[str],
     analysis: str,
     *,
-    k: int = 10,
+    parameters: Mapping[str, Any] | None = None,
+    against: str | os.PathLike[str] | None = None,
     engine: Engine | str = "spark",
     progress: Callable[[str, int, int], None] = silent,
 ) -> dict[str, Any]:
@@ -265,11 +359,15 @@ def analyse(
     Parameters
     ----------
     store, output
-        Directories; one file per window is written to `output`, which must be new or empty.
+        Directories; `output` must be new or empty. One file per window is written to it, ``epoch-*.parquet``, whose
+        rows have a column `epoch`; an analysis of the whole run writes ``run.parquet``.
     analysis
         Name out of `ANALYSES`.
-    k
-        Number of hops, for ``k-hops``.
+    parameters
+        Fields of its parameters; defaults where absent.
+    against
+        For a comparison: another store, whose windows of the same epochs are compared with. Without it each window
+        is compared with the one before.
     engine
         ``spark``, ``local``, or an engine of one's own; each window is a task.
     progress
@@ -283,34 +381,70 @@ def analyse(
     Raises
     ------
     InvalidParameterError
-        If there is no such analysis.
+        If there is no such analysis or parameter.
     SinkError
         If `output` holds something.
     """
-    if analysis not in ANALYSES:
-        message = f"There is no analysis {analysis!r}; there are {', '.join(ANALYSES)}."
+    definition = find_analysis(analysis)
+    made = definition.make_parameters(parameters)
+    if against is not None and definition.scope is not Scope.PAIR:
+        message = f"{definition.name} compares nothing, so there is no use for another store."
         raise InvalidParameterError(message)
+    pag = Pag(Path(store).absolute())
+    definition.check_rules(pag.run.rules)
     target = Path(output).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         message = f"{target} exists and is not empty."
         raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
     target.mkdir(parents=True, exist_ok=True)
-    run = Run(Path(store).absolute())
     chosen = make_engine(engine) if isinstance(engine, str) else engine
-    rows = chosen.map(
-        partial(_analyse_window, run.info.path, target, analysis, k), run.windows(), label=analysis, progress=progress
-    )
-    return {"analysis": analysis, "run_id": run.info.run["run_id"], "windows": len(rows), "rows": sum(rows)}
+    path, windows = pag.run.info.path, pag.run.windows()
+    if definition.scope is Scope.RUN:
+        table = table_of(pag.analyse(definition.name, made, engine=chosen, progress=progress))
+        rows = [_write(table, target, "run")]
+        windows = pag.rounds()
+    elif definition.scope is Scope.WINDOW:
+        task = partial(_analyse_window, path, target, definition.name, made)
+        rows = chosen.map(task, windows, label=definition.name, progress=progress)
+    else:
+        pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
+        base = path if against is None else Path(against).absolute()
+        compare = partial(_analyse_pair, base, path, target, definition.name, made)
+        rows = chosen.map(compare, pairs, label=definition.name, progress=progress)
+        windows = [after for _, after in pairs]
+    return {
+        "analysis": definition.name,
+        "run_id": pag.run.info.run["run_id"],
+        "windows": len(windows),
+        "rows": sum(rows),
+    }
 
 
-def _analyse_window(store: Path, target: Path, analysis: str, k: int, window: Window) -> int:
-    table = ANALYSES[analysis](Run(store).snapshot(window), k)
-    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
-    table = table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
+def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
+    if against is None:
+        return list(pairwise(pag.run.windows()))
+    others = {window.epoch: window for window in against.run.windows()}
+    return [(others[window.epoch], window) for window in pag.run.windows() if window.epoch in others]
+
+
+def _analyse_window(store: Path, target: Path, name: str, parameters: Any, window: Window) -> int:
+    table = table_of(find_analysis(name)(Run(store).snapshot(window), parameters=parameters))
+    return _write(_with_epoch(table, window), target, f"epoch-{window.epoch:09}")
+
+
+def _analyse_pair(
+    base: Path, store: Path, target: Path, name: str, parameters: Any, pair: tuple[Window, Window]
+) -> int:
+    before, after = Run(base).snapshot(pair[0]), Run(store).snapshot(pair[1])
+    table = table_of(find_analysis(name)(before, after, parameters=parameters))
+    return _write(_with_epoch(table, pair[1]), target, f"epoch-{pair[1].epoch:09}")
+
+
+def _write(table: pa.Table, target: Path, stem: str) -> int:
     # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
-    partial_file = target / f"_epoch-{window.epoch:09}.tmp"
+    partial_file = target / f"_{stem}.tmp"
     pq.write_table(table, partial_file, compression="zstd")
-    partial_file.rename(target / f"epoch-{window.epoch:09}.parquet")
+    partial_file.rename(target / f"{stem}.parquet")
     return int(table.num_rows)
 
 

@@ -1,19 +1,36 @@
 """Run an analysis over all windows of a store on Spark, one task per window, and write its rows as Parquet.
 
-spark-submit spark_jobs/analyse.py STORE OUTPUT --analysis critical-path|k-hops|waits|traffic [--k N]
+spark-submit spark_jobs/analyse.py STORE OUTPUT --analysis NAME [--set FIELD=VALUE ...] [--against STORE]
 
-Prints one JSON object. OUTPUT becomes a directory with one file per window, each row with the window's `epoch`.
+Prints one JSON object. OUTPUT becomes a directory with one file per window, each row with the window's `epoch`; an
+analysis of the whole run writes one file. A value is JSON, or else taken as text.
 """
 
 import argparse
 import json
 
 from pag_graph.api import ANALYSES, analyse
+from pag_graph.errors import InvalidParameterError
+
+
+def setting(text: str) -> tuple[str, object]:
+    """Split FIELD=VALUE."""
+    name, _, value = text.partition("=")
+    try:
+        return name.replace("-", "_"), json.loads(value)
+    except json.JSONDecodeError:
+        return name.replace("-", "_"), value
+
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("store")
 parser.add_argument("output")
-parser.add_argument("--analysis", required=True, choices=sorted(ANALYSES))
-parser.add_argument("--k", type=int, default=10, help="number of hops, for k-hops")
-arguments = parser.parse_args()
-print(json.dumps(analyse(arguments.store, arguments.output, arguments.analysis, k=arguments.k)))  # noqa: T201
+parser.add_argument("--analysis", required=True, choices=[analysis.name for analysis in ANALYSES])
+parser.add_argument("--set", action="append", default=[], type=setting, metavar="FIELD=VALUE", dest="settings")
+parser.add_argument("--against", help="another store, for comparisons")
+given = parser.parse_args()
+try:
+    answer = analyse(given.store, given.output, given.analysis, parameters=dict(given.settings), against=given.against)
+except InvalidParameterError as error:
+    parser.error(str(error))
+print(json.dumps(answer))  # noqa: T201  (its answer)

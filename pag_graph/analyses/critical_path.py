@@ -41,6 +41,11 @@ class CriticalPath:
     """Whether nobody was active where the window ends (property 3.10 of CPA, if no message was under way either)."""
 
     @property
+    def table(self) -> pa.Table:
+        """The steps."""
+        return self.steps
+
+    @property
     def length_ns(self) -> int:
         """Summed duration of the steps; equal to the window's span."""
         return int(np.sum(self.steps["duration_ns"].to_numpy()))
@@ -66,6 +71,16 @@ class CriticalPath:
         """How often another message may have ended a wait on the path, within the clocks' uncertainty."""
         return int(np.sum(self.steps["alternatives"].to_numpy()))
 
+    def headline(self) -> str:
+        """Return what a person reads before the steps."""
+        span = self.window.span_ns or 1
+        first = (
+            f"{self.window.name.capitalize()}: {self.window.span_ns:,} ns, path {self.length_ns:,} ns in"
+            f" {self.steps.num_rows:,} steps, {self.coverage:.1%} explained, {self.alternatives} alternatives"
+        )
+        lines = [first, *(f"  {ns / span:6.1%} {kind} ({ns:,} ns)" for kind, ns in self.by_type.items())]
+        return "\n".join(lines)
+
     def summary(self) -> dict[str, Any]:
         """Return everything but the steps as plain values, for programs."""
         return {
@@ -86,7 +101,7 @@ class CriticalPath:
 
 
 def critical_path(snapshot: Snapshot) -> CriticalPath:
-    """Find the critical path of a snapshot.
+    """Show the chain of activities that a window's length is made of.
 
     Parameters
     ----------
@@ -121,22 +136,44 @@ def critical_path(snapshot: Snapshot) -> CriticalPath:
     local, messages = snapshot.local, snapshot.messages
     if window.span_ns <= 0:
         return CriticalPath(window=window, steps=CRITICAL_PATH.empty_table(), ends=0, all_waiting=False)
-    first, in_flight, ends = _last_edge(snapshot)
-    parts: list[pl.DataFrame] = []
-    if in_flight is not None:
-        parts.append(messages[in_flight : in_flight + 1])
-        sender = int(messages["src"][in_flight])
-        first = int(np.searchsorted(local["dst"].to_numpy(), sender))
-        if int(messages["start_ns"][in_flight]) <= window.start_ns:
+    first, in_flight, ends = last_edge(snapshot)
+    path: list[pl.DataFrame] = []
+    last = local.clear()
+    if ends == 0:
+        # Everybody waits: the walk begins with the message under way, or with the wait itself.
+        last = local[first : first + 1] if in_flight is None else messages[in_flight : in_flight + 1]
+        first = int(np.searchsorted(local["dst"].to_numpy(), int(last["src"][0])))
+        if int(last["start_ns"][0]) <= window.start_ns:
             first = -1
     if first >= 0:
-        parts.extend(_walk(snapshot, first))
-    steps = _steps(pl.concat(parts), window)
+        path.append(_walk(snapshot, first))
+    path.append(last.select(_STEP_COLUMNS))
+    steps = _steps(pl.concat(path), window)
     return CriticalPath(window=window, steps=steps, ends=ends, all_waiting=ends == 0)
 
 
-def _last_edge(snapshot: Snapshot) -> tuple[int, int | None, int]:
-    """Choose where the walk begins: index of a local edge, or of a message under way, and how many could be chosen."""
+def last_edge(snapshot: Snapshot) -> tuple[int, int | None, int]:
+    """Choose the edge on which the critical path ends.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks.
+
+    Returns
+    -------
+    local
+        Its index in the snapshot's local edges, or -1.
+    message
+        Its index in the messages, where everybody waits and one is under way.
+    ends
+        How many workers are active where the window ends.
+
+    Raises
+    ------
+    PagError
+        If no edge ends at, or crosses, the window's end.
+    """
     window, local, messages = snapshot.window, snapshot.local, snapshot.messages
     start, end = local["start_ns"].to_numpy(), local["end_ns"].to_numpy()
     dst = local["dst"].to_numpy()
@@ -163,8 +200,8 @@ def _last_edge(snapshot: Snapshot) -> tuple[int, int | None, int]:
     return int(waiting[0]), None, 0
 
 
-def _walk(snapshot: Snapshot, first: int) -> list[pl.DataFrame]:
-    """Return the path's edges, uncut, hop by hop from its end to its start."""
+def _walk(snapshot: Snapshot, first: int) -> pl.DataFrame:
+    """Return the path's edges in time order, uncut."""
     window, local, messages = snapshot.window, snapshot.local, snapshot.messages
     waits = local.filter(pl.col("type") == _WAITING)
     # A wait has one ender; were there several message edges to its end (a corrupt log), the first would count.
@@ -194,21 +231,27 @@ def _walk(snapshot: Snapshot, first: int) -> list[pl.DataFrame]:
         what = {GAP: "No edge leads to", NO_ENDER: "No message ended the wait that ends at"}[int(outcome)]
         message_text = f"{what} {where}."
         raise PagError(message_text, "Build the store again, and look at its findings.", context)
-    parts = []
-    for begin, end, ender in zip(low.tolist(), high.tolist(), message.tolist(), strict=True):
-        parts.append(local[begin:end].reverse())
-        if ender >= 0:
-            parts.append(messages[ender : ender + 1])
-    return parts
+    # Hops come latest first; each is a message, where there is one, and the local edges after it.
+    low, high, message = low[::-1], high[::-1], message[::-1]
+    lengths, sent = high - low, message >= 0
+    begins = np.cumsum(lengths + sent) - (lengths + sent)
+    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    place = np.concatenate((np.repeat(begins + sent, lengths) + nth, begins[sent]))
+    both: pl.DataFrame = pl.concat(
+        [
+            local.select(_STEP_COLUMNS)[np.repeat(low, lengths) + nth],
+            messages.select(_STEP_COLUMNS)[message[sent]],
+        ]
+    )
+    return both[np.argsort(place)]
 
 
 def _steps(edges: pl.DataFrame, window: Window) -> pa.Table:
-    """Cut the edges at the window's borders and number them in time order; `edges` come latest first."""
-    steps = edges.select(_STEP_COLUMNS).reverse()
+    """Cut the edges, in time order, at the window's borders and number them."""
     cut_start, cut_end = pl.col("start_ns") < window.start_ns, pl.col("end_ns") > window.end_ns
     start = pl.max_horizontal("start_ns", pl.lit(window.start_ns))
     end = pl.min_horizontal("end_ns", pl.lit(window.end_ns))
-    framed = steps.with_row_index("step").with_columns(
+    framed = edges.with_row_index("step").with_columns(
         worker=pl.col("src") // (1 << POSITION_BITS),
         to_worker=pl.col("dst") // (1 << POSITION_BITS),
         edge_src="src",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import polars as pl
 
+from pag_graph.analyses.definition import Flags
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.kernels.hops import count_walks
 from pag_graph.model.enums import ActivityType
@@ -31,8 +32,10 @@ _WAITING, _DATA = str(ActivityType.WAITING), str(ActivityType.DATA_MESSAGE)
 class KHopsParameters:
     """Parameters of `k_hops`."""
 
-    k: Annotated[int, "Number of hops, in edges."] = 10
-    through_waits: Annotated[bool, "Follow waits as well; without them hops are causes only."] = True
+    k: Annotated[int, "Number of hops, in edges.", Flags(("-k", "--hops"))] = 10
+    through_waits: Annotated[
+        bool, "Follow waits as well; without them hops are causes only.", Flags(("--through-waits/--causes-only",))
+    ] = True
     weight: Annotated[
         Literal["delivered", "transfer"], "A message weighs the time from send to read, or from send to arrival."
     ] = "delivered"

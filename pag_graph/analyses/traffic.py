@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pag_graph.model.enums import RuleSet
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.analyses.columns import sent_inside, worker_of
 from pag_graph.model.tables import TRAFFIC
 
 if TYPE_CHECKING:
@@ -29,14 +28,10 @@ def traffic(snapshot: Snapshot) -> pa.Table:
     pa.Table
         Rows of `TRAFFIC`; a message counts where it was sent. O(messages).
     """
-    window, sent = snapshot.window, snapshot.messages
-    if snapshot.run.rules is not RuleSet.ST2:
-        sent = sent.filter(pl.col("start_ns") > window.start_ns, pl.col("start_ns") <= window.end_ns)
+    sent = snapshot.messages.filter(sent_inside(snapshot))
     known = pl.col("records").is_not_null().any()
     summed = (
-        sent.with_columns(
-            from_worker=pl.col("src") // (1 << POSITION_BITS), to_worker=pl.col("dst") // (1 << POSITION_BITS)
-        )
+        sent.with_columns(from_worker=worker_of("src"), to_worker=worker_of("dst"))
         .group_by("from_worker", "to_worker", "type", "channel")
         .agg(pl.len().alias("messages"), pl.when(known).then(pl.col("records").sum()).alias("records"))
         .sort(

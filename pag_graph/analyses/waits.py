@@ -35,7 +35,11 @@ def waits(snapshot: Snapshot) -> pa.Table:
     )
     inside = pl.min_horizontal("end_ns", pl.lit(window.end_ns)) - pl.max_horizontal("start_ns", pl.lit(window.start_ns))
     summed = (
-        snapshot.local.filter(pl.col("type") == str(ActivityType.WAITING))
+        # A wait that begins in the instant in which the window ends is no part of it.
+        snapshot.local.filter(
+            pl.col("type") == str(ActivityType.WAITING),
+            (pl.col("start_ns") < window.end_ns) | (pl.col("end_ns") <= window.end_ns),
+        )
         .select("dst", worker=pl.col("dst") // (1 << POSITION_BITS), waiting_ns=inside)
         .join(enders, on="dst", how="left")
         .group_by("worker", "from_worker", "message", "channel")

@@ -1,7 +1,8 @@
 """The `pag` command: every command says what it did, what it could not explain, and what to do next.
 
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing or is in use;
-5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 1 anything else.
+5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 9 an analysis that
+looks for violations found some; 1 anything else.
 """
 
 from __future__ import annotations
@@ -9,26 +10,38 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from pag_graph import errors
+from pag_graph.cli.analyses import (
+    AnalysisGroup,
+    BetweenOption,
+    EpochOption,
+    FormatOption,
+    RoleOption,
+    StoreArgument,
+    TopOption,
+    check_window,
+    open_pag,
+)
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
-from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
-    from pag_graph.api import Pag
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(
+    cls=AnalysisGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    # Rich help looks nicer, and makes `pag --help` take three times as long.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Why was this distributed dataflow slow, and what would make it faster?\n\n"
-    "Start with [bold]pag demo[/bold]; then [bold]pag convert[/bold] a log, [bold]pag build[/bold] its graph, and ask"
-    " with [bold]pag explain[/bold], [bold]pag critical-path[/bold] and [bold]pag k-hops[/bold].",
+    "Start with pag demo; then pag convert a log, pag build its graph, and ask"
+    " with pag explain, pag critical-path and pag k-hops.",
 )
 
 EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
@@ -49,17 +62,6 @@ class EngineName(StrEnum):
 
     SPARK = "spark"
     LOCAL = "local"
-
-
-_Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
-_Epoch = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at; the slowest where absent.")]
-_Role = Annotated[EpochRole | None, typer.Option("--role", help="Look at the startup or the shutdown instead.")]
-_Between = Annotated[
-    tuple[int, int] | None,
-    typer.Option("--between", metavar="FROM TO", help="Look at a free window, in ns from the run's origin."),
-]
-_Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
-_Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")]
 
 
 def main() -> None:
@@ -87,18 +89,6 @@ def _misuse(message: str) -> NoReturn:
     raise errors.InvalidParameterError(message)
 
 
-def _window(epoch: int | None, role: EpochRole | None, between: tuple[int, int] | None) -> dict[str, Any]:
-    if sum(value is not None for value in (epoch, role, between)) > 1:
-        _misuse("Give only one of --epoch, --role and --between.")
-    return {"epoch": epoch, "role": role, "between": between}
-
-
-def _open(store: Path) -> Pag:
-    from pag_graph.api import Pag
-
-    return Pag(store)
-
-
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="A log: a directory or a file.", show_default=False)],
@@ -111,7 +101,7 @@ def convert(
 ) -> None:
     """Convert a log to the canonical trace that everything else reads.
 
-    Example: [bold]pag convert logs/ run.trace[/bold]
+    Example: pag convert logs/ run.trace
     """
     from pag_graph.sources import convert as convert_source
 
@@ -135,11 +125,11 @@ def build(
     slice_events: Annotated[
         int | None, typer.Option(min=1, help="Events that a task works on at a time; bounds its memory.")
     ] = None,
-    form: _Format = Format.TABLE,
+    form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the program activity graph of a trace and commit it to a store.
 
-    Example: [bold]pag build run.trace run.pag --engine local[/bold]
+    Example: pag build run.trace run.pag --engine local
     """
     from pag_graph import api
 
@@ -179,17 +169,17 @@ def build(
         out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
         out.print(f"  finding: {count:,} x {name}", style="yellow")
-    hint = "metrics come with the table of edges" if rules is RuleSet.ST2 else f"pag explain {store}"
+    hint = f"pag {'metrics' if rules is RuleSet.ST2 else 'explain'} {store}"
     out.print(f"Next: {hint}", style="dim")
 
 
 @app.command()
-def info(store: _Store, form: _Format = Format.TABLE, top: _Top = 20) -> None:
+def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption = 20) -> None:
     """Show what a store holds: the run, its windows, and what is odd about it.
 
-    Example: [bold]pag info run.pag --top 5[/bold]
+    Example: pag info run.pag --top 5
     """
-    pag = _open(store)
+    pag = open_pag(store)
     epochs = pag.epochs.to_dicts()
     for row in epochs:
         row["span_ns"] = row["end_ns"] - row["start_ns"]
@@ -217,121 +207,49 @@ def info(store: _Store, form: _Format = Format.TABLE, top: _Top = 20) -> None:
 
 @app.command()
 def explain(
-    store: _Store,
-    epoch: _Epoch = None,
-    role: _Role = None,
-    between: _Between = None,
-    form: _Format = Format.TABLE,
+    store: StoreArgument,
+    epoch: EpochOption = None,
+    role: RoleOption = None,
+    between: BetweenOption = None,
+    form: FormatOption = Format.TABLE,
 ) -> None:
     """Say in plain words why a window took as long as it did.
 
-    Example: [bold]pag explain run.pag --epoch 5[/bold]
+    Example: pag explain run.pag --epoch 5
     """
-    told = _open(store).explain(**_window(epoch, role, between))
+    told = open_pag(store).explain(**check_window(epoch, role, between))
     if form is Format.JSON:
         print_json(told.facts())
     else:
         stdout().print(str(told), markup=False)
 
 
-@app.command("critical-path")
-def critical_path(
-    store: _Store,
-    epoch: _Epoch = None,
-    role: _Role = None,
-    between: _Between = None,
-    form: _Format = Format.TABLE,
-    top: _Top = 20,
-) -> None:
-    """Show the chain of activities that a window's length is made of.
-
-    A table shows the profile and the longest steps; json and csv hold all of them.
-
-    Example: [bold]pag critical-path run.pag --epoch 5 --format json[/bold]
-    """
-    path = _open(store).critical_path(**_window(epoch, role, between))
-    steps = path.steps.to_pylist()
-    if form is Format.JSON:
-        print_json({**path.summary(), "path": steps})
-        return
-    if form is Format.CSV:
-        print_csv(steps, path.steps.column_names)
-        return
-    summary, out = path.summary(), stdout()
-    out.print(
-        f"{path.window.name.capitalize()}: {summary['span_ns']:,} ns, path {summary['length_ns']:,} ns in"
-        f" {len(steps):,} steps, {path.coverage:.1%} explained, {path.alternatives} alternatives"
-    )
-    profile = [
-        {"type": kind, "path_ns": ns, "share": ns / (path.window.span_ns or 1)} for kind, ns in path.by_type.items()
-    ]
-    print_rows(profile, ["type", "path_ns", "share"], "by type")
-    longest = sorted(sorted(steps, key=lambda row: -row["duration_ns"])[:top], key=lambda row: row["step"])
-    title = f"the longest steps, in time order ({len(longest)} of {len(steps)})"
-    print_rows(
-        longest, ["step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "channel"], title
-    )
-
-
-@app.command("k-hops")
-def k_hops(
-    store: _Store,
-    epoch: _Epoch = None,
-    role: _Role = None,
-    between: _Between = None,
-    k: Annotated[int, typer.Option("-k", "--hops", help="Number of hops, in edges.")] = 10,
-    through_waits: Annotated[
-        bool, typer.Option("--through-waits/--causes-only", help="Follow waits as well, or causes only.")
-    ] = True,
-    weight: Annotated[str, typer.Option(help="delivered (send to read) or transfer (send to arrival).")] = "delivered",
-    form: _Format = Format.TABLE,
-    top: _Top = 30,
-) -> None:
-    """Summarise what happened within k hops before the ends of waits.
-
-    Example: [bold]pag k-hops run.pag --epoch 5 -k 10[/bold]
-    """
-    from pag_graph.analyses.k_hops import KHopsParameters
-
-    if weight not in {"delivered", "transfer"}:
-        _misuse(f"--weight is {weight!r}; it must be delivered or transfer.")
-    parameters = KHopsParameters(k=k, through_waits=through_waits, weight=weight)  # type: ignore[arg-type]
-    pag = _open(store)
-    table = pag.k_hops(parameters, **_window(epoch, role, between))
-    rows = table.to_pylist()
-    if form is Format.JSON:
-        print_json({"k": k, "through_waits": through_waits, "weight": weight, "hops": rows})
-    elif form is Format.CSV:
-        print_csv(rows, table.column_names)
-    else:
-        ranked = sorted(rows, key=lambda row: (-row["walk_ns"], row["hop"]))[:top]
-        print_rows(ranked, table.column_names, f"heaviest first ({len(ranked)} of {len(rows)})")
-
-
 @app.command()
 def draw(
-    store: _Store,
+    store: StoreArgument,
     picture: Annotated[Path, typer.Argument(metavar="FILE.svg", help="Where to write it.", show_default=False)],
-    epoch: _Epoch = None,
-    role: _Role = None,
-    between: _Between = None,
+    epoch: EpochOption = None,
+    role: RoleOption = None,
+    between: BetweenOption = None,
     width: Annotated[int, typer.Option(min=300, help="Width in pixels.")] = 1100,
 ) -> None:
     """Draw a window: who did what when, who sent to whom, and the critical path.
 
-    Example: [bold]pag draw run.pag epoch5.svg --epoch 5[/bold]
+    Example: pag draw run.pag epoch5.svg --epoch 5
     """
     from pag_graph.sinks.svg import timeline
 
-    picture.write_text(timeline(_open(store).snapshot(**_window(epoch, role, between)), width=width), encoding="utf-8")
+    picture.write_text(
+        timeline(open_pag(store).snapshot(**check_window(epoch, role, between)), width=width), encoding="utf-8"
+    )
     stdout().print(f"Wrote {picture}.")
 
 
 @app.command()
-def doctor(form: _Format = Format.TABLE) -> None:
+def doctor(form: FormatOption = Format.TABLE) -> None:
     """Check what this machine has, what is missing, and how to get it.
 
-    Example: [bold]pag doctor[/bold]
+    Example: pag doctor
     """
     from dataclasses import asdict
 
@@ -357,7 +275,7 @@ def demo(
 ) -> None:
     """See it all once: build a real trace on Spark, hear why it was slow, and query it in Neo4j.
 
-    Example: [bold]pag demo --no-keep[/bold]
+    Example: pag demo --no-keep
     """
     from pag_graph.cli.demo import run_demo
 

@@ -47,7 +47,7 @@ def start(
 ) -> None:
     """Start a real Neo4j Community server on loopback; install it first if needed.
 
-    Example: [bold]pag neo4j start[/bold]
+    Example: pag neo4j start
     """
     from pag_graph.sinks.neo4j import server
 
@@ -62,7 +62,7 @@ def start(
 def stop(home: _Home = None) -> None:
     """Stop the server.
 
-    Example: [bold]pag neo4j stop[/bold]
+    Example: pag neo4j stop
     """
     from pag_graph.sinks.neo4j import server
 
@@ -74,7 +74,7 @@ def stop(home: _Home = None) -> None:
 def status(home: _Home = None, form: _Format = Format.TABLE) -> None:
     """Say whether the server runs, and where.
 
-    Example: [bold]pag neo4j status --format json[/bold]
+    Example: pag neo4j status --format json
     """
     from pag_graph.sinks.neo4j import server
 
@@ -91,7 +91,7 @@ def load(
 ) -> None:
     """Load an epoch into Neo4j; doing it twice changes nothing.
 
-    Example: [bold]pag neo4j load run.pag --epoch 5[/bold]
+    Example: pag neo4j load run.pag --epoch 5
     """
     from pag_graph.api import Pag
     from pag_graph.sinks.neo4j.loader import load_epoch
@@ -122,7 +122,7 @@ def query(
 ) -> None:
     """Run a query of the Cypher library, for reading only.
 
-    Example: [bold]pag neo4j query analyses/critical_path -p run=RUN -p epoch=5[/bold]
+    Example: pag neo4j query analyses/critical_path -p run=RUN -p epoch=5
     """
     from pag_graph.cypher import list_queries, load_query
     from pag_graph.sinks.neo4j.query import run_query

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.console import Console
 
 
 class Format(StrEnum):
@@ -28,11 +26,15 @@ class Format(StrEnum):
 
 def stdout() -> Console:
     """Return the console for answers; as wide as the answer where nobody reads it on a terminal."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
     """Return the console for progress and errors."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
@@ -43,13 +45,19 @@ def print_json(value: Any) -> None:
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
     """Print rows as a table for people; nulls are empty."""
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(row[name]) for name in columns))
-    stdout().print(table)
+    out = stdout()
+    if not out.is_terminal:
+        # Nobody folds lines there: a column that is cut off is lost.
+        out.width = 10_000
+    out.print(table)
 
 
 def _cell(value: Any) -> str:
@@ -69,6 +77,14 @@ def print_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
     sys.stdout.write(text.getvalue())
 
 
+def print_markdown(rows: Iterable[dict[str, Any]], columns: Sequence[str], title: str) -> None:
+    """Print rows as a table in Markdown, under a title."""
+    lines = [f"**{title}**", "", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    # A bar inside a cell would end it.
+    lines += ["| " + " | ".join(_cell(row[name]).replace("|", "\\|") for name in columns) + " |" for row in rows]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
     """Show one bar per step on standard error, where somebody looks at it.
@@ -83,6 +99,8 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]
     callable
         To be called with (label, done, all).
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = stderr()
     bars = Progress(
         TextColumn("{task.description:>12}"),

@@ -217,3 +217,253 @@ TRAFFIC = pa.schema(
     ]
 )
 """One row per sender, receiver and channel, most records first."""
+
+SLACK = pa.schema(
+    [
+        _column(
+            "slack_ns", _I64, "by how much it may last longer before the window does; null where undefined", null=True
+        ),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the activity; the sender of a message"),
+        _column("to_worker", _I32, "the receiver of a message; otherwise the worker itself"),
+        _column("start_ns", _I64, "when it starts, inside the window"),
+        _column("duration_ns", _I64, "how long it takes, inside the window; a message until it arrives"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("activation", _I64, "id of the vertex that started the activation", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("src", _I64, "src of the store's edge"),
+        _column("dst", _I64, "dst of the store's edge"),
+    ]
+)
+"""One row per edge of a window, least slack and then longest first; an activation's slack is that of its first row."""
+
+WHAT_IF = pa.schema(
+    [
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the activity; the sender of a message"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("recorded_ns", _I64, "time on the critical path as it was"),
+        _column("new_ns", _I64, "time on the critical path as it would be"),
+        _column("change_ns", _I64, "new_ns - recorded_ns"),
+    ]
+)
+"""One row per type, worker and operator on either path, most new time first; times add up to the windows' lengths."""
+
+WHAT_IF_TIMES = pa.schema(
+    [
+        _column("id", _I64, "vertex"),
+        _column("recorded_ns", _I64, "when it happened"),
+        _column("new_ns", _I64, "when it would happen"),
+    ]
+)
+"""One row per vertex of a window, sorted by `id`."""
+
+CAUSAL_PROFILE = pa.schema(
+    [
+        _column("kind", _STR, "what gets faster: operator, worker or message"),
+        _column("operator", _I64, "the operator", null=True),
+        _column("worker", _I32, "the worker", null=True),
+        _column("from_worker", _I32, "sender of the messages", null=True),
+        _column("to_worker", _I32, "receiver of the messages", null=True),
+        _column("virtual_speedup_percent", _F64, "share of its time that is taken away"),
+        _column("span_ns", _I64, "how long the window would be"),
+        _column("saved_ns", _I64, "by how much it would be shorter"),
+        _column("saved_percent", _F64, "the same as a share of the window"),
+        _column("time_ns", _I64, "time that it takes in the window, all workers summed"),
+        _column("path_ns", _I64, "time that it takes on the critical path"),
+    ]
+)
+"""One row per operator, worker or pair of workers, and virtual speed-up; what saves most, were it for free, first."""
+
+PARTICIPATION = pa.schema(
+    [
+        _column("participation", _F64, "path_share x duration_ns / span of the window; adds up to 1"),
+        _column("path_share", _F64, "share of all paths through the window that lead over the edge"),
+        _column("paths_mantissa", _F64, "paths over the edge = paths_mantissa x 2^paths_exponent"),
+        _column("paths_exponent", _I64, "0 for fewer than 2^1000 paths"),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the activity; the sender of a message"),
+        _column("to_worker", _I32, "the receiver of a message; otherwise the worker itself"),
+        _column("start_ns", _I64, "when it starts, inside the window"),
+        _column("duration_ns", _I64, "how long it takes, inside the window; a message until its edge ends"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("src", _I64, "src of the store's edge"),
+        _column("dst", _I64, "dst of the store's edge"),
+    ]
+)
+"""One row per edge of a window but waits, highest participation first."""
+
+PROFILE = pa.schema(
+    [
+        _column("by", _STR, "what the path is divided by: type, operator, worker or pair"),
+        _column("rank", _I64, "1 for the longest; what is summed up in `(other)` comes last"),
+        _column("key", _STR, "type, operator name and address, worker, or `sender -> receiver`"),
+        _column("operator", _I64, "operator, when divided by operators", null=True),
+        _column("worker", _I32, "worker, when divided by workers; sender, when divided by pairs", null=True),
+        _column("to_worker", _I32, "receiver, when divided by pairs", null=True),
+        _column("keys", _I64, "keys in the row: more than 1 in `(other)` only"),
+        _column("steps", _I64, "steps of the path"),
+        _column("path_ns", _I64, "their time"),
+        _column("share", _F64, "the same as a share of the window's span"),
+    ]
+)
+"""One row per division and key; the rows of a division add up to the window's span."""
+
+PROFILE_ROUNDS = pa.schema(
+    [
+        _column("by", _STR, "what the paths are divided by: type, operator, worker or pair"),
+        _column("rank", _I64, "1 for the longest in sum; what is summed up in `(other)` comes last"),
+        _column("key", _STR, "type, operator name and address, worker, or `sender -> receiver`"),
+        _column("rounds", _I64, "rounds on whose path it is"),
+        _column("steps", _I64, "steps on the paths of all rounds"),
+        _column("path_ns", _I64, "their time"),
+        _column("share", _F64, "the same as a share of all rounds' spans"),
+        _column("mean_ns", _F64, "path_ns over all rounds, also those without it"),
+        _column("p50_ns", _I64, "time that half of all rounds do not exceed"),
+        _column("p90_ns", _I64, "time that 90 % of all rounds do not exceed"),
+        _column("p99_ns", _I64, "time that 99 % of all rounds do not exceed"),
+        _column("max_ns", _I64, "most in one round"),
+        _column("max_epoch", _I64, "the first round with so much"),
+    ]
+)
+"""One row per division and key, over all rounds of a run."""
+
+METRICS = pa.schema(
+    [
+        _column("epoch", _I64, "the edges' own epoch"),
+        _column("from_worker", _I32, "worker of the activity; sender of a message"),
+        _column("to_worker", _I32, "the worker itself; receiver of a message"),
+        _column("type", _STR, "ActivityType"),
+        _column("activities", _I64, "number of edges"),
+        _column("duration_ns", _I64, "their time; negative times count as they are, but as 0 under the rule set st2"),
+        _column("delivered_ns", _I64, "the same, with messages from send to read instead of from send to arrival"),
+        _column("records", _I64, "records in messages, or read in activations"),
+    ]
+)
+"""One row per epoch, worker or pair of workers, and type."""
+
+MATRIX = pa.schema(
+    [
+        _column("from_worker", _I32, "sender"),
+        _column("to_worker", _I32, "receiver"),
+        _column("messages", _I64, "messages of any type"),
+        _column("data_messages", _I64, "data messages among them"),
+        _column("records", _I64, "records in the data messages"),
+        _column("records_share", _F64, "the same as a share of all records sent"),
+        _column("delivered_ns", _I64, "time of the data messages from send to read, summed"),
+    ]
+)
+"""One row per pair of two workers, also of those that sent nothing."""
+
+K_HOPS_ST2 = pa.schema(
+    [
+        _column("epoch", _I64, "epoch; SnailTrail 2 prints the number after it"),
+        _column("hop", _I64, "distance from the wait's end, in edges, from 1"),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the edge's src"),
+        _column("count", _I64, "walks, joined on times"),
+        _column("duration_ns", _I64, "durations of their edges, summed over the walks; negative ones count nothing"),
+    ]
+)
+"""One row per epoch, hop, type and worker, sorted by these."""
+
+INVARIANTS = pa.schema(
+    [
+        _column("invariant", _STR, "epoch_max, message_max, operator_max, progress_max or some_progress"),
+        _column("learned", pa.bool_(), "whether the limit comes from earlier epochs"),
+        _column("epoch", _I64, "epoch in which it is violated"),
+        _column("worker", _I32, "worker concerned; sender of a message; null for an epoch", null=True),
+        _column("to_worker", _I32, "receiver of a message", null=True),
+        _column("type", _STR, "type of the offending edge", null=True),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("src", _I64, "vertex where the offending edge starts; null where a worker did nothing", null=True),
+        _column("dst", _I64, "vertex where it ends; null for a gap that is still open", null=True),
+        _column("start_ns", _I64, "when it starts"),
+        _column("observed", _I64, "what was seen"),
+        _column("limit", _I64, "what is allowed: a violation is more than it, for some_progress less"),
+        _column("unit", _STR, "unit of both: ns, or receivers"),
+    ]
+)
+"""One row per violation, sorted by epoch."""
+
+IMBALANCE = pa.schema(
+    [
+        _column("type", _STR, "ActivityType"),
+        _column("operator", _I64, "operator, when divided by operators as well", null=True),
+        _column("path_ns", _I64, "time on the critical path"),
+        _column("mean_ns", _F64, "time per worker of the window, on the path or not"),
+        _column("imbalance_ns", _F64, "path_ns - mean_ns; negative where others do more of it than the path"),
+        _column("excess_ns", _F64, "the positive part of it: what perfect balance could take off the path"),
+        _column("share", _F64, "excess_ns as a share of the window's span"),
+    ]
+)
+"""One row per type (and operator); imbalances add up to the mean waiting per worker."""
+
+BLAME = pa.schema(
+    [
+        _column("worker", _I32, "worker that waited"),
+        _column("by_worker", _I32, "worker that was waited for; sender of a message"),
+        _column("to_worker", _I32, "the same worker; receiver of a message"),
+        _column("type", _STR, "what it did meanwhile, ActivityType"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("waits", _I64, "waits that are charged to it, in part at least"),
+        _column("blamed_ns", _I64, "waiting time that is charged to it"),
+    ]
+)
+"""One row per waiting worker and cause, most time first; times add up to the waiting in the window."""
+
+SKEW = pa.schema(
+    [
+        _column("operator", _I64, "operator that read records", null=True),
+        _column("operator_name", _STR, "its name", null=True),
+        _column("worker", _I32, "worker; also one that read nothing"),
+        _column("records", _I64, "records that it read"),
+        _column("share", _F64, "the same as a share of the operator's records"),
+        _column("mean_ratio", _F64, "the same over the mean of all workers"),
+        _column("skew_ratio", _F64, "the highest mean_ratio of the operator's workers; 1 is perfect balance"),
+        _column("skewed", pa.bool_(), "whether that is above the parameter"),
+        _column("activations", _I64, "activations that read records"),
+        _column("processing_ns", _I64, "time that the worker processed in the operator"),
+    ]
+)
+"""One row per operator that read records and worker, most skewed first."""
+
+STRAGGLERS = pa.schema(
+    [
+        _column("worker", _I32, "worker"),
+        _column("work_ns", _I64, "time that it worked: neither waiting, idle, spinning, waiting for input nor unknown"),
+        _column("waiting_ns", _I64, "time that it waited"),
+        _column("path_ns", _I64, "time on the critical path"),
+        _column("blamed_ns", _I64, "waiting of others that is charged to it"),
+        _column("records", _I64, "records that it read"),
+        _column("ns_per_record", _F64, "work per record; null where none was read", null=True),
+        _column("work_ratio", _F64, "work_ns over the median of all workers; null if that is 0", null=True),
+        _column("straggler", pa.bool_(), "whether work_ratio is above the parameter and others waited for it"),
+        _column(
+            "cause", _STR, "data where it also read that many more records, else speed; null for others", null=True
+        ),
+    ]
+)
+"""One row per worker, most work first."""
+
+DIFF = pa.schema(
+    [
+        _column("type", _STR, "ActivityType"),
+        _column("address", _STR, "operator that was active; of a message the one that reads it", null=True),
+        _column("operator_name", _STR, "its name", null=True),
+        _column("worker", _I32, "worker; sender of a message; null where the runs' workers differ", null=True),
+        _column("to_worker", _I32, "receiver of a message", null=True),
+        _column("status", _STR, "both, appeared or gone: on which critical path it is"),
+        _column("before_steps", _I64, "steps on the critical path before"),
+        _column("after_steps", _I64, "steps after"),
+        _column("before_ns", _I64, "time on the critical path before"),
+        _column("after_ns", _I64, "time after"),
+        _column("difference_ns", _I64, "after_ns - before_ns"),
+        _column("count_ns", _I64, "part of it that comes from more or fewer steps"),
+        _column("mean_ns", _I64, "part of it that comes from longer or shorter steps"),
+    ]
+)
+"""One row per activity, largest difference first; differences add up to that of the windows' lengths."""

@@ -1,0 +1,329 @@
+"""What must hold in every epoch of a run, and where it did not: limits that are given, and limits learned on the way.
+
+Definition: ST2 (Sandstede 2019) 5.1.3 and contracts section 7 (epoch-max, message-max, operator-max, progress-max,
+some-progress). The learned ones are this package's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.columns import IS_MESSAGE, delivered_ns, labelled_edges, rounds, worker_of
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.tables import INVARIANTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.pag.snapshot import Run, Snapshot
+
+_LEAVES = [str(ActivityType.PROCESSING), str(ActivityType.SPINNING)]
+_PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
+_KEY = ["invariant", "worker", "to_worker", "type", "operator", "channel"]
+_SIGMA = 1.4826
+"""A normal distribution's standard deviation over its MAD."""
+
+_SEEN = pl.Schema(
+    {
+        "invariant": pl.String,
+        "worker": pl.Int32,
+        "to_worker": pl.Int32,
+        "type": pl.String,
+        "operator": pl.Int64,
+        "channel": pl.Int64,
+        "src": pl.Int64,
+        "dst": pl.Int64,
+        "start_ns": pl.Int64,
+        "observed": pl.Int64,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvariantsParameters:
+    """Parameters of `invariants`; limits that are absent are not checked."""
+
+    epoch_max_ns: Annotated[int | None, "No epoch takes longer, from its first event to its last."] = None
+    message_max_ns: Annotated[int | None, "No message takes longer, from send to read."] = None
+    operator_max_ns: Annotated[int | None, "No activation of an operator takes longer."] = None
+    progress_max_ns: Annotated[int | None, "No worker lets more time pass between progress messages."] = None
+    some_progress: Annotated[bool, "Every worker sends progress to every other one in every epoch."] = True
+    learn: Annotated[bool, "Compare every epoch with the ones before it as well."] = True
+    deviations: Annotated[float, "Learned limit: the median plus so many standard deviations, from the MAD."] = 6.0
+    tolerance: Annotated[float, "Learned limit: at least so much above the median, as a share of it."] = 0.25
+    at_least: Annotated[int, "Learned limit: earlier epochs that there must be."] = 5
+    over: Annotated[int, "Learned limit: earlier epochs to look at, the latest ones."] = 20
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a value is out of its range.
+        """
+        for name in ("epoch_max_ns", "message_max_ns", "operator_max_ns", "progress_max_ns", "deviations", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                message = f"{name} is {value}, and must not be negative."
+                raise InvalidParameterError(message)
+        if not 1 <= self.at_least <= self.over:
+            message = f"at_least is {self.at_least} and over is {self.over}; 1 <= at_least <= over must hold."
+            raise InvalidParameterError(message, "invariants(at_least=5, over=20)")
+
+
+def invariants(run: Run, parameters: InvariantsParameters | None = None, *, parts: pa.Table) -> pa.Table:
+    """List the violations of limits on epochs, messages, operators and progress.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    parameters
+        Limits, and how to learn some.
+    parts
+        Rows of `round_observations` of every round, with its `epoch`.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `INVARIANTS`, one per violation, sorted by epoch, invariant and what was observed, each with the
+        offending edge.
+
+    Notes
+    -----
+    Everything is strict: a limit that is reached is not violated. An edge belongs to the epoch that it carries.
+
+    - `epoch_max`: the latency window of the epoch, first event to last (under the rule set `st2` first edge to last);
+      the edge is the one that ended last.
+    - `message_max`: from send to read.
+    - `operator_max`: an activation without inner ones, from start to stop; the edge goes from its first vertex to its
+      last.
+    - `progress_max`: between two progress messages of a worker, counted where the second is sent; and from its last one
+      to the end of the last round. The latter has no `dst`.
+    - `some_progress`: workers that a worker sent progress to, by the epoch of the sender; the edge is the last one of
+      the worker in the epoch.
+
+    A learned limit is the median of the largest value in each of the latest earlier epochs, plus `deviations` times
+    1.4826 MAD, and at least `tolerance` of it; kept for every pair of workers and channel, operator and worker, worker,
+    and for the epochs themselves. The startup and the shutdown are no rounds and not looked at. O(edges).
+    """
+    parameters = parameters or InvariantsParameters()
+    seen = pl.DataFrame(pl.from_arrow(parts))
+    windows = rounds(run).select("epoch", "start_ns", "end_ns")
+    progress = _progress(run, windows)
+    fixed = seen.filter("fixed").drop("fixed")
+    largest = seen.filter(~pl.col("fixed")).drop("fixed")
+    found = [fixed.join(_limits(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
+    if parameters.progress_max_ns is not None:
+        limit = pl.lit(parameters.progress_max_ns, pl.Int64)
+        slow = progress.filter(pl.col("observed") > parameters.progress_max_ns)
+        found.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
+    if parameters.learn:
+        worst = progress.sort("observed", "start_ns", descending=[True, False]).unique(
+            ["epoch", "worker"], keep="first", maintain_order=True
+        )
+        found.append(_unusual(pl.concat([largest, worst.select(largest.columns)]), parameters))
+    rows = pl.concat([frame.select(*_SEEN, "epoch", "limit", "learned") for frame in found])
+    rows = rows.with_columns(unit=pl.lit("ns"))
+    if parameters.some_progress:
+        rows = pl.concat([rows, _silent(run, windows).select(rows.columns)])
+    rows = rows.sort(
+        "epoch",
+        "invariant",
+        "learned",
+        "observed",
+        "worker",
+        "to_worker",
+        "src",
+        "dst",
+        descending=[False, False, False, True, False, False, False, False],
+    )
+    return rows.select(INVARIANTS.names).to_arrow().cast(INVARIANTS)
+
+
+def round_observations(snapshot: Snapshot, parameters: InvariantsParameters | None = None) -> pa.Table:
+    """Return what `invariants` needs to know of one round: what exceeds a limit, and the largest of each kind.
+
+    Parameters
+    ----------
+    snapshot
+        Of a round.
+    parameters
+        Limits.
+
+    Returns
+    -------
+    pa.Table
+        One row per violation of a given limit (`fixed`), and one per key of a learned one.
+    """
+    parameters = parameters or InvariantsParameters()
+    edges = labelled_edges(snapshot)
+    limits = {row["invariant"]: row["limit"] for row in _limits(parameters).iter_rows(named=True)}
+    parts: list[pl.DataFrame] = []
+    for frame in (_epoch(snapshot, edges), _messages(snapshot, edges), _activations(edges)):
+        for (name,), rows in frame.group_by("invariant"):
+            if name in limits:
+                parts.append(rows.filter(pl.col("observed") > limits[name]).with_columns(fixed=pl.lit(value=True)))
+        largest = frame.sort("observed", "src", "dst", descending=[True, False, False]).unique(
+            _KEY, keep="first", maintain_order=True
+        )
+        parts.append(largest.with_columns(fixed=pl.lit(value=False)))
+    return pl.concat(parts).to_arrow()
+
+
+def _limits(parameters: InvariantsParameters) -> pl.DataFrame:
+    names = ("epoch_max", "message_max", "operator_max")
+    given = {name: getattr(parameters, f"{name}_ns") for name in names}
+    return pl.DataFrame(
+        [(name, limit) for name, limit in given.items() if limit is not None],
+        schema={"invariant": pl.String, "limit": pl.Int64},
+        orient="row",
+    )
+
+
+def _shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
+    """Return a frame with the columns of `_SEEN`, absent ones null."""
+    frame = frame.with_columns(**values)
+    absent = {name: pl.lit(None, kind) for name, kind in _SEEN.items() if name not in frame.columns}
+    return frame.with_columns(**absent).select(_SEEN.names()).cast(dict(_SEEN))  # type: ignore[arg-type]
+
+
+def _epoch(snapshot: Snapshot, edges: pl.DataFrame) -> pl.DataFrame:
+    last = edges.filter(~IS_MESSAGE).sort("end_ns", "dst", descending=[True, False]).head(1)
+    row = snapshot.run.epochs.filter(pl.col("epoch") == snapshot.window.epoch).row(0, named=True)
+    entry, exit_ = row["entry_ns"], row["exit_ns"]
+    if entry is None or not last.height:
+        return _SEEN.to_frame()
+    if snapshot.run.rules is RuleSet.ST2:
+        # There, an epoch is its graph: events that preparation dropped do not count.
+        entry, exit_ = edges["start_ns"].min(), edges["end_ns"].max()
+    return _shaped(
+        last.select("src", "dst"),
+        invariant=pl.lit("epoch_max"),
+        start_ns=pl.lit(entry),
+        observed=pl.lit(exit_ - entry),
+    )
+
+
+def _messages(snapshot: Snapshot, edges: pl.DataFrame) -> pl.DataFrame:
+    return _shaped(
+        edges.filter(IS_MESSAGE).drop("operator"),
+        invariant=pl.lit("message_max"),
+        worker=worker_of("src"),
+        to_worker=worker_of("dst"),
+        observed=delivered_ns(snapshot.run.rules),
+    )
+
+
+def _activations(edges: pl.DataFrame) -> pl.DataFrame:
+    """Return the innermost activations, from their first vertex to their last."""
+    leaves = edges.filter(pl.col("type").is_in(_LEAVES), pl.col("activation").is_not_null())
+    whole = leaves.group_by("activation").agg(
+        pl.col("type", "operator").first(),
+        src=pl.col("src").min(),
+        dst=pl.col("dst").max(),
+        start_ns=pl.col("start_ns").min(),
+        observed=pl.col("end_ns").max() - pl.col("start_ns").min(),
+    )
+    return _shaped(whole.drop("activation"), invariant=pl.lit("operator_max"), worker=worker_of("src"))
+
+
+def _progress_sends(run: Run) -> pl.DataFrame:
+    """Return the messages about progress, one row per receiver."""
+    columns = ["src", "dst", "src_epoch", "start_ns", "channel"]
+    return run.scan("edges").filter(pl.col("type") == _PROGRESS).select(columns).collect()
+
+
+def _progress(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return the gaps between the progress messages of each worker, in the rounds in which they end."""
+    sends = _progress_sends(run).unique("src", keep="first").with_columns(worker=worker_of("src"))
+    sends = sends.sort("worker", "start_ns", "src")
+    gaps = sends.with_columns(
+        dst="src",
+        epoch="src_epoch",
+        src=pl.col("src").shift(1).over("worker"),
+        begin=pl.col("start_ns").shift(1).over("worker"),
+    ).with_columns(observed=pl.col("start_ns") - pl.col("begin"), start_ns="begin")
+    end, last = int(windows["end_ns"].max()), int(windows["epoch"].max())  # type: ignore[arg-type]
+    inside = sends.filter(pl.col("start_ns") <= end)
+    still = (
+        inside.group_by("worker")
+        .agg(pl.col("src", "start_ns").last())
+        .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
+    )
+    parts = [
+        _shaped(frame.drop("channel", strict=False), invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
+        .with_columns(frame["epoch"])
+        .filter(pl.col("observed").is_not_null())
+        for frame in (gaps, still)
+    ]
+    return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
+
+
+def _silent(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
+    """Return the workers that sent progress to too few others in an epoch."""
+    workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
+    sent = (
+        _progress_sends(run)
+        .group_by(worker=worker_of("src"), epoch="src_epoch")
+        .agg(observed=worker_of("dst").n_unique().cast(pl.Int64))
+    )
+    epochs = windows.select("epoch", window_ns="start_ns")
+    few = (
+        epochs.join(workers, how="cross")
+        .join(sent, on=["worker", "epoch"], how="left")
+        .with_columns(pl.col("observed").fill_null(0))
+        .filter(pl.col("observed") < workers.height - 1)
+    )
+    last = (
+        run.scan("edges")
+        .filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
+        .select("src", "dst", "type", "operator", "epoch", "start_ns", worker=worker_of("dst"))
+        .sort("dst")
+        .unique(["worker", "epoch"], keep="last", maintain_order=True)
+        .collect()
+    )
+    joined = few.join(last, on=["worker", "epoch"], how="left")
+    shaped = _shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
+    return shaped.with_columns(
+        joined["epoch"],
+        limit=pl.lit(workers.height - 1, pl.Int64),
+        learned=pl.lit(value=False),
+        unit=pl.lit("receivers"),
+    )
+
+
+def _unusual(largest: pl.DataFrame, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return the rows that are above what the epochs before them allow."""
+    parts = [largest.head(0).with_columns(limit=pl.lit(None, pl.Int64))]
+    ordered = largest.sort("epoch")
+    for _, rows in ordered.group_by(_KEY, maintain_order=True):
+        if rows.height > parameters.at_least:
+            limits = _learned_limits(rows["observed"].to_numpy(), parameters)
+            known = rows.with_columns(limit=pl.Series(limits)).filter(pl.col("limit") >= 0)
+            parts.append(known.filter(pl.col("observed") > pl.col("limit")))
+    return pl.concat(parts).with_columns(learned=pl.lit(value=True))
+
+
+def _learned_limits(values: NDArray[np.int64], parameters: InvariantsParameters) -> NDArray[np.int64]:
+    """Return the limit for each value from those before it; -1 where they are too few."""
+    count, over = len(values), parameters.over
+    # What is not there yet is NaN and does not count.
+    padded = np.concatenate((np.full(over, np.nan), values[:-1].astype(np.float64)))
+    before = np.lib.stride_tricks.sliding_window_view(padded, over)[:count]
+    limits = np.full(count, -1, np.int64)
+    enough = np.arange(count) >= parameters.at_least
+    chosen = before[enough]
+    median = np.nanmedian(chosen, axis=1)
+    mad = np.nanmedian(np.abs(chosen - median[:, None]), axis=1)
+    margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
+    # What is observed is whole: more than the limit is more than its whole part.
+    limits[enough] = np.floor(median + margin).astype(np.int64)
+    return limits

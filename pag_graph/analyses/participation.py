@@ -1,0 +1,110 @@
+"""Critical participation: how many of all paths through a window an activity lies on.
+
+Definition: SnailTrail (Hoffmann et al. 2018), ST2 (Sandstede 2019) 2.5; `docs/model.md`, section "Participation".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.constraints import require_aligned, window_graph
+from pag_graph.errors import CycleError
+from pag_graph.kernels.participation import LIMB_BITS, count_paths
+from pag_graph.kernels.replay import group_arcs, topological_order
+from pag_graph.model.enums import ActivityType
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import PARTICIPATION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.pag.snapshot import Snapshot
+
+    I64 = NDArray[np.int64]
+    F64 = NDArray[np.float64]
+
+_PLAIN_BITS = 1000
+"""Fewer paths than two to this are written without an exponent."""
+
+
+def participation(snapshot: Snapshot) -> pa.Table:
+    """Say how many of all paths through the window lead over each activity.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `PARTICIPATION`; the participations add up to 1, unless no path leads through the window, because
+        everybody waits and nothing is under way: then all are 0.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If the run was built with the rule set `st2`, whose clocks are not aligned.
+    PagError
+        If the graph has a gap; names the vertex.
+    CycleError
+        If events at one instant wait for each other; names the vertex.
+
+    Notes
+    -----
+    O(edges log edges) for sorting, O(vertices + edges) for counting, whatever the number of paths. Counts are
+    floating-point numbers with exponents of their own: exact up to 2^53 paths, then rounded, never too large.
+    """
+    require_aligned(snapshot, "Participations")
+    window = snapshot.window
+    if window.span_ns <= 0:
+        return PARTICIPATION.empty_table()
+    base = window_graph(snapshot)
+    used = np.flatnonzero(~base.is_type(ActivityType.WAITING) & ~base.negative)
+    src, dst, t = base.src[used], base.dst[used], base.t
+    order, stuck = topological_order(np.argsort(t, kind="stable"), t, src, dst)
+    if stuck >= 0:
+        vertex = int(base.ids[stuck])
+        text = f"What happens in one instant at vertex {vertex} in {window.name} waits for itself."
+        raise CycleError(text, "The clocks are too coarse to tell what came first.", {"vertex": vertex})
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    src, dst, t = number[src], number[dst], t[order]
+    first, position = group_arcs(dst, len(order))
+    before, before_limbs, after, after_limbs, paths, paths_limbs = count_paths(
+        first, src[position], dst[position], t == window.start_ns, t == window.end_ns
+    )
+    mantissa = before[src] * after[dst]
+    limbs = before_limbs[src] + after_limbs[dst]
+    share = np.ldexp(mantissa / paths, LIMB_BITS * (limbs - paths_limbs)) if paths else np.zeros(len(used))
+    # Rounding must not make more than all paths.
+    share = np.minimum(share, 1)
+    mantissa, exponent = _written(mantissa, LIMB_BITS * limbs)
+    inside = base.inside[used]
+    table = (
+        base.rows[used]
+        .with_columns(
+            participation=pl.Series(share * (inside / window.span_ns)),
+            path_share=pl.Series(share),
+            paths_mantissa=pl.Series(mantissa),
+            paths_exponent=pl.Series(exponent),
+            worker=pl.col("src") // (1 << POSITION_BITS),
+            to_worker=pl.col("dst") // (1 << POSITION_BITS),
+            start_ns=pl.max_horizontal("start_ns", pl.lit(window.start_ns)),
+            duration_ns=pl.Series(inside),
+        )
+        .sort("participation", "path_share", "start_ns", "src", "dst", descending=[True, True, False, False, False])
+    )
+    return table.select(PARTICIPATION.names).to_arrow().cast(PARTICIPATION)
+
+
+def _written(mantissa: F64, exponent: I64) -> tuple[F64, I64]:
+    """Return numbers without exponents where they are below 2^1000, else with mantissas from 1 to 2."""
+    fraction, bits = np.frexp(mantissa)
+    plain = (bits + exponent <= _PLAIN_BITS) | (mantissa == 0)
+    value = np.where(plain, np.ldexp(fraction, np.where(plain, bits + exponent, 1)), fraction * 2)
+    return value, np.where(plain, 0, bits + exponent - 1)

@@ -1,0 +1,116 @@
+"""The page of all analyses, made from their definitions: ``python -m pag_graph.analyses.reference > docs/analyses.md``.
+
+A test compares the page with the file.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HEAD = """\
+# Analyses
+
+Made from the definitions in `pag_graph/analyses`; change them there, and run
+`python -m pag_graph.analyses.reference > docs/analyses.md`.
+
+Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_jobs/analyse.py`. One that looks at a
+window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
+them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv` or `markdown`; `--top` bounds
+the rows of a table. The job writes one Parquet file per window, with a column `epoch`, and takes parameters as
+`--set FIELD=VALUE`. Times are nanoseconds from the run's origin.
+
+| analysis | looks at | answers |
+|---|---|---|
+"""
+_SCOPES = {Scope.WINDOW: "a window", Scope.RUN: "all rounds", Scope.PAIR: "two windows, or two runs"}
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+
+
+def page() -> str:
+    """Return the text of ``docs/analyses.md``."""
+    rows = "".join(
+        f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {analysis.help} |\n"
+        for analysis in ANALYSES
+    )
+    return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES)
+
+
+def _about(analysis: Analysis) -> str:
+    first, sections = _sections(analysis.doc)
+    command = f"pag {analysis.name} run.pag {analysis.example}".rstrip()
+    shown = [item for item in analysis.parameter_list if item.default not in (MISSING, None, ())][:1]
+    job = f"spark-submit spark_jobs/analyse.py run.pag out --analysis {analysis.name}"
+    job += "".join(f" --set {item.name}={item.default}" for item in shown)
+    parts = [f"\n## {analysis.name}\n\n{first}\n", f"```sh\n{command}\n{job}\n```\n"]
+    call = "".join(f"{item.name}={_literal(item.default)}" for item in shown)
+    parts.append(f'```python\npag_graph.open("run.pag").{analysis.method}({call})\n```\n')
+    parts.extend(f"{sections[name]}\n" for name in ("Notes", "References") if name in sections)
+    if analysis.parameter_list:
+        parts.append("| parameter | type | default | meaning |\n|---|---|---|---|\n" + _parameters(analysis))
+    parts.append(f"{_grain(analysis)}\n\n" + _columns(analysis.schema))
+    facts = []
+    if len(analysis.rules) == 1:
+        facts.append(f"Only for runs of the rule set `{min(analysis.rules)}`.")
+    if analysis.cypher:
+        facts.append(f"In Neo4j: `pag neo4j query {analysis.cypher}`.")
+    if analysis.alarm:
+        facts.append("The command's exit code is 9 if there are any rows.")
+    if facts:
+        parts.append(" ".join(facts) + "\n")
+    return "\n".join(parts)
+
+
+def _sections(doc: str) -> tuple[str, dict[str, str]]:
+    """Split a NumPy docstring; what comes before its first section is the description."""
+    pieces = _SECTION.split(doc)
+    named = {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return pieces[0].strip(), named
+
+
+def _parameters(analysis: Analysis) -> str:
+    return "".join(
+        f"| `{parameter.name}` | {_kind(parameter)} | {_default(parameter)} | {parameter.help} |\n"
+        for parameter in analysis.parameter_list
+    )
+
+
+def _kind(parameter: Parameter) -> str:
+    kind = ", ".join(f"`{choice}`" for choice in parameter.choices) or getattr(parameter.item, "__name__", "str")
+    return f"{kind}{', several' if parameter.many else ''}"
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is MISSING:
+        return "must be given"
+    return "" if parameter.default is None or parameter.default == () else f"`{parameter.default}`"
+
+
+def _grain(analysis: Analysis) -> str:
+    """Return the sentence of the docstring that says what a row is."""
+    returns = _sections(analysis.doc)[1].get("Returns", "")
+    text = " ".join(line.strip() for line in returns.splitlines()[1:])
+    return text or f"Rows of `{analysis.output}`."
+
+
+def _columns(schema: pa.Schema) -> str:
+    rows = "".join(
+        f"| `{item.name}` | {item.type}{', null' if item.nullable else ''} | {item.metadata[b'doc'].decode()} |\n"
+        for item in schema
+    )
+    return f"| column | type | meaning |\n|---|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,88 @@
+"""Which operators read their records on few workers.
+
+Definition: ST2 (Sandstede 2019) 5.2.2 (the data-skew study), made a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import polars as pl
+
+from pag_graph.analyses.columns import ends_inside, local_inside, operator_names
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import ActivityType
+from pag_graph.model.tables import SKEW
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.pag.snapshot import Snapshot
+
+_PROCESSING = str(ActivityType.PROCESSING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkewParameters:
+    """Parameters of `skew`."""
+
+    above: Annotated[float, "An operator is skewed if a worker reads more than so many times the mean."] = 1.5
+
+
+def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Table:
+    """Compare the records that each worker read in each operator.
+
+    Parameters
+    ----------
+    snapshot
+        Of any run whose log has numbers of records.
+    parameters
+        What is called skewed.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `SKEW`, one per operator that read records and worker of the run, most skewed operator first.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `above` is less than 1.
+
+    Notes
+    -----
+    skew_ratio = most records of a worker / mean over all workers of the run, from 1 (balance) to the number of workers
+    (one reads all). Records count where their activation ends; processing time is cut at the window's borders.
+    O(edges).
+    """
+    parameters = parameters or SkewParameters()
+    if parameters.above < 1:
+        message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."
+        raise InvalidParameterError(message, "skew(above=1.5)")
+    ended = ends_inside(snapshot)
+    read = pl.col("records").is_not_null() & ended
+    per_worker = (
+        local_inside(snapshot)
+        .filter(pl.col("type") == _PROCESSING)
+        .group_by("operator", "worker")
+        .agg(
+            records=pl.col("records").filter(ended).sum(),
+            activations=read.sum().cast(pl.Int64),
+            processing_ns=pl.col("inside_ns").sum(),
+        )
+    )
+    readers = per_worker.filter(pl.col("records") > 0).select("operator").unique()
+    workers = pl.DataFrame({"worker": snapshot.run.workers}, schema={"worker": pl.Int32})
+    total, mean = pl.col("records").sum().over("operator"), pl.col("records").mean().over("operator")
+    result = (
+        readers.join(workers, how="cross")
+        .join(per_worker, on=["operator", "worker"], how="left", nulls_equal=True)
+        .with_columns(pl.col("records", "activations", "processing_ns").fill_null(0))
+        .with_columns(share=pl.col("records") / total, mean_ratio=pl.col("records") / mean)
+        .with_columns(skew_ratio=pl.col("mean_ratio").max().over("operator"))
+        .with_columns(skewed=pl.col("skew_ratio") > parameters.above)
+        .join(operator_names(snapshot.run), on="operator", how="left")
+        .sort("skew_ratio", "operator", "records", "worker", descending=[True, False, True, False])
+    )
+    return result.select(SKEW.names).to_arrow().cast(SKEW)

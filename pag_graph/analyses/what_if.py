@@ -1,0 +1,323 @@
+"""What if something took longer, shorter, or no time at all: replay of a window with other durations.
+
+Definition: `docs/model.md`, section "Replay and slack"; asked for in CPA (Sager 2016) 2.3 and 8.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.constraints import AFTER, Arrival, ConstraintGraph, Loop, constraint_graph, require_aligned
+from pag_graph.errors import InvalidParameterError
+from pag_graph.kernels.replay import NEVER
+from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import CRITICAL_PATH, WHAT_IF, WHAT_IF_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.pag.snapshot import Snapshot, Window
+
+    I64 = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+WORK = tuple(
+    kind
+    for kind in LOCAL_TYPES
+    if kind
+    not in {
+        ActivityType.WAITING,
+        ActivityType.INPUT_WAIT,
+        ActivityType.IDLE,
+        ActivityType.WAKE_UP,
+        ActivityType.UNKNOWN,
+    }
+)
+"""What a worker does itself: not the time in which it waits, sleeps or is woken, nor what nobody knows."""
+
+_LONGEST = float(1 << 60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfParameters:
+    """Parameters of `what_if`: one change, to all activities that every selection given includes."""
+
+    operator: Annotated[tuple[int, ...], "Change these operators' own time."] = ()
+    worker: Annotated[tuple[int, ...], "Change the work of these workers."] = ()
+    from_worker: Annotated[tuple[int, ...], "Change messages that these workers send."] = ()
+    to_worker: Annotated[tuple[int, ...], "Change messages to these workers."] = ()
+    channel: Annotated[tuple[int, ...], "Change messages on these channels."] = ()
+    type: Annotated[tuple[ActivityType, ...], "Change activities of these types; waiting as well."] = ()
+    factor: Annotated[float | None, "Multiply durations by this; 0.5 is twice as fast."] = None
+    duration_ns: Annotated[int | None, "Let each activation, message or wait take this long instead."] = None
+    loop: Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."] = (
+        "closed"
+    )
+    arrival: Annotated[
+        Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
+    ] = "shortest"
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other.
+
+        Raises
+        ------
+        InvalidParameterError
+            With what is wrong.
+        """
+        ends = bool(self.from_worker or self.to_worker or self.channel)
+        own = bool(self.operator or self.worker)
+        types = {kind in MESSAGE_TYPES for kind in self.type}
+        message = ""
+        if (self.factor is not None) + (self.duration_ns is not None) != int(ends or own or bool(types)):
+            message = "Say what to change (operators, workers, messages or types), and give a factor or a duration."
+        elif self.factor is not None and not 0 <= self.factor < _LONGEST:
+            message = f"The factor is {self.factor}, and must not be negative."
+        elif self.duration_ns is not None and not 0 <= self.duration_ns < _LONGEST:
+            message = f"The duration is {self.duration_ns} ns, and must not be negative."
+        elif own and (ends or True in types):
+            message = "Messages have a sender and a receiver, and neither operator nor worker: change them separately."
+        elif ends and False in types:
+            message = f"Only messages have a sender and a receiver: {', '.join(MESSAGE_TYPES)}."
+        if message:
+            raise InvalidParameterError(message, "pag what-if run.pag --operator 12 --factor 0.5")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """A window as it would have been."""
+
+    window: Window
+    table: pa.Table
+    """Rows of `WHAT_IF`: the critical path as it was and as it would be."""
+    steps: pa.Table
+    """Rows of `CRITICAL_PATH`: the new critical path, in its own times. A step of type `waiting` is a wait that was
+    changed, or, with no duration, one that what it waited for no longer explains."""
+    times: pa.Table
+    """Rows of `WHAT_IF_TIMES`."""
+    changed: int
+    """Activities and messages that were selected."""
+    changed_ns: int
+    """What they took."""
+
+    @property
+    def span_ns(self) -> int:
+        """Length of the window as it would be."""
+        return int(np.sum(self.steps["duration_ns"].to_numpy()))
+
+    @property
+    def saved_ns(self) -> int:
+        """By how much it would be shorter; negative where it would be longer."""
+        return self.window.span_ns - self.span_ns
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast it would be; None where no time would be left."""
+        return self.window.span_ns / self.span_ns if self.span_ns else None
+
+    def headline(self) -> str:
+        """Return what a person reads before the rows."""
+        times = "no time at all" if self.speedup is None else f"{self.speedup:.2f} x as fast"
+        return (
+            f"{self.window.name.capitalize()}: {self.window.span_ns:,} ns would be {self.span_ns:,} ns ({times});"
+            f" {self.changed:,} activities of {self.changed_ns:,} ns changed"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values, for programs."""
+        return {
+            "span_ns": self.window.span_ns,
+            "new_span_ns": self.span_ns,
+            "saved_ns": self.saved_ns,
+            "speedup": self.speedup,
+            "changed": self.changed,
+            "changed_ns": self.changed_ns,
+        }
+
+
+def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfParameters] | None = None) -> WhatIf:
+    """Predict how long the window would be if something took more or less time.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks.
+    parameters
+        A change, or several: each works on the durations that the one before left. Without any, the recording
+        itself is replayed.
+
+    Returns
+    -------
+    WhatIf
+        With a factor of 1 exactly the recording.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a change is not defined, or durations become too long to be added.
+    UnsupportedPlanError
+        If the run was built with the rule set `st2`, whose clocks are not aligned.
+    PagError
+        If the recording contradicts itself; names the vertex.
+    CycleError
+        If events at one instant wait for each other; names the vertex.
+
+    Notes
+    -----
+    O(edges log edges) for sorting, O(vertices + edges) for the replay. Everything that is not changed takes as long
+    as it did, and comes in the same order: reads are not reordered, batches do not change, and nobody competes for
+    cores.
+    """
+    changes = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
+    for change in changes:
+        change.check()
+    if len({(change.loop, change.arrival) for change in changes}) > 1:
+        message = "All changes must take input and messages alike: give them the same loop and arrival."
+        raise InvalidParameterError(message)
+    require_aligned(snapshot, "What-if replays")
+    window = snapshot.window
+    if window.span_ns <= 0:
+        return WhatIf(
+            window=window,
+            table=WHAT_IF.empty_table(),
+            steps=CRITICAL_PATH.empty_table(),
+            times=WHAT_IF_TIMES.empty_table(),
+            changed=0,
+            changed_ns=0,
+        )
+    first = changes[0] if changes else WhatIfParameters()
+    graph = constraint_graph(snapshot, loop=first.loop, arrival=first.arrival)
+    duration = graph.duration
+    selected = np.zeros(len(duration), np.bool_)
+    for change in changes:
+        rows = _selected(graph, change)
+        duration = _changed(graph, duration, rows, change)
+        selected |= rows
+    if float(np.sum(duration.astype(np.float64))) > _LONGEST:
+        message = f"The new durations add up to {np.sum(duration.astype(np.float64)):.3g} ns; that is too long."
+        raise InvalidParameterError(message, "Choose a smaller factor or duration.")
+    weight = _weights(graph, duration)
+    time = graph.replay(weight)
+    steps = _steps(graph, weight, time)
+    real = graph.ids >= 0
+    order = np.argsort(graph.ids[real], kind="stable")
+    columns = (graph.ids, graph.t, time)
+    return WhatIf(
+        window=window,
+        table=_profile(_steps(graph, graph.weight, graph.t), steps),
+        steps=steps.select(CRITICAL_PATH.names).to_arrow().cast(CRITICAL_PATH),
+        times=pl.DataFrame(
+            {name: column[real][order] for name, column in zip(WHAT_IF_TIMES.names, columns, strict=True)}
+        )
+        .to_arrow()
+        .cast(WHAT_IF_TIMES),
+        changed=int(np.sum(selected)),
+        changed_ns=int(np.sum(graph.duration[selected])),
+    )
+
+
+def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:
+    """Return per row whether the change applies to it."""
+    base = graph.base
+    chosen: Bools = graph.movable | (base.is_type(ActivityType.WAITING) & (base.dst != AFTER))
+    if change.type:
+        chosen &= base.is_type(*change.type)
+    elif change.worker and not change.operator:
+        chosen &= base.is_type(*WORK)
+    source = base.number("src") >> POSITION_BITS
+    if change.operator or change.worker:
+        chosen &= base.is_local & _among(base.number("operator"), change.operator) & _among(source, change.worker)
+    elif change.from_worker or change.to_worker or change.channel:
+        target = base.number("dst") >> POSITION_BITS
+        chosen &= ~base.is_local & _among(source, change.from_worker) & _among(target, change.to_worker)
+        chosen &= _among(base.number("channel"), change.channel)
+    elif not change.type:
+        chosen[:] = False
+    return chosen
+
+
+def _among(column: I64, wanted: tuple[int, ...]) -> Bools:
+    return np.isin(column, wanted) if wanted else np.ones(len(column), np.bool_)
+
+
+def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfParameters) -> I64:
+    """Return new durations of all rows."""
+    if change.factor is not None:
+        return np.where(rows, np.rint(np.minimum(duration * change.factor, _LONGEST)).astype(np.int64), duration)
+    if change.duration_ns is None:
+        return duration
+    # Messages and waits are one edge each. The edges of an activation take the new time together, in proportion.
+    activation = graph.base.number("activation")
+    result = np.where(rows, change.duration_ns, duration)
+    split = np.flatnonzero(rows & (activation >= 0))
+    split = split[np.argsort(activation[split], kind="stable")]
+    _, begins, group, counts = np.unique(activation[split], return_index=True, return_inverse=True, return_counts=True)
+    until = np.cumsum(duration[split])
+    before = until[begins] - duration[split][begins]
+    whole = until[begins + counts - 1] - before
+    share = np.ones(len(split))
+    np.divide(until - before[group], whole[group], out=share, where=whole[group] > 0)
+    up_to = np.rint(share * change.duration_ns).astype(np.int64)
+    result[split] = np.diff(up_to, prepend=0)
+    result[split[begins]] = up_to[begins]
+    return result
+
+
+def _weights(graph: ConstraintGraph, duration: I64) -> I64:
+    """Return the arcs' weights; a wait that was changed lasts as long as told, whatever it waited for."""
+    weight = graph.weights(duration)
+    own = graph.base.is_type(ActivityType.WAITING) & (duration != graph.duration)
+    arc = np.flatnonzero(own[graph.edge] & (graph.edge >= 0))
+    if len(arc):
+        ended = np.zeros(len(graph.ids), np.bool_)
+        ended[graph.dst[arc]] = True
+        weight[ended[graph.dst]] = NEVER
+        weight[arc] = duration[graph.edge[arc]]
+    return weight
+
+
+def _steps(graph: ConstraintGraph, weight: I64, time: I64) -> pl.DataFrame:
+    """Return the critical path of a replay, with the columns of `CRITICAL_PATH`."""
+    arc = graph.path(weight, time)
+    arc = arc[graph.edge[arc] >= 0]
+    src, dst = graph.src[arc], graph.dst[arc]
+    return (
+        graph.base.rows[graph.edge[arc]]
+        .with_row_index("step")
+        .with_columns(
+            edge_src="src",
+            edge_dst="dst",
+            src=pl.Series(graph.ids[src]),
+            dst=pl.Series(graph.ids[dst]),
+            worker=pl.col("src") // (1 << POSITION_BITS),
+            to_worker=pl.col("dst") // (1 << POSITION_BITS),
+            start_ns=pl.Series(time[src]),
+            duration_ns=pl.Series(time[dst] - time[src]),
+        )
+        .select(CRITICAL_PATH.names)
+    )
+
+
+def _profile(recorded: pl.DataFrame, new: pl.DataFrame) -> pa.Table:
+    """Sum two paths by type, worker and operator."""
+    keys = ["type", "worker", "operator"]
+    parts = [
+        steps.select(*keys, pl.col("duration_ns").alias(name))
+        for name, steps in (("recorded_ns", recorded), ("new_ns", new))
+    ]
+    summed = (
+        pl.concat(parts, how="diagonal")
+        .group_by(keys)
+        .agg(pl.col("recorded_ns").sum(), pl.col("new_ns").sum())
+        .with_columns(change_ns=pl.col("new_ns") - pl.col("recorded_ns"))
+        .sort("new_ns", "recorded_ns", *keys, descending=[True, True, False, False, False])
+    )
+    return summed.select(WHAT_IF.names).to_arrow().cast(WHAT_IF)

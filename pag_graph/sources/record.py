@@ -1,0 +1,197 @@
+"""Record a trace by running one of the adapter's example programs: real dataflows, seeded, of any size."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import InvalidParameterError, MissingExtraError, StoreExistsError, TraceFormatError
+from pag_graph.store.trace import Trace, check_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["PROGRAMS", "adapter_folder", "build_program", "record"]
+
+PROGRAMS = {
+    "skewed": "four workers exchange all their records to worker 0",
+    "bfs": "breadth-first search in a random graph, by hand on Timely",
+    "triangles": "triangles of a power-law graph that changes, on Differential",
+    "imbalance": "one worker has more to do than the others",
+    "ground_truth": "known sleeps and busy loops, written down beside the trace",
+    "adjustable": "the cost of one operator is an argument",
+}
+"""Example programs of the adapter, and what they do."""
+
+_SECONDS_TO_STOP = 10.0
+
+
+def adapter_folder() -> Path:
+    """Return the folder of the Rust adapter.
+
+    Returns
+    -------
+    Path
+        ``PAG_ADAPTER`` where it is set, else ``adapters`` beside the package in a checkout.
+
+    Raises
+    ------
+    MissingExtraError
+        If there is none: an installed package does not bring the Rust sources.
+    """
+    named = os.environ.get("PAG_ADAPTER")
+    folder = Path(named) if named else Path(__file__).parents[2] / "adapters"
+    if (folder / "timely" / "Cargo.toml").is_file():
+        return folder
+    message = f"The Rust adapter is not at {folder}."
+    raise MissingExtraError(message, "Use a checkout of pag_graph, or name its adapters folder in PAG_ADAPTER.")
+
+
+def build_program(program: str) -> Path:
+    """Compile an example program, unless it is compiled already.
+
+    Parameters
+    ----------
+    program
+        One of `PROGRAMS`.
+
+    Returns
+    -------
+    Path
+        The executable.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such program.
+    MissingExtraError
+        If cargo is missing, or does not succeed; the message ends with what it said last.
+    """
+    if program not in PROGRAMS:
+        message = f"There is no program {program!r}; there are {', '.join(PROGRAMS)}."
+        raise InvalidParameterError(message)
+    folder = adapter_folder()
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        message = "cargo is not on the path; the example programs are compiled with it."
+        raise MissingExtraError(message, "Install Rust, 1.89 or later.")
+    done = subprocess.run(
+        [cargo, "build", "--quiet", "--release", "--package", "pag-timely", "--example", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        message = f"cargo could not build {program}: {done.stderr.strip()[-800:]}"
+        raise MissingExtraError(message, f"Try it yourself: cd {folder} && cargo build --release --example {program}")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
+    return target / "release" / "examples" / program
+
+
+def record(program: str, trace: Path, arguments: Sequence[str] = ()) -> tuple[Trace, str]:
+    """Run an example program, and check the trace that it leaves.
+
+    Parameters
+    ----------
+    program
+        One of `PROGRAMS`.
+    trace
+        Where the trace goes; there must be nothing.
+    arguments
+        Passed on to the program. With ``-n N`` (several processes) and without ``-p`` all N are started, connected
+        over loopback on free ports.
+
+    Returns
+    -------
+    Trace, str
+        The trace, opened and checked event by event, and what the program printed.
+
+    Raises
+    ------
+    StoreExistsError
+        If there is something at `trace`.
+    TraceFormatError
+        If the program fails, or its trace is not whole.
+    """
+    if trace.exists():
+        message = f"{trace} exists."
+        raise StoreExistsError(message, "Choose another place, or remove it.", {"path": str(trace)})
+    executable = build_program(program)
+    with _hosts(arguments) as groups:
+        said, failed = _run([[str(executable), "--trace", str(trace), *arguments, *group] for group in groups])
+    if failed:
+        message = f"{program} failed: {said.strip()[-800:]}"
+        raise TraceFormatError(message, f"pag record {program} --help shows its arguments.", {"file": str(trace)})
+    opened = Trace.open(trace)
+    check_trace(opened)
+    if not opened.meta.complete:
+        message = f"The trace at {trace} says that it was cut short, though {program} ended."
+        raise TraceFormatError(message, "Look at what the program printed.", {"file": str(trace)})
+    return opened, said
+
+
+def _option(arguments: Sequence[str], name: str) -> str | None:
+    for at, argument in enumerate(arguments):
+        if argument == name:
+            return arguments[at + 1] if at + 1 < len(arguments) else None
+        if argument.startswith(name) and not argument.startswith("--") and len(argument) > len(name):
+            return argument.removeprefix(name)
+    return None
+
+
+@contextmanager
+def _hosts(arguments: Sequence[str]) -> Iterator[list[list[str]]]:
+    """Yield, per process to start, the arguments that only this one gets."""
+    given = _option(arguments, "-n")
+    if given is None or _option(arguments, "-p") is not None:
+        yield [[]]
+        return
+    if not given.isdecimal() or int(given) < 1:
+        message = f"-n is {given!r}, and must be a number of processes."
+        raise InvalidParameterError(message)
+    if _option(arguments, "-h") is not None:
+        yield [["-p", str(process)] for process in range(int(given))]
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Path(folder) / "hosts"
+        hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in _free_ports(int(given))), encoding="ascii")
+        yield [["-h", str(hosts), "-p", str(process)] for process in range(int(given))]
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        # All are held at once, so that they differ; the programs take them right after.
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _run(commands: list[list[str]]) -> tuple[str, bool]:
+    """Run commands side by side until all have ended; when one fails the others have a little time to follow."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        # Every line goes to one file in the order of writing; pipes of several processes could fill up and block.
+        running = [subprocess.Popen(c, stdout=output, stderr=subprocess.STDOUT) for c in commands]
+        try:
+            deadline = None
+            while any(process.poll() is None for process in running):
+                if deadline is None and any(process.returncode for process in running):
+                    deadline = time.monotonic() + _SECONDS_TO_STOP
+                if deadline is not None and time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+        finally:
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+        output.seek(0)
+        return output.read(), any(process.returncode for process in running)

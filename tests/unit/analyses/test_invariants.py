@@ -1,0 +1,114 @@
+"""Invariants: of epochs drawn by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pag_graph import api
+from pag_graph.analyses.invariants import InvariantsParameters
+from pag_graph.cli import app as cli
+from pag_graph.errors import InvalidParameterError
+from pag_graph.testing.traces import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Fixture = Callable[..., Any]
+
+
+def epochs(*took: int) -> tuple[str, str]:
+    """Draw one message per epoch, delivered after so many ns; worker 1 sends progress as well."""
+    sender, receiver, now = ["0 start 1"], ["0 start 2"], 0
+    for number, ns in enumerate(took):
+        sender += [f"{now + 10} send 3>1 #{number}", f"{now + 20} psend 9 #{number}"]
+        sender += [f"{now + 1000} precv 9<1 #{number}", f"{now + 1001} end"]
+        receiver += [f"{now + 10 + ns} recv 3<0 #{number}", f"{now + 910} psend 9 #{number}"]
+        receiver += [f"{now + 911} precv 9<0 #{number}", f"{now + 1001} end"]
+        now += 1002
+    return " | ".join(sender), " | ".join(receiver)
+
+
+@pytest.fixture
+def pag(tmp_path: Path) -> Callable[..., Any]:
+    def run(*took: int) -> Any:
+        draw(*epochs(*took)).write(tmp_path / "trace")
+        api.build(tmp_path / "trace", tmp_path / "store", engine="local", mode="replace")
+        return api.open(tmp_path / "store")
+
+    return run
+
+
+def found(table: Any) -> list[tuple[Any, ...]]:
+    names = ("invariant", "learned", "epoch", "worker", "to_worker", "observed", "limit")
+    return [tuple(row[name] for name in names) for row in table.to_pylist()]
+
+
+def test_limits_are_strict_and_alerts_name_the_edge(pag: Fixture) -> None:
+    # The first epoch is the startup, and not looked at.
+    run = pag(99, 50, 60, 61)
+    table = run.invariants(message_max_ns=60, learn=False)
+    slow = [row for row in found(table) if row[3:5] == (0, 1)]
+    assert ("message_max", False, 3, 0, 1, 61, 60) in slow
+    assert all(row[5] > 60 for row in slow)
+    [alert] = [row for row in table.to_pylist() if row["observed"] == 61]
+    edges = {(row["src"], row["dst"]): row for row in run.edges().collect().iter_rows(named=True)}
+    edge = edges[alert["src"], alert["dst"]]
+    assert (edge["type"], edge["channel"], edge["start_ns"]) == ("data_message", 3, alert["start_ns"])
+
+
+def test_progress_of_every_worker_and_gaps_between(pag: Fixture) -> None:
+    run = pag(50, 50, 50)
+    assert run.invariants(learn=False).num_rows == 0
+    # Worker 0 sends at 20, 1022, 2024; the last round ends at 3005.
+    rows = [row for row in found(run.invariants(learn=False, progress_max_ns=980)) if row[3] == 0]
+    assert rows == [
+        ("progress_max", False, 1, 0, None, 1002, 980),
+        ("progress_max", False, 2, 0, None, 1002, 980),
+        ("progress_max", False, 2, 0, None, 981, 980),
+    ]
+    assert found(run.invariants(learn=False, progress_max_ns=1002)) == []
+
+
+def test_a_silent_worker_is_told(pag: Fixture) -> None:
+    run = pag(50, 50, 50)
+    run.run.workers = [0, 1, 2]
+    rows = [row for row in found(run.invariants(learn=False)) if row[2] == 1]
+    assert rows == [
+        ("some_progress", False, 1, 0, None, 1, 2),
+        ("some_progress", False, 1, 1, None, 1, 2),
+        ("some_progress", False, 1, 2, None, 0, 2),
+    ]
+
+
+def test_learned_limits_are_the_median_and_the_mad_of_earlier_epochs(pag: Fixture) -> None:
+    run = pag(50, 50, 52, 54, 56, 58, 90, 60)
+    rows = [row for row in found(run.invariants(at_least=5)) if row[0] == "message_max" and row[3:5] == (0, 1)]
+    # Median of 50, 52, 54, 56, 58 is 54, MAD 2: 54 + 6 x 1.4826 x 2 = 71.79.
+    assert [row for row in rows if row[5] == 90] == [("message_max", True, 6, 0, 1, 90, 71)]
+    assert not [row for row in rows if row[2] == 7]
+    # With more earlier epochs asked for than there are nothing is unusual.
+    assert not [row for row in found(run.invariants(at_least=9)) if row[1]]
+
+
+@pytest.mark.parametrize(
+    "given", [{"at_least": 0}, {"at_least": 9, "over": 8}, {"message_max_ns": -1}, {"deviations": -0.5}]
+)
+def test_parameters_out_of_range(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError):
+        InvariantsParameters(**given)
+
+
+def test_the_exit_code_is_for_ci(
+    pag: Fixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pag(50, 50, 61)
+    for limit, code in ((1000, 0), (60, 9)):
+        arguments = ["invariants", str(tmp_path / "store"), "--no-learn", "--epoch-max-ns", str(limit * 1000)]
+        monkeypatch.setattr("sys.argv", ["pag", *arguments, "--message-max-ns", str(limit), "--format", "csv"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code or 0) == code
+        assert (len(capsys.readouterr().out.splitlines()) > 1) == (code == 9)

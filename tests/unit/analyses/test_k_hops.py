@@ -1,0 +1,196 @@
+"""k-hops, waits, traffic and the explanation of a trace drawn by hand."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pag_graph import api
+from pag_graph.analyses.explain import duration
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.kernels.hops import count_walks
+from pag_graph.testing.traces import draw
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.api import Pag
+
+# Worker 1 waits for worker 0 from 10 to 40 and reads what it was sent at 50, with something more.
+SENDER = "0 start 1 | 20 send 3>1 #0 *7 | 40 send 3>1 #1 *5 | 60 stop 1 | 100 end"
+WAITER = "0 start 2 | 10 stop 2 | 30 park | 45 unpark | 50 start 2 | 52 recv 3<0 #1 *5 | 60 stop 2 | 100 end"
+
+
+@pytest.fixture
+def pag(tmp_path: Path) -> Pag:
+    return build(
+        tmp_path, SENDER.replace("20 send", "31 send"), WAITER.replace("60 stop", "54 recv 3<0 #0 *7 | 60 stop")
+    )
+
+
+def build(place: Path, *logs: str) -> Pag:
+    draw(*logs).write(place / "trace")
+    api.build(place / "trace", place / "store", engine="local")
+    return api.open(place / "store")
+
+
+def hops(pag: Pag, k: int, **parameters: object) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in pag.k_hops(KHopsParameters(k=k, **parameters), epoch=0).to_pylist()]  # type: ignore[arg-type]
+
+
+def test_hops_drawn_by_hand(pag: Pag) -> None:
+    # Worker 1's wait was ended by the message sent at 31, read at 54; in the segment that follows, the one sent at 40
+    # was read at 52. Then: what worker 0 did before its sends; then, again, what it did before those.
+    assert hops(pag, 4) == [
+        # hop, type, worker, operator, walks, edges, walk_ns, edge_ns
+        (1, "data_message", 0, None, 2, 2, 23 + 12, 23 + 12),
+        (2, "processing", 0, 1, 2, 2, 31 + 9, 31 + 9),
+        (3, "processing", 0, 1, 1, 1, 31, 31),
+    ]
+
+
+def test_messages_weigh_until_they_arrive_if_one_asks_for_that(pag: Pag) -> None:
+    # In one process they arrive when they are sent.
+    assert hops(pag, 1, weight="transfer") == [(1, "data_message", 0, None, 2, 2, 0, 0)]
+
+
+def test_walks_through_waits_or_not(tmp_path: Path) -> None:
+    # The sender itself waited before, for the receiver.
+    pag = build(
+        tmp_path,
+        "0 start 1 | 2 stop 1 | 5 park | 20 unpark | 25 recv 3<1 | 30 send 4>1 | 99 end",
+        "0 start 1 | 15 send 3>0 | 16 stop 1 | 18 park | 40 unpark | 42 recv 4<0 | 99 end",
+    )
+    through = {(row[0], row[1], row[2]): row[4] for row in hops(pag, 9)}
+    causes = {(row[0], row[1], row[2]): row[4] for row in hops(pag, 9, through_waits=False)}
+    assert (5, "waiting", 0) in through
+    assert not [key for key in causes if key[1] == "waiting"]
+    assert {key: n for key, n in through.items() if key[0] == 1} == {
+        (1, "data_message", 0): 1,
+        (1, "data_message", 1): 1,
+    }
+    assert set(causes) < set(through)
+
+
+def test_k_must_be_positive(pag: Pag) -> None:
+    with pytest.raises(InvalidParameterError, match="k is 0"):
+        hops(pag, 0)
+
+
+def ladder(rungs: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+    """Two edges between each two vertices that follow each other: walks double with every hop."""
+    src = np.repeat(np.arange(rungs), 2)
+    return src, src + 1, np.ones(2 * rungs, np.int64), np.zeros(2 * rungs, np.int64)
+
+
+def test_walks_are_counted_and_never_listed() -> None:
+    src, dst, weight, group = ladder(50)
+    walks, edges, walk_ns, edge_ns, exact = count_walks(src, dst, weight, group, np.array([98, 99]), 51, 1, 50)
+    assert exact
+    assert walks[:, 0].tolist() == walk_ns[:, 0].tolist() == [2 ** (hop + 1) for hop in range(50)]
+    assert edges[:, 0].tolist() == edge_ns[:, 0].tolist() == [2] * 50
+
+
+def test_more_walks_than_64_bits_count_are_an_error_and_no_wrong_number() -> None:
+    src, dst, weight, group = ladder(80)
+    assert not count_walks(src, dst, weight, group, np.array([158, 159]), 81, 1, 80)[-1]
+    heavy = np.full_like(weight, 2**40)
+    assert not count_walks(src, dst, heavy, group, np.array([158, 159]), 81, 1, 30)[-1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counts_are_those_of_listing_all_walks(seed: int) -> None:
+    chance = random.Random(seed)
+    vertices, k = chance.randint(3, 8), chance.randint(1, 5)
+    ends = [sorted(chance.sample(range(vertices), 2)) for _ in range(chance.randint(1, 16))]
+    weights = [chance.randint(-3, 9) for _ in ends]
+    groups = [chance.randrange(3) for _ in ends]
+    seeds = sorted(chance.sample(range(len(ends)), chance.randint(0, len(ends))))
+    expected: Counter[tuple[int, int]] = Counter()
+    walk_ns: Counter[tuple[int, int]] = Counter()
+    distinct: set[tuple[int, int]] = set()
+
+    def visit(edge: int, hop: int) -> None:
+        expected[hop, groups[edge]] += 1
+        walk_ns[hop, groups[edge]] += weights[edge]
+        distinct.add((hop, edge))
+        if hop + 1 < k:
+            for before, (_, dst) in enumerate(ends):
+                if dst == ends[edge][0]:
+                    visit(before, hop + 1)
+
+    for edge in seeds:
+        visit(edge, 0)
+    src, dst = np.array(ends, np.int64).T.copy()
+    walks, edges, walked, once, exact = count_walks(
+        src, dst, np.array(weights), np.array(groups), np.array(seeds, np.int64), vertices, 3, k
+    )
+    assert exact
+    for hop in range(k):
+        for group in range(3):
+            mine = [edge for h, edge in distinct if h == hop and groups[edge] == group]
+            assert walks[hop, group] == expected[hop, group]
+            assert walked[hop, group] == walk_ns[hop, group]
+            assert (edges[hop, group], once[hop, group]) == (len(mine), sum(weights[edge] for edge in mine))
+
+
+def test_who_waited_for_whom(pag: Pag) -> None:
+    assert pag.waits(epoch=0).to_pylist() == [
+        {"worker": 1, "from_worker": 0, "type": "data_message", "channel": 3, "waits": 1, "waiting_ns": 1}
+    ]
+    assert pag.waits(between=(0, 30)).num_rows == 0
+
+
+def test_the_part_of_a_wait_inside_the_window_counts(tmp_path: Path) -> None:
+    pag = build(tmp_path, SENDER, WAITER)
+    # The wait lasts from 30 to 40; the message that ended it was sent at the end of it.
+    for between, waited in (((0, 35), 5), ((32, 35), 3), ((39, 100), 1), ((0, 100), 10)):
+        [row] = pag.waits(between=between).to_pylist()
+        assert (row["waiting_ns"], row["from_worker"], row["waits"]) == (waited, 0, 1)
+
+
+def test_a_message_counts_where_it_was_sent(tmp_path: Path) -> None:
+    pag = build(tmp_path, SENDER.replace("20 send", "0 send"), WAITER)
+    for between, messages, records in (((0, 39), 0, 0), ((0, 40), 1, 5), ((39, 100), 1, 5), ((40, 100), 0, 0)):
+        table = pag.traffic(between=between).to_pylist()
+        assert (sum(row["messages"] for row in table), sum(row["records"] for row in table)) == (messages, records)
+    pag = build(tmp_path / "at-once", "0 send 3>1 *4 | 9 end", "0 start 1 | 0 recv 3<0 *4 | 9 end")
+    [row] = pag.traffic(epoch=0).to_pylist()
+    assert (row["from_worker"], row["to_worker"], row["messages"], row["records"]) == (0, 1, 1, 4)
+
+
+def test_an_explanation_says_who_waited_for_whom(pag: Pag) -> None:
+    told = pag.explain(epoch=0)
+    text = str(told)
+    assert text.startswith("Startup took 100 ns.")
+    assert "worker 1 waited 1 ns (once) for a data message of worker 0 (channel 3)" in text
+    assert "0 -> 1 (2 messages, 12 records)" in text
+    assert sum(told.path_by_worker.values()) == 100
+    assert told.facts()["by_type"] == told.path.by_type
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(ns) for ns in (0, 999, 1_000, 12_345_678, 3 * 10**9)] == [
+        "0 ns",
+        "999 ns",
+        "1.0 us",
+        "12.35 ms",
+        "3.000 s",
+    ]
+
+
+def test_an_analysis_says_when_it_cannot_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pag = build(tmp_path, SENDER, WAITER)
+
+    def overflow(*_: object) -> tuple[object, ...]:
+        nothing = np.zeros((1, 1), np.int64)
+        return nothing, nothing, nothing, nothing, False
+
+    monkeypatch.setattr("pag_graph.analyses.k_hops.count_walks", overflow)
+    with pytest.raises(AnalysisError, match="than 64 bits can count"):
+        hops(pag, 3)

@@ -1,0 +1,57 @@
+"""Metrics and matrices: of a graph drawn by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.analyses.metrics import matrix, metrics
+from pag_graph.testing.traces import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fixture = Callable[..., Any]
+
+
+# Worker 0 works for worker 1, then worker 1 for worker 0; the end of the epoch is worker 0's.
+PING = "0 start 1 | 30 send 3>1 *5 | 31 stop 1 | 40 park | 80 unpark | 85 start 2 | 86 recv 3<1 *2 | 90 stop 2 | 90 end"
+PONG = (
+    "0 park | 35 unpark | 36 start 1 | 37 recv 3<0 *5 | 70 send 3>0 *2 | 72 stop 1 | 75 park 30 | 105 unpark | 110 end"
+)
+NAMES = {1: ("0.1", "Map"), 2: ("0.2", "Reduce")}
+
+
+def test_counts_times_and_records(in_memory: Fixture, whole_run: Fixture) -> None:
+    run = whole_run(in_memory(draw(PING, PONG)))
+    rows = metrics(run.snapshot(run.window(epoch=0))).to_pylist()
+    found = {(row["from_worker"], row["to_worker"], row["type"]): tuple(row.values())[4:] for row in rows}
+    assert found[0, 0, "processing"] == (4, 36, 36, 2)
+    assert found[1, 1, "processing"] == (3, 36, 36, 5)
+    assert found[0, 0, "waiting"] == (1, 30, 30, 0)
+    # The edge ends when the message arrives, at once; it is read at 37, 7 after it was sent.
+    assert found[0, 1, "data_message"] == (1, 0, 7, 5)
+    assert found[1, 0, "data_message"] == (1, 0, 16, 2)
+    # Whole edges of the epoch, also where the round ends before them: worker 1 goes on until 110.
+    assert found[1, 1, "idle"] == (1, 30, 30, 0)
+
+
+def test_a_free_window_counts_what_ends_in_it(in_memory: Fixture, whole_run: Fixture) -> None:
+    run = whole_run(in_memory(draw(PING, PONG)))
+    rows = metrics(run.snapshot(run.window(between=(31, 40)))).to_pylist()
+    assert [(row["to_worker"], row["type"], row["duration_ns"]) for row in rows] == [
+        (0, "busy", 9),
+        (1, "busy", 1),
+        (1, "processing", 1),
+        (1, "wake_up", 5),
+    ]
+
+
+def test_pairs_without_messages_are_listed_as_well(in_memory: Fixture, whole_run: Fixture) -> None:
+    run = whole_run(in_memory(draw(PING, PONG, "95 end")))
+    rows = {
+        (row["from_worker"], row["to_worker"]): row for row in matrix(run.snapshot(run.window(epoch=0))).to_pylist()
+    }
+    assert len(rows) == 6
+    assert (rows[0, 1]["data_messages"], rows[0, 1]["records"], rows[0, 1]["delivered_ns"]) == (1, 5, 7)
+    assert rows[1, 0]["records_share"] == 2 / 7
+    assert rows[2, 0]["messages"] == 0
