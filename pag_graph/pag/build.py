@@ -137,8 +137,9 @@ def build(
     if rules is not RuleSet.ST2 and opened.meta.prepared:
         message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
-    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
     kept = previous if mode == "append" else None
+    known = kept.run if kept is not None and "clocks" in kept.run else None
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
@@ -216,7 +217,8 @@ def _build_timely(
     plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
     plan, scans = _scan(plan, staging, engine, progress)
-    span = windows(pl.concat([scan.epochs for scan in scans]), end_ns=plan.end_ns)
+    settled = None if plan.trace.meta.complete else _settled(scans)
+    span = windows(pl.concat([scan.epochs for scan in scans]), end_ns=plan.end_ns, settled=settled)
     state = {"closed_epochs": span.closed_epochs, "last_closed_epoch": span.last_closed, "events": plan.trace.rows}
     if is_committed(kept, plan.run_id, **state):
         return None
@@ -241,8 +243,23 @@ def _build_timely(
     )
     if kept is not None:
         _check_unchanged(kept, table, _fingerprints(outputs, "kept"))
-    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span)])
+    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span), *_clock_findings(plan)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
+
+
+def _settled(scans: Sequence[timely.Scan]) -> int:
+    """Return the last epoch that more of the same log cannot change, as far as idle intervals and activations tell.
+
+    What ended a worker's last idle interval may be read later, and an activation that is open may yet do something.
+    """
+    first: dict[int, int] = {}
+    for scan in scans:
+        for worker, (idle, open_) in scan.unsettled.items():
+            if idle is not None:
+                first[worker] = idle
+            if open_ is not None:
+                first[worker] = min(first.get(worker, open_), open_)
+    return min(first.values(), default=2**62) - 1
 
 
 def _fingerprints(outputs: Sequence[Output], name: str) -> int:
@@ -317,10 +334,13 @@ def _carries(
     carries = []
     tails: dict[int, timely.Tail] = {}
     segments: dict[int, int] = {}
+    applications: dict[int, timely.Applications] = {}
     for scan, mine in zip(scans, starts, strict=True):
-        carries.append(timely.Carry(tails=dict(tails), segments=dict(segments)))
+        carries.append(timely.Carry(tails=dict(tails), segments=dict(segments), applications=dict(applications)))
         tails.update(scan.tails)
         segments.update(mine)
+        for worker, marks in scan.marks.items():
+            applications[worker] = timely.open_applications(applications.get(worker, ()), marks)
     return carries
 
 
@@ -337,7 +357,7 @@ def _assemble(
     plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, timely.Carry]
 ) -> Output:
     part, carry = item
-    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_closed + 1)
+    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_left + 1)
     count = len(span.epoch)
     waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
     closed, before = (_fingerprint(graph, epoch) for epoch in (span.last_closed, -1 if after is None else after))
@@ -434,6 +454,56 @@ def _epoch_findings(span: Windows) -> list[pa.Table]:
         count = len(span.unfinished)
         result.append(
             findings("epoch_incomplete", Severity.WARNING, action, rows=count, observed=span.unfinished, unit="epoch")
+        )
+    return result
+
+
+def _clock_findings(plan: RunPlan) -> list[pa.Table]:
+    """Say how the messages moved the clocks, and where they could not tell."""
+    if plan.estimate is None:
+        return []
+    estimate = plan.estimate
+    recorded = dict(
+        zip(plan.trace.workers["worker"].to_pylist(), plan.trace.workers["offset_ns"].to_pylist(), strict=True)
+    )
+    bounds = {w: bound for w, bound in estimate.uncertainty_ns.items() if bound is not None}
+    unbounded = [w for w in plan.workers if w not in bounds]
+
+    def moved(workers: Iterable[int]) -> list[int]:
+        return [estimate.clocks[w].offset_ns - recorded[w] for w in workers]
+
+    action = "moved by `observed`; off by `limit` at most from the first worker's clock"
+    result = [
+        findings(
+            "clock_estimated",
+            Severity.INFO,
+            action,
+            rows=len(bounds),
+            worker=list(bounds),
+            observed=moved(bounds),
+            limit=list(bounds.values()),
+            unit="ns",
+        )
+    ]
+    if unbounded:
+        action = "moved by `observed`; messages do not bound it from both sides, so nobody knows how far off it is"
+        result.append(
+            findings(
+                "clock_not_bounded",
+                Severity.WARNING,
+                action,
+                rows=len(unbounded),
+                worker=unbounded,
+                observed=moved(unbounded),
+                unit="ns",
+            )
+        )
+    if estimate.margin_ns is not None and estimate.margin_ns < 0:
+        action = "no clocks that run evenly satisfy all messages; those that do not fit are flagged negative"
+        result.append(
+            findings(
+                "clocks_contradict_messages", Severity.ERROR, action, rows=1, observed=[estimate.margin_ns], unit="ns"
+            )
         )
     return result
 

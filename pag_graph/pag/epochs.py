@@ -33,9 +33,11 @@ class Windows:
     exit: I64
     events: I64
     closed_epochs: int
-    """Epochs that every worker has left."""
+    """Epochs that every worker has left, and that nothing can change any more."""
     last_closed: int
     """The last of them, or -1."""
+    last_left: int
+    """The last that every worker has left, settled or not, or -1."""
     inferred: bool
     """Whether the log lacks the ends of epochs, so that the last event of each stands in for it."""
     unfinished: tuple[int, ...]
@@ -46,7 +48,7 @@ class Windows:
         return np.clip(np.searchsorted(self.epoch, epoch), 0, len(self.epoch) - 1)
 
 
-def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
+def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) -> Windows:
     """Find the windows of a run.
 
     Parameters
@@ -55,6 +57,9 @@ def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
         One row per slice, worker and epoch, as `pag.timely.Scan.epochs`.
     end_ns
         The run's end.
+    settled
+        For a log that goes on: the last epoch that more of it cannot change; none beside it counts as closed, nor does
+        the last that every worker left (a worker that is ahead may have sent something that is not on disk yet).
 
     Returns
     -------
@@ -112,6 +117,9 @@ def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
     entry, exit_, events = (np.full(len(epoch), absent, np.int64) for absent in (-1, -1, 0))
     where = counted["window"].to_numpy()
     entry[where], exit_[where], events[where] = (counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events"))
+    final = [e for e in closed["epoch"].to_list() if settled is None or e <= settled]
+    if settled is not None and len(final) == closed.height:
+        final = final[:-1]
     return Windows(
         epoch=result_epoch,
         role=tuple(roles),
@@ -120,8 +128,9 @@ def windows(epochs: pl.DataFrame, *, end_ns: int) -> Windows:
         entry=entry,
         exit=exit_,
         events=events,
-        closed_epochs=closed.height,
-        last_closed=int(closed["epoch"][-1]) if closed.height else -1,
+        closed_epochs=len(final),
+        last_closed=int(final[-1]) if final else -1,
+        last_left=int(closed["epoch"][-1]) if closed.height else -1,
         inferred=inferred,
         unfinished=unfinished,
     )

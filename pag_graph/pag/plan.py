@@ -13,6 +13,7 @@ import numpy as np
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, UNPARK
 from pag_graph.model.enums import RuleSet
+from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.rules.timely import KIND_CODES, TimelyParameters
 from pag_graph.store.log import TraceLog, codes, column
 
@@ -57,8 +58,10 @@ class RunPlan:
     end_ns: int
     """The run's end on the common clock, from the origin."""
     workers: tuple[int, ...]
-    offset_ns: Mapping[int, int]
-    """Per worker: added to its own clock gives time from the run's origin."""
+    clocks: Mapping[int, Clock]
+    """Per worker: how its own clock becomes time from the run's origin."""
+    estimate: ClockEstimate | None
+    """What the messages say of the clocks, where it was asked for."""
     processes: I64
     uncertainty: I64
     slices: tuple[Slice, ...]
@@ -75,6 +78,12 @@ class RunPlan:
             "end_ns": self.end_ns,
             "workers": len(self.workers),
             "source": asdict(self.trace.meta.source),
+            "clocks": {
+                "from": "recorded offsets" if self.estimate is None else "messages",
+                "margin_ns": self.estimate.margin_ns if self.estimate else None,
+                "offset_ns": {str(w): clock.offset_ns + self.origin_unix_ns for w, clock in self.clocks.items()},
+                "drift": {str(w): clock.drift for w, clock in self.clocks.items()},
+            },
         }
 
 
@@ -84,6 +93,7 @@ def plan_run(
     parameters: TimelyParameters | None = None,
     *,
     slice_events: int = DEFAULT_SLICE_EVENTS,
+    known: Mapping[str, Any] | None = None,
 ) -> RunPlan:
     """Decide how to build a run from a trace.
 
@@ -95,6 +105,9 @@ def plan_run(
         The rule set and its parameters.
     slice_events
         About how many events a slice holds. The result of a build does not depend on it.
+    known
+        `RunPlan.metadata` of an earlier build of the same run: its clocks are kept, for they may not change under what
+        is committed.
 
     Returns
     -------
@@ -118,16 +131,30 @@ def plan_run(
     table = trace.workers
     workers = tuple(int(w) for w in table["worker"].to_pylist())
     offset = dict(zip(workers, table["offset_ns"].to_pylist(), strict=True))
-    first = min(log.chunks[w][0].t_min + offset[w] for w in workers if log.rows_of(w))
-    last = max(log.chunks[w][-1].t_max + offset[w] for w in workers if log.rows_of(w))
+    clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
+    estimate = None
+    by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
+    if rules is RuleSet.TIMELY and by_messages:
+        # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
+        domains = table["clock_domain"].to_pylist() if trace.meta.aligned else list(workers)
+        group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
+        estimate = estimate_clocks(messages_between_clocks(log, group), offset, group)
+        clocks = dict(estimate.clocks)
+    if known is not None and rules is RuleSet.TIMELY:
+        kept = known["clocks"]
+        clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
+    first = min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
+    last = max(int(clocks[w].common(log.chunks[w][-1].t_max)) for w in workers if log.rows_of(w))
     processes = np.full(max(workers) + 1, -1, np.int64)
     uncertainty = np.zeros(max(workers) + 1, np.int64)
     processes[list(workers)] = table["process"].to_numpy()
     uncertainty[list(workers)] = column(table, "uncertainty_ns", 0)
-    relative = {w: offset[w] - first for w in workers}
+    if estimate is not None:
+        uncertainty[list(workers)] = [estimate.uncertainty_ns[w] or 0 for w in workers]
+    relative = {w: clock.shifted(-first) for w, clock in clocks.items()}
     if rules is RuleSet.ST2:
         # Its clocks are the workers' own, and nothing is shifted.
-        first, last, relative = 0, last - first, dict.fromkeys(workers, 0)
+        first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
     cut = _cut_by_time if rules is RuleSet.TIMELY else _cut_by_epoch
     return RunPlan(
         trace=trace,
@@ -138,7 +165,8 @@ def plan_run(
         origin_unix_ns=first,
         end_ns=last - first,
         workers=workers,
-        offset_ns=relative,
+        clocks=relative,
+        estimate=estimate,
         processes=processes,
         uncertainty=uncertainty,
         slices=cut(trace, log, workers, relative, slice_events),
@@ -152,7 +180,7 @@ def _run_id(trace_id: str, rules: RuleSet, parameters: TimelyParameters) -> str:
 
 
 def _cut_by_time(
-    trace: Trace, log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int
+    trace: Trace, log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int
 ) -> tuple[Slice, ...]:
     """Cut all workers at about the same instants, each where its rules need to look at neither side.
 
@@ -162,9 +190,9 @@ def _cut_by_time(
     """
     del trace
     cuts = {w: [0] for w in workers}
-    for instant in _instants(log, workers, offset, slice_events):
+    for instant in _instants(log, workers, clocks, slice_events):
         for w in workers:
-            cuts[w].append(max(cuts[w][-1], _safe_row(log, w, instant - offset[w])))
+            cuts[w].append(max(cuts[w][-1], _safe_row(log, w, clocks[w].own(instant))))
     for w in workers:
         cuts[w].append(log.rows_of(w))
     return _slices(cuts)
@@ -180,7 +208,7 @@ def _slices(cuts: Mapping[int, list[int]]) -> tuple[Slice, ...]:
     return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(rows for rows in made if rows))
 
 
-def _instants(log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int) -> list[int]:
+def _instants(log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int) -> list[int]:
     total = sum(log.rows_of(w) for w in workers)
     count = -(-total // slice_events)
     if count <= 1:
@@ -188,10 +216,10 @@ def _instants(log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int]
     largest = max(chunk.rows for w in workers for chunk in log.chunks.get(w, ()))
     if slice_events < largest:
         # Slices finer than row groups: only the times themselves tell where they lie.
-        times = [column(log.read(w, 0, log.rows_of(w), ["t_ns"]), "t_ns") + offset[w] for w in workers]
+        times = [clocks[w].common(column(log.read(w, 0, log.rows_of(w), ["t_ns"]), "t_ns")) for w in workers]
         ordered = np.sort(np.concatenate(times))
         return [int(ordered[i * slice_events]) for i in range(1, count)]
-    ends = sorted((chunk.t_max + offset[w], chunk.rows) for w in workers for chunk in log.chunks.get(w, ()))
+    ends = sorted((clocks[w].common(chunk.t_max), chunk.rows) for w in workers for chunk in log.chunks.get(w, ()))
     reached = np.cumsum([rows for _, rows in ends])
     targets = np.arange(1, count) * slice_events
     return [ends[i][0] for i in np.searchsorted(reached, targets)]
@@ -250,10 +278,10 @@ def _first_row(log: TraceLog, worker: int, start: int, wanted: Callable[[Kinds, 
 
 
 def _cut_by_epoch(
-    trace: Trace, log: TraceLog, workers: tuple[int, ...], offset: Mapping[int, int], slice_events: int
+    trace: Trace, log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int
 ) -> tuple[Slice, ...]:
     """Cut between epochs, for rule sets to which every epoch is an island."""
-    del log, offset
+    del log, clocks
     counts = trace.counts()
     epochs = counts["epoch"].to_numpy()
     _, position = np.unique(epochs, return_inverse=True)

@@ -19,13 +19,13 @@ from pag_graph.kernels.activations import (
     CLOSES_OUTER,
     EPOCH_END,
     OPEN,
-    OTHER,
     PARK,
     PROGRESS_RECEIVE,
     UNPARK,
     activations,
     idle_intervals,
 )
+from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_ARRIVAL, INSERTED_END, INSERTED_START
 from pag_graph.model.enums import ActivityType, EdgeFlags, Severity, VertexKind
 from pag_graph.model.graph import GraphPart
@@ -33,8 +33,12 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.pag.match import apply_stitched, match
 from pag_graph.rules.timely import (
+    APPLICATION_START,
+    APPLICATION_STOP,
+    CODE_OF_LABEL,
     DROPPED,
-    KIND_CODES,
+    KINDS,
+    LABELS,
     LOCAL_EDGE_TYPES,
     NEVER,
     Judged,
@@ -72,8 +76,17 @@ _COLUMNS = (
     "timeout_ns",
 )
 
-_EDGE_TYPES = [*LOCAL_EDGE_TYPES, ActivityType.DATA_MESSAGE, ActivityType.PROGRESS_MESSAGE]
-_DATA, _PROGRESS = len(LOCAL_EDGE_TYPES), len(LOCAL_EDGE_TYPES) + 1
+_EDGE_TYPES = [
+    *LOCAL_EDGE_TYPES,
+    ActivityType.DATA_MESSAGE,
+    ActivityType.PROGRESS_MESSAGE,
+    ActivityType.APPLICATION,
+]
+_WAITING = LOCAL_EDGE_TYPES.index(ActivityType.WAITING)
+_DATA, _PROGRESS, _APPLICATION = range(len(LOCAL_EDGE_TYPES), len(_EDGE_TYPES))
+
+Applications = tuple[tuple[int, int], ...]
+"""Application activities that are open, outermost first: number of each, and position of the vertex that started it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +113,12 @@ class Scan:
     """Sends without all their receives, columns `pag.match.SENDS`."""
     receives: pl.DataFrame
     """Receives without their send, columns `pag.match.RECEIVES`."""
+    marks: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Per worker: number and position of starts of application activities, and number and -1 of stops, in order;
+    those that cancel each other inside the slice are left out."""
+    unsettled: Mapping[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    """Per worker: epoch of its last idle interval, and of the first activation that is open at the end, if any. What
+    follows in the log may still change how they are typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +128,8 @@ class Carry:
     tails: Mapping[int, Tail] = field(default_factory=dict)
     segments: Mapping[int, int] = field(default_factory=dict)
     """Position of the vertex that starts the open segment."""
+    applications: Mapping[int, Applications] = field(default_factory=dict)
+    """Application activities that are open."""
     stitched: pl.DataFrame | None = None
     """Sends of other slices for receives of this one, columns `pag.match.STITCHED`."""
 
@@ -131,6 +152,7 @@ def read_rows(plan: RunPlan, part: Slice) -> list[WorkerRows]:
         table = plan.log.read(worker, low, high, _COLUMNS)
         before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
         check_events(plan.trace, table, previous=before)
+        label = codes(table, "kind", LABELS, 0)
         result.append(
             WorkerRows(
                 worker=worker,
@@ -139,8 +161,9 @@ def read_rows(plan: RunPlan, part: Slice) -> list[WorkerRows]:
                 ends_run=high == plan.log.rows_of(worker),
                 seq=column(table, "seq"),
                 epoch=column(table, "epoch"),
-                t=column(table, "t_ns") + plan.offset_ns[worker],
-                kind=codes(table, "kind", KIND_CODES, OTHER),
+                t=plan.clocks[worker].common(column(table, "t_ns")),
+                kind=CODE_OF_LABEL[label],
+                label=label,
                 operator=column(table, "operator"),
                 channel=column(table, "channel"),
                 peer=column(table, "peer"),
@@ -157,7 +180,8 @@ def scan(plan: RunPlan, part: Slice) -> Scan:
     """Match what lies inside a slice, and summarise what reaches beyond it."""
     rows = read_rows(plan, part)
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
-    tails, epochs = {}, []
+    tails, marks, unsettled = {}, {}, {}
+    epochs = []
     for mine in rows:
         parks, unparks, _ = idle_intervals(mine.kind)
         kept = np.flatnonzero(dropped_rows(mine, parks, unparks) == 0)
@@ -169,13 +193,55 @@ def scan(plan: RunPlan, part: Slice) -> Scan:
                 pos=2 * (mine.first_order + last), t=int(mine.t[last]), epoch=int(mine.epoch[last]), depth=depth
             )
         epochs.append(_epoch_rows(mine, kept))
+        if left := _marks(mine):
+            marks[mine.worker] = left
+        open_ = np.flatnonzero(trouble == OPEN)
+        last_unpark = int(mine.epoch[unparks[-1]]) if len(unparks) else None
+        unsettled[mine.worker] = (last_unpark, int(mine.epoch[open_[0]]) if len(open_) else None)
     return Scan(
         slice_number=part.number,
         epochs=pl.concat(epochs) if epochs else pl.DataFrame(),
         tails=tails,
         sends=sends,
         receives=receives,
+        marks=marks,
+        unsettled=unsettled,
     )
+
+
+def _marks(rows: WorkerRows) -> tuple[tuple[int, int], ...]:
+    at, starts = _application_rows(rows)
+    left = unbalanced(starts, rows.operator[at])
+    position = np.where(starts, 2 * (rows.first_order + at), -1)
+    return tuple(zip(rows.operator[at][left].tolist(), position[left].tolist(), strict=True))
+
+
+def _application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
+    at = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    return at, rows.kind[at] == APPLICATION_START
+
+
+def open_applications(before: Applications, marks: tuple[tuple[int, int], ...]) -> Applications:
+    """Return what is open after a slice.
+
+    Parameters
+    ----------
+    before
+        What is open before it.
+    marks
+        As in `Scan`.
+
+    Returns
+    -------
+    tuple
+        As `before`.
+    """
+    if not marks:
+        return before
+    number, position = (np.array(values, np.int64) for values in zip(*marks, strict=True))
+    outer = np.array([number for number, _ in before], np.int64)
+    left = applications(position >= 0, number, outer)[3].tolist()
+    return tuple(marks[at] if at >= 0 else before[-2 - at] for at in left)
 
 
 def _epoch_rows(rows: WorkerRows, kept: I64) -> pl.DataFrame:
@@ -276,9 +342,10 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> Gr
         )
         previous_epoch = tail.epoch if tail else -1
         epochs = _epochs(rows, open_epoch)
+        columns, trouble = _with_applications(rows, columns, carry.applications.get(rows.worker, ()))
         vertices.append(_vertices(rows, columns, epochs))
         edges.extend((_local_edges(rows, columns, epochs, previous_epoch), _messages(rows, judged)))
-        found.extend(_findings(plan, rows, judged))
+        found.extend(_findings(plan, rows, judged, trouble))
         for code, reason in DROPPED.items():
             count = int((judged.dropped == code).sum())
             if count:
@@ -289,6 +356,41 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> Gr
         findings=pa.concat_tables(found),
         dropped=dropped,
     )
+
+
+def _with_applications(
+    rows: WorkerRows, columns: tuple[I64 | I8, ...], before: Applications
+) -> tuple[tuple[I64 | I8, ...], I8]:
+    """Lay application activities over everything but waiting; return also what is wrong with each row."""
+    at, starts = _application_rows(rows)
+    trouble = np.zeros(rows.rows, np.int8)
+    if not len(at) and not before:
+        return columns, trouble
+    innermost, _, wrong, left = applications(starts, rows.operator[at], np.array([n for n, _ in before], np.int64))
+    trouble[at] = wrong
+    if rows.ends_run:
+        trouble[at[left[left >= 0]]] = OPEN
+    src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
+    # An edge is inside what was open before the row that it ends at, or leads up to.
+    row = np.minimum((dst + 1) // 2 - rows.first_order, rows.rows)
+    inside = innermost[np.searchsorted(at, row, side="left")]
+    outer = np.array([*before, (-1, -1)], np.int64)
+    mark = np.append(at, 0)[np.maximum(inside, 0)]
+    number = np.where(inside >= 0, np.append(rows.operator, -1)[mark], outer[np.clip(-2 - inside, 0, len(before)), 0])
+    position = np.where(inside >= 0, 2 * (rows.first_order + mark), outer[np.clip(-2 - inside, 0, len(before)), 1])
+    covered = (inside != -1) & (kind != _WAITING)
+    return (
+        *columns[:4],
+        src,
+        dst,
+        np.where(covered, np.int8(_APPLICATION), kind),
+        np.where(covered, number, operator),
+        np.where(covered, position, activation),
+        records,
+        start,
+        end,
+        np.where(covered, 0, flags),
+    ), trouble
 
 
 def _nullable(values: I64 | I8) -> pa.Array:
@@ -312,9 +414,9 @@ def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64) -> p
     real = row >= 0
     at = np.where(real, row, 0)
     epoch = epochs[np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)]
-    names = [*KIND_CODES, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
-    inserted = len(KIND_CODES)
-    kind = np.where(real, rows.kind[at] if rows.rows else 0, 0)
+    names = [*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
+    inserted = len(KINDS)
+    kind = np.where(real, rows.label[at] if rows.rows else 0, 0)
     for offset, code in enumerate((INSERTED_ARRIVAL, INSERTED_START, INSERTED_END)):
         kind[row == code] = inserted + offset
     base = np.int64(rows.worker) << POSITION_BITS
@@ -413,7 +515,7 @@ def _messages(rows: WorkerRows, judged: Judged) -> pa.Table:
     )
 
 
-def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged) -> list[pa.Table]:
+def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged, applied: I8) -> list[pa.Table]:
     """Return findings about the rows of one worker, each with what the build made of it."""
     result = []
 
@@ -442,6 +544,10 @@ def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged) -> list[pa.Table]
     report("stop_of_outer_activation", Severity.WARNING, "closed the activations inside it as well", other)
     if rows.ends_run:
         report("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", open_)
+    stop, other, open_ = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER, OPEN))
+    report("application_stop_without_start", Severity.WARNING, "ignored", stop)
+    report("application_stop_of_outer", Severity.WARNING, "closed the application activities inside it as well", other)
+    report("application_not_stopped", Severity.INFO, "goes on to the end of the worker's log", open_)
     paired = np.zeros(rows.rows, np.bool_)
     paired[judged.parks] = paired[judged.unparks] = True
     paired |= judged.dropped > 0

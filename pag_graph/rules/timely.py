@@ -6,7 +6,7 @@ Definitions: CPA (Sager 2016) ch. 5, translated to activations and parks; `docs/
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -36,8 +36,22 @@ KIND_CODES: dict[str, int] = {
     EventKind.APPLICATION_START: act.OTHER + 1,
     EventKind.APPLICATION_STOP: act.OTHER + 2,
     EventKind.ARRIVAL: act.OTHER + 3,
+    # A worker that spins is as idle as one that parks; it only does not say until when at most.
+    EventKind.IDLE_START: act.PARK,
+    EventKind.IDLE_STOP: act.UNPARK,
 }
-"""Codes of kinds of events, from 0 in this order; to the kernels those from `OTHER` on are all the same."""
+"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same."""
+
+APPLICATION_START, APPLICATION_STOP = KIND_CODES[EventKind.APPLICATION_START], KIND_CODES[EventKind.APPLICATION_STOP]
+
+KINDS = tuple(KIND_CODES)
+"""Kinds of events; `WorkerRows.label` counts them in this order."""
+
+LABELS = {kind: label for label, kind in enumerate(KINDS)}
+"""The place of each kind in `KINDS`."""
+
+CODE_OF_LABEL = np.array([KIND_CODES[kind] for kind in KINDS], np.int8)
+"""Kernel code of each of `KINDS`."""
 
 LOCAL_EDGE_TYPES = (
     ActivityType.PROCESSING,
@@ -61,6 +75,11 @@ class TimelyParameters:
 
     busy_below_ns: int = 5_000
     """Parks shorter than this that nothing explains are the runtime's own business (`busy`), longer ones `unknown`."""
+    level: int = 0
+    """Deepest level of nested activations to tell apart, from 1 for those inside no other; 0 for the innermost."""
+    clocks: Literal["auto", "recorded", "messages"] = "auto"
+    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`pag.clocks`);
+    ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +96,9 @@ class WorkerRows:
     t: I64
     """Common clock minus the run's origin."""
     kind: I8
+    """Kernel code of the kind."""
+    label: I8
+    """Place of the kind in `KINDS`."""
     operator: I64
     channel: I64
     peer: I64
@@ -172,6 +194,10 @@ def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: Timely
         O(rows) in time and memory.
     """
     innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
+    # Which interval work follows depends on what really ran, however coarsely it is shown.
+    worked = role
+    if parameters.level:
+        innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
     parks, unparks, last_parks = act.idle_intervals(rows.kind)
     known = rows.sent != NEVER
     # The sender of a matched message is in its vertex id, but `peer` says the same and needs no look-up.
@@ -181,7 +207,7 @@ def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: Timely
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         rows.t,
         rows.kind,
-        role,
+        worked,
         rows.timeout,
         parks,
         unparks,

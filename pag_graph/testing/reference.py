@@ -46,6 +46,8 @@ class _Item:
     dropped: str | None = None
     inside: _Activation | None = None
     """Innermost activation that is open after the event."""
+    applied: _Item | None = None
+    """Start of the innermost application activity that is open before the event."""
     sent: _Item | None = None
     """For a read: the send."""
 
@@ -56,6 +58,14 @@ class _Item:
     @property
     def kind(self) -> str:
         return str(self.event.kind)
+
+    @property
+    def sleeps(self) -> bool:
+        return self.kind in {"park", "idle_start"}
+
+    @property
+    def wakes(self) -> bool:
+        return self.kind in {"unpark", "idle_stop"}
 
     @property
     def is_local(self) -> bool:
@@ -126,6 +136,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     graph = Reference()
     _match(trace, logs, graph)
     intervals = []
+    opened = []
     for log in logs:
         activations = _activations(log, graph)
         mine = list(_intervals(log, activations, graph))
@@ -133,10 +144,11 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
             _judge(interval, trace, busy_below_ns)
         intervals.append(mine)
         _drop(log, mine, graph)
+        opened.append(_applications(log, graph))
     rounds = _rounds(logs, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
     for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
-        _chain(worker, log, mine, end, open_epoch, graph)
+        _chain(worker, log, mine, end, open_epoch, graph, opened[worker])
         _messages(log, mine, trace, graph)
     _epochs(logs, rounds, end, graph)
     return graph
@@ -211,12 +223,12 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
     pairs: list[tuple[int, int]] = []
     at = 0
     while at < len(log):
-        if log[at].kind == "park" and at + 1 < len(log) and log[at + 1].kind == "unpark":
+        if log[at].sleeps and at + 1 < len(log) and log[at + 1].wakes:
             pairs.append((at, at + 1))
             at += 2
             continue
-        if log[at].kind in {"park", "unpark"}:
-            name = "park_without_unpark" if log[at].kind == "park" else "unpark_without_park"
+        if log[at].sleeps or log[at].wakes:
+            name = "park_without_unpark" if log[at].sleeps else "unpark_without_park"
             graph.findings[name, log[at].event.worker, log[at].event.seq, None] += 1
         at += 1
     groups: list[list[tuple[int, int]]] = []
@@ -344,8 +356,47 @@ def _edge(src: Row, dst: Row, kind: str, **more: int | None) -> Row:
     }
 
 
+def _applications(log: list[_Item], graph: Reference) -> _Item | None:
+    """Note for each event which application activity is open before it, and return the one after the last."""
+    stack: list[_Item] = []
+    for item in log:
+        item.applied = stack[-1] if stack else None
+        if item.kind == "application_start":
+            stack.append(item)
+        elif item.kind == "application_stop":
+            same = [at for at, start in enumerate(stack) if start.event.operator == item.event.operator]
+            if not same:
+                graph.findings["application_stop_without_start", item.event.worker, item.event.seq, None] += 1
+            else:
+                if same[-1] != len(stack) - 1:
+                    graph.findings["application_stop_of_outer", item.event.worker, item.event.seq, None] += 1
+                stack = stack[: same[-1]]
+    for item in stack:
+        graph.findings["application_not_stopped", item.event.worker, item.event.seq, None] += 1
+    return stack[-1] if stack else None
+
+
+def _covered(edge: Row, application: _Item | None) -> Row:
+    """Lay an application activity over an edge; only waiting shows through."""
+    if application is None or edge["type"] == "waiting":
+        return edge
+    return {
+        **edge,
+        "type": "application",
+        "operator": application.event.operator,
+        "activation": application.id,
+        "flags": 0,
+    }
+
+
 def _chain(
-    worker: int, log: list[_Item], intervals: list[_Interval], end: int, open_epoch: int, graph: Reference
+    worker: int,
+    log: list[_Item],
+    intervals: list[_Interval],
+    end: int,
+    open_epoch: int,
+    graph: Reference,
+    open_at_end: _Item | None,
 ) -> None:
     """Vertices of a worker, and the edge between each two that follow each other."""
     ended = {interval.unpark.order: interval for interval in intervals}
@@ -368,7 +419,7 @@ def _chain(
             segment = arrival["id"]
         vertex = _vertex(item, segment)
         if vertices:
-            graph.edges.append(_local_edge(vertices[-1], vertex, previous, interval))
+            graph.edges.append(_covered(_local_edge(vertices[-1], vertex, previous, interval), item.applied))
         vertices.append(vertex)
         previous = item
     if vertices[-1]["t_ns"] < end:
@@ -376,14 +427,14 @@ def _chain(
         epoch = max([open_epoch, *(item.event.epoch + (item.kind == "epoch_end") for item in log[-1:])])
         number = base + max(2 * (len(log) + 1) - 1, 3)
         vertices.append(_point(number, epoch, end, "run_end", vertices[-1]["segment"]))
-        graph.edges.append(_edge(vertices[-2], vertices[-1], "unknown"))
+        graph.edges.append(_covered(_edge(vertices[-2], vertices[-1], "unknown"), open_at_end))
     graph.vertices.extend(vertices)
 
 
 def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None) -> Row:
     if interval:
         return _edge(src, dst, "wake_up" if interval.type == "waiting" else interval.type)
-    if previous is None or previous.kind == "park":
+    if previous is None or previous.sleeps:
         return _edge(src, dst, "unknown")
     activation = previous.inside
     if activation is None:

@@ -46,6 +46,9 @@ _ACTIONS = (
     "receive",
     "progress",
     "nap",
+    "spin",
+    "apply",
+    "apply",
     "await",
     "await",
     "await",
@@ -203,9 +206,20 @@ class _Program:
         self._log(me, EventKind.EPOCH_END, gap)
         me.epoch += 1
 
+    def _spin(self, me: _Worker, argument: int, gap: int) -> None:
+        self._log(me, EventKind.IDLE_START, argument % 2)
+        self._log(me, EventKind.IDLE_STOP, gap, records=argument)
+        if argument % 4:
+            self._receive(me, argument, 1)
+
+    def _apply(self, me: _Worker, argument: int, gap: int) -> None:
+        """Start or stop one of two activities of the program, properly nested or not."""
+        kind = (EventKind.APPLICATION_START, EventKind.APPLICATION_STOP)[argument % 2]
+        self._log(me, kind, gap, operator=100 + argument // 2 % 2)
+
     def _spawn(self, me: _Worker, argument: int, gap: int) -> None:
-        kinds = (EventKind.APPLICATION_START, EventKind.APPLICATION_STOP, EventKind.SPAWN)
-        self._log(me, kinds[argument % 3], gap)
+        del argument
+        self._log(me, EventKind.SPAWN, gap)
 
 
 @st.composite

@@ -10,6 +10,7 @@ An event is ``time kind arguments``; events are separated by ``|`` or line ends:
 ``recv 3<1 #0``     a data message is read on channel 3, which worker 1 sent
 ``psend 9 #0``      a progress message is broadcast on channel 9
 ``precv 9<1 #0``    a progress message of worker 1 is read
+``app 7``           the program's own activity 7 starts; ``endapp 7`` ends it
 ``park``            the worker sleeps, without a limit; ``park 100`` for at most 100 ns
 ``unpark``          it runs again
 ``end``             the end of the worker's epoch; events after it are of the next one
@@ -43,9 +44,17 @@ _KINDS = {
     "precv": EventKind.PROGRESS_RECEIVE,
     "push": EventKind.PUSH_PROGRESS,
     "end": EventKind.EPOCH_END,
+    "app": EventKind.APPLICATION_START,
+    "endapp": EventKind.APPLICATION_STOP,
 }
 _MESSAGES = {EventKind.SEND, EventKind.RECEIVE, EventKind.PROGRESS_SEND, EventKind.PROGRESS_RECEIVE}
-_OPERATORS = {EventKind.START, EventKind.STOP, EventKind.PUSH_PROGRESS}
+_OPERATORS = {
+    EventKind.START,
+    EventKind.STOP,
+    EventKind.PUSH_PROGRESS,
+    EventKind.APPLICATION_START,
+    EventKind.APPLICATION_STOP,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +118,7 @@ class SmallTrace:
         events = (*self.events[:worker], tuple(log), *self.events[worker + 1 :])
         return replace(self, events=events)
 
-    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small") -> Path:
+    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small", complete: bool = True) -> Path:
         """Write the trace.
 
         Parameters
@@ -121,6 +130,8 @@ class SmallTrace:
             order of each worker's rows stays.
         trace_id
             Its identity.
+        complete
+            Whether the run had ended when the log was read.
 
         Returns
         -------
@@ -132,6 +143,7 @@ class SmallTrace:
             trace_id=trace_id,
             source=TraceSource(system="timely", version="0.0", format="drawn"),
             workers=self.workers,
+            complete=complete,
         )
         write_trace(
             path,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import neo4j
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -301,6 +302,44 @@ def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, s
     assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(skewed), "epoch": 3}) == expected_path(
         skewed, 3
     )
+
+
+def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
+    trace, store = tmp_path / "trace", tmp_path / "store"
+    shutil.copytree(SAMPLES / "skewed", trace)
+    later = {}
+    for file in sorted((trace / "events").glob("*.parquet")):
+        rows = pq.read_table(file)
+        later[file.with_name(file.name.replace("-00000", "-00001"))] = rows.filter(pc.field("epoch") > 6)
+        pq.write_table(rows.filter(pc.field("epoch") <= 6), file)
+    meta = trace / "meta.json"
+    whole = meta.read_text()
+    meta.write_text(whole.replace('"complete": true', '"complete": false'))
+    api.build(trace, store, engine="local")
+    early = api.open(store).run
+    load_run(early, neo4j_driver)
+    early_epochs = early.epochs["epoch"].to_list()
+    for file, rows in later.items():
+        pq.write_table(rows, file)
+    meta.write_text(whole)
+    api.build(trace, store, engine="local", mode="append")
+    run = api.open(store).run
+    assert ids(run) == ids(early)
+
+    one = load_epoch(run, neo4j_driver, epoch=0)
+    # The shutdown of the shorter run is gone, and so is whatever showed its events.
+    assert early_epochs[-1] in one.unpublished
+    listed = [row["epoch"] for row in run_query(neo4j_driver, "analyses/epochs", {"run": ids(run)})]
+    assert listed == [epoch for epoch in early_epochs if epoch not in one.unpublished]
+    rest = load_run(run, neo4j_driver)
+    assert rest.skipped == tuple(listed)
+    grown = contents(neo4j_driver)
+    for epoch in run.epochs["epoch"].to_list():
+        here = {"run": ids(run), "epoch": epoch}
+        assert run_query(neo4j_driver, "analyses/critical_path", here) == expected_path(run, epoch)
+    neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
+    load_run(run, neo4j_driver)
+    assert contents(neo4j_driver) == grown
 
 
 def test_library_queries_cannot_write(neo4j_driver: neo4j.Driver, skewed: Run) -> None:

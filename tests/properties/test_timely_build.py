@@ -143,7 +143,7 @@ def test_appending_gives_what_one_build_gives(
     expected = build_reference(trace)
     for epoch in sorted(data.draw(st.sets(st.integers(0, last), max_size=2)) | {last}):
         grown = trace.until_epoch(epoch)
-        written = grown.write(place / f"trace-{epoch}")
+        written = grown.write(place / f"trace-{epoch}", complete=epoch == last)
         try:
             api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
         except StoreConflictError as error:

@@ -445,3 +445,55 @@ def test_what_is_no_vertex_counts_as_dropped(build: Build) -> None:
     graph = build(log)
     assert graph.dropped == {"push_progress": 1, "worker_local_message": 2, "merged_park": 2}
     assert len([row for row in graph.vertices if row["seq"] is not None]) + 5 == 10
+
+
+# Activities of the program itself.
+
+
+def test_an_application_activity_lies_over_everything_but_waiting(build: Build) -> None:
+    graph = build(
+        "0 start 1 | 2 app 7 | 4 stop 1 | 6 park | 20 unpark | 21 recv 3<1 | 24 endapp 7 | 30 end",
+        "0 start 2 | 15 send 3>0 | 30 stop 2",
+    )
+    expected = (
+        "0 spinning 2 application 4 application 6 waiting 15 application 20 application 21 application 24 busy 30"
+    )
+    assert local(graph) == expected
+    covered = [edge for edge in graph.edges if edge["type"] == "application"]
+    assert {edge["operator"] for edge in covered} == {7}
+    assert {edge["activation"] for edge in covered} == {vertex_id(0, 4)}
+
+
+def test_the_innermost_application_activity_wins(build: Build) -> None:
+    graph = build("0 app 7 | 2 app 8 | 5 endapp 8 | 9 endapp 7 | 12 end")
+    assert [(e["operator"], e["duration_ns"]) for e in sorted(graph.edges, key=lambda e: e["dst"])] == [
+        (7, 2),
+        (8, 3),
+        (7, 4),
+        (None, 3),
+    ]
+
+
+def test_application_activities_that_are_not_nested_are_findings(build: Build) -> None:
+    graph = build("0 app 7 | 2 app 8 | 5 endapp 7 | 9 endapp 8 | 10 app 9 | 12 end")
+    assert found(graph) == {
+        "application_stop_of_outer": 1,
+        "application_stop_without_start": 1,
+        "application_not_stopped": 1,
+    }
+    assert local(graph) == "0 application 2 application 5 busy 9 busy 10 application 12"
+
+
+# Workers that spin instead of parking.
+
+
+def test_empty_steps_that_a_message_ends_are_a_wait(build: Build) -> None:
+    graph = build("0 end | 2 idle_start | 20 idle_stop | 21 recv 3<1 | 22 end", "0 start 1 | 14 send 3>0 | 22 stop 1")
+    assert local(graph) == "0 busy 2 waiting 14 wake_up 20 busy 21 busy 22"
+    assert kinds(graph) == ["epoch_end", "idle_start", "arrival", "idle_stop", "receive", "epoch_end"]
+
+
+def test_empty_steps_and_parks_with_nothing_between_are_one_interval(build: Build) -> None:
+    graph = build("0 idle_start | 5 idle_stop | 5 park | 9 unpark | 9 idle_start | 12 idle_stop | 13 end")
+    assert local(graph) == "0 busy 12 busy 13"
+    assert graph.dropped == {"merged_park": 4}

@@ -244,7 +244,7 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
     info = build(place, "whole").store
     assert info.run["trace_id"] == "small"
     assert info.run["rules"] == "timely"
-    assert info.run["parameters"] == {"busy_below_ns": 5_000}
+    assert info.run["parameters"] == {"busy_below_ns": 5_000, "clocks": "auto", "level": 0}
     assert (info.events, info.closed_epochs, info.run["workers"]) == (WHOLE.rows, 3, 3)
     assert json.dumps(delta.describe(info))
 
