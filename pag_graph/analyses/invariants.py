@@ -57,6 +57,7 @@ class InvariantsParameters:
     learn: Annotated[bool, "Compare every epoch with the ones before it as well."] = True
     deviations: Annotated[float, "Learned limit: the median plus so many standard deviations, from the MAD."] = 6.0
     tolerance: Annotated[float, "Learned limit: at least so much above the median, as a share of it."] = 0.25
+    least_ns: Annotated[int, "Learned limit: at least so much above the median; less is noise."] = 1_000
     at_least: Annotated[int, "Learned limit: earlier epochs that there must be."] = 5
     over: Annotated[int, "Learned limit: earlier epochs to look at, the latest ones."] = 20
 
@@ -68,7 +69,15 @@ class InvariantsParameters:
         InvalidParameterError
             If a value is out of its range.
         """
-        for name in ("epoch_max_ns", "message_max_ns", "operator_max_ns", "progress_max_ns", "deviations", "tolerance"):
+        for name in (
+            "epoch_max_ns",
+            "message_max_ns",
+            "operator_max_ns",
+            "progress_max_ns",
+            "deviations",
+            "tolerance",
+            "least_ns",
+        ):
             value = getattr(self, name)
             if value is not None and value < 0:
                 message = f"{name} is {value}, and must not be negative."
@@ -111,8 +120,9 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
       the worker in the epoch.
 
     A learned limit is the median of the largest value in each of the latest earlier epochs, plus `deviations` times
-    1.4826 MAD, and at least `tolerance` of it; kept for every pair of workers and channel, operator and worker, worker,
-    and for the epochs themselves. The startup and the shutdown are no rounds and not looked at. O(edges).
+    1.4826 MAD, and at least `tolerance` of it and `least_ns` more. There is one for every pair of workers, type and
+    channel, for every type, operator and worker, for every worker, and for the epochs themselves. The startup and the
+    shutdown are no rounds and not looked at. O(edges).
     """
     parameters = parameters or InvariantsParameters()
     seen = pl.DataFrame(pl.from_arrow(parts))
@@ -324,6 +334,7 @@ def _learned_limits(values: NDArray[np.int64], parameters: InvariantsParameters)
     median = np.nanmedian(chosen, axis=1)
     mad = np.nanmedian(np.abs(chosen - median[:, None]), axis=1)
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
+    margin = np.maximum(margin, parameters.least_ns)
     # What is observed is whole: more than the limit is more than its whole part.
     limits[enough] = np.floor(median + margin).astype(np.int64)
     return limits

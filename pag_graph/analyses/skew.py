@@ -53,8 +53,8 @@ def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Tab
     Notes
     -----
     skew_ratio = most records of a worker / mean over all workers of the run, from 1 (balance) to the number of workers
-    (one reads all). Records count where their activation ends; processing time is cut at the window's borders.
-    O(edges).
+    (one reads all). Records count where their activation ends, also those that a scope read itself; processing time is
+    cut at the window's borders. O(edges).
     """
     parameters = parameters or SkewParameters()
     if parameters.above < 1:
@@ -64,12 +64,12 @@ def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Tab
     read = pl.col("records").is_not_null() & ended
     per_worker = (
         local_inside(snapshot)
-        .filter(pl.col("type") == _PROCESSING)
+        .filter(pl.col("records").is_not_null() | (pl.col("type") == _PROCESSING))
         .group_by("operator", "worker")
         .agg(
             records=pl.col("records").filter(ended).sum(),
             activations=read.sum().cast(pl.Int64),
-            processing_ns=pl.col("inside_ns").sum(),
+            processing_ns=pl.col("inside_ns").filter(pl.col("type") == _PROCESSING).sum(),
         )
     )
     readers = per_worker.filter(pl.col("records") > 0).select("operator").unique()

@@ -27,6 +27,7 @@ from pag_graph.cli.analyses import (
     open_pag,
 )
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.cli.record import record
 from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ class EngineName(StrEnum):
 
     SPARK = "spark"
     LOCAL = "local"
+
+
+class Clocks(StrEnum):
+    """What aligns the workers' clocks."""
+
+    AUTO = "auto"
+    RECORDED = "recorded"
+    MESSAGES = "messages"
 
 
 def main() -> None:
@@ -114,6 +123,11 @@ def convert(
     out.print(f"Next: pag build {trace} STORE", style="dim")
 
 
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+)(record)
+
+
 @app.command()
 def build(
     trace: Annotated[Path, typer.Argument(help="A canonical trace.", show_default=False)],
@@ -125,6 +139,13 @@ def build(
     slice_events: Annotated[
         int | None, typer.Option(min=1, help="Events that a task works on at a time; bounds its memory.")
     ] = None,
+    clocks: Annotated[
+        Clocks,
+        typer.Option(help="Align workers by recorded offsets or by the messages; auto: as the trace says."),
+    ] = Clocks.AUTO,
+    level: Annotated[
+        int, typer.Option(min=0, help="Deepest level of nested operators to tell apart; 0 for the innermost.")
+    ] = 0,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the program activity graph of a trace and commit it to a store.
@@ -132,13 +153,21 @@ def build(
     Example: pag build run.trace run.pag --engine local
     """
     from pag_graph import api
+    from pag_graph.rules.timely import TimelyParameters
 
     if append and replace:
         _misuse("Give only one of --append and --replace.")
     mode: Mode = "append" if append else "replace" if replace else "error"
     with progress(quiet=form is not Format.TABLE) as report:
         result = api.build(
-            trace, store, rules=rules, engine=str(engine), mode=mode, slice_events=slice_events, progress=report
+            trace,
+            store,
+            rules=rules,
+            parameters=TimelyParameters(clocks=clocks.value, level=level),
+            engine=str(engine),
+            mode=mode,
+            slice_events=slice_events,
+            progress=report,
         )
     counted: dict[str, int] = {}
     for name in result.findings["finding"].to_pylist():

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 SAMPLES = Path(pag_graph.__file__).parent / "samples"
-WORK = {"processing", "busy", "spinning"}
 
 
 def _frame(rows: Iterable[Row], schema: pa.Schema) -> pl.DataFrame:

@@ -86,7 +86,8 @@ def charged(edges: list[Row], window: Window) -> Counter[tuple[Any, ...]]:
     waits = [edge for edge in into.values() if edge["type"] == "waiting" and inside(edge, window)]
     enders = {}
     for edge in edges:
-        if not is_local(edge) and into[edge["dst"]]["type"] == "waiting":
+        # A message can end at the first vertex of a worker, into which nothing else leads.
+        if not is_local(edge) and into.get(edge["dst"], edge)["type"] == "waiting":
             enders.setdefault(edge["dst"], edge)
     found: Counter[tuple[Any, ...]] = Counter()
     for wait in waits:
@@ -133,7 +134,7 @@ def test_imbalances_add_up_to_the_mean_waiting(
         local = [edge for edge in drawn.edges if is_local(edge)]
         count = len(run.workers)
         waited = sum(inside(edge, window) for edge in local if edge["type"] == "waiting")
-        assert sum(row["imbalance_ns"] for row in rows) == pytest.approx(waited / count)
+        assert sum(row["imbalance_ns"] for row in rows) == pytest.approx(waited / count, abs=1e-6)
         for row in rows:
             of_type = sum(inside(edge, window) for edge in local if edge["type"] == row["type"])
             assert row["path_ns"] == path.by_type.get(row["type"], 0)
@@ -332,6 +333,7 @@ def test_invariants(in_memory: Fixture, whole_run: Fixture, trace: Any, data: st
         progress_max_ns=data.draw(limit),
         deviations=data.draw(st.sampled_from((0.0, 1.0))),
         tolerance=data.draw(st.sampled_from((0.0, 0.5))),
+        least_ns=data.draw(st.sampled_from((0, 0, 5))),
         at_least=1,
         over=data.draw(st.integers(1, 3)),
     )
@@ -377,7 +379,9 @@ def test_invariants(in_memory: Fixture, whole_run: Fixture, trace: Any, data: st
             if before:
                 median = statistics.median(before)
                 mad = statistics.median(abs(value - median) for value in before)
-                margin = max(parameters.deviations * 1.4826 * mad, parameters.tolerance * abs(median))
+                margin = max(
+                    parameters.deviations * 1.4826 * mad, parameters.tolerance * abs(median), parameters.least_ns
+                )
                 learned = floor(median + margin)
                 # A limit below zero would have no meaning, and comes from negative transfers only.
                 if learned >= 0 and values[at] > learned:
