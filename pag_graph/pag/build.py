@@ -243,7 +243,7 @@ def _build_timely(
     )
     if kept is not None:
         _check_unchanged(kept, table, _fingerprints(outputs, "kept"))
-    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span), *_clock_findings(plan)])
+    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span), *_log_findings(plan)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
 
 
@@ -455,6 +455,18 @@ def _epoch_findings(span: Windows) -> list[pa.Table]:
         result.append(
             findings("epoch_incomplete", Severity.WARNING, action, rows=count, observed=span.unfinished, unit="epoch")
         )
+    return result
+
+
+def _log_findings(plan: RunPlan) -> list[pa.Table]:
+    """Say what the log as a whole lacks."""
+    result = _clock_findings(plan)
+    if not plan.trace.meta.complete:
+        action = "built as far as it goes; what is younger than its last event is not known"
+        result.append(findings("log_cut_short", Severity.WARNING, action, file="meta.json"))
+    for scope in plan.trace.meta.missing_progress:
+        action = f"nobody listened to the progress of scope {scope}: waits for it are typed input_wait or unknown"
+        result.append(findings("progress_not_registered", Severity.WARNING, action, file="meta.json"))
     return result
 
 

@@ -105,6 +105,8 @@ class TraceMeta:
     """Rows of the source that are no events of contract 1, counted by reason."""
     complete: bool = True
     """Whether the run had ended when the log was read."""
+    missing_progress: Sequence[str] = ()
+    """Scopes in which data moved but whose progress messages nobody logged; empty when the source cannot tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -580,7 +582,13 @@ def _read_meta(file: Path) -> TraceMeta:
         aligned=_entry(found, "aligned", bool, file),
         dropped={reason: _entry(dropped, reason, int, file) for reason in dropped},
         complete=_entry(found, "complete", bool, file),
+        missing_progress=tuple(_scope_name(scope) for scope in found.get("missing_progress", ())),
     )
+
+
+def _scope_name(scope: object) -> str:
+    """Name a scope as an adapter wrote it down: its own words, or an object with the address of the `scope`."""
+    return str(scope.get("scope", scope)) if isinstance(scope, dict) else str(scope)
 
 
 def _entry(content: dict[str, object], key: str, kind: type[_T], file: Path) -> _T:

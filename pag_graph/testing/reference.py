@@ -134,6 +134,8 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         for log in trace.events
     ]
     graph = Reference()
+    if not trace.complete:
+        graph.findings["log_cut_short", None, None, None] += 1
     _match(trace, logs, graph)
     intervals = []
     opened = []

@@ -86,6 +86,8 @@ class SmallTrace:
     """Per worker: what leads from its clock to the common one."""
     uncertainty_ns: tuple[int | None, ...]
     """Per worker: how far off the offset may be."""
+    complete: bool = True
+    """Whether the run had ended when the log was read."""
 
     @property
     def workers(self) -> int:
@@ -118,7 +120,7 @@ class SmallTrace:
         events = (*self.events[:worker], tuple(log), *self.events[worker + 1 :])
         return replace(self, events=events)
 
-    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small", complete: bool = True) -> Path:
+    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small") -> Path:
         """Write the trace.
 
         Parameters
@@ -130,8 +132,6 @@ class SmallTrace:
             order of each worker's rows stays.
         trace_id
             Its identity.
-        complete
-            Whether the run had ended when the log was read.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class SmallTrace:
             trace_id=trace_id,
             source=TraceSource(system="timely", version="0.0", format="drawn"),
             workers=self.workers,
-            complete=complete,
+            complete=self.complete,
         )
         write_trace(
             path,

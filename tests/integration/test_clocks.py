@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,8 @@ def test_an_append_keeps_the_clocks_of_what_is_committed(tmp_path: Path) -> None
     ping = f"{PING} | 600 send 3>1 #1 | 700 end"
     pong = f"{PONG} | 1605 recv 3<0 #1 | 1700 end"
     whole = draw(ping, pong)
-    api.build(unaligned(whole.until_epoch(0).write(tmp_path / "early", complete=False)), tmp_path / "s", engine="local")
+    early = replace(whole.until_epoch(0), complete=False)
+    api.build(unaligned(early.write(tmp_path / "early")), tmp_path / "s", engine="local")
     later = unaligned(whole.write(tmp_path / "late"))
     api.build(later, tmp_path / "s", engine="local", mode="append")
     assert api.open(tmp_path / "s").run.info.run["clocks"]["offset_ns"] == {"0": 0, "1": -1000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -142,8 +143,8 @@ def test_appending_gives_what_one_build_gives(
     last = max(event.epoch for log in trace.events for event in log)
     expected = build_reference(trace)
     for epoch in sorted(data.draw(st.sets(st.integers(0, last), max_size=2)) | {last}):
-        grown = trace.until_epoch(epoch)
-        written = grown.write(place / f"trace-{epoch}", complete=epoch == last)
+        grown = replace(trace.until_epoch(epoch), complete=epoch == last)
+        written = grown.write(place / f"trace-{epoch}")
         try:
             api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
         except StoreConflictError as error:
