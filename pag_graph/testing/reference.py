@@ -557,7 +557,7 @@ def _time_inside(edges: Sequence[Row], kind: str, window: Row) -> int:
 # --- Critical path and k-hops -----------------------------------------------------------------------------------
 
 
-_LOCAL = {"processing", "waiting", "input_wait", "spinning", "busy", "wake_up", "idle", "unknown"}
+_LOCAL = {"processing", "waiting", "input_wait", "spinning", "busy", "wake_up", "idle", "unknown", "application"}
 
 
 def reference_path(

@@ -207,7 +207,7 @@ class _Program:
         me.epoch += 1
 
     def _spin(self, me: _Worker, argument: int, gap: int) -> None:
-        self._log(me, EventKind.IDLE_START, argument % 2)
+        self._log(me, EventKind.IDLE_START, 1)
         self._log(me, EventKind.IDLE_STOP, gap, records=argument)
         if argument % 4:
             self._receive(me, argument, 1)
