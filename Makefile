@@ -6,15 +6,15 @@ UV_VERSION = 0.13.9
 BIN = .venv/bin
 PYTEST = $(BIN)/python -m pytest
 
-.PHONY: demo test prove check format lock docs bench clean setup
+.PHONY: demo test prove adapter adapter-prove check format lock docs bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
 
-test: check ## everything, the real Neo4j and Spark included, with seeded subsets
+test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
 	$(PYTEST) -p no:cacheprovider $(ARGS)
 
-prove: check ## the same with full counts: kills, fuzzing, thousands of examples
+prove: check adapter-prove ## the same with full counts: kills, fuzzing, thousands of examples
 	PAG_PROVE=1 $(PYTEST) -p no:cacheprovider $(ARGS)
 
 check: setup ## formatting, lint, types, import direction
@@ -22,6 +22,14 @@ check: setup ## formatting, lint, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+adapter: ## checks and tests of the Rust adapter, where cargo is
+	@if ! command -v cargo >/dev/null; then echo "cargo is not on the path: the Rust adapter is left out"; \
+	elif ! (cd adapters && cargo fetch --quiet); then echo "its crates cannot be had here: the Rust adapter is left out"; \
+	else cd adapters && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet; fi
+
+adapter-prove: export PAG_PROVE = 1
+adapter-prove: adapter
 
 format: setup ## put the code in shape
 	$(BIN)/ruff format .

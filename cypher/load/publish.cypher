@@ -6,11 +6,12 @@
 // param last: column: its last event in the window
 
 MATCH (epoch:Epoch {run: $run, epoch: $epoch})
+// Written before anything is read: of two loads at once the second waits here, and then sees what the first made.
+SET epoch.published = true
+WITH epoch
 OPTIONAL MATCH (epoch)-[old:FIRST|LAST]->()
 DELETE old
 WITH DISTINCT epoch
-SET epoch.published = true
-WITH epoch
 UNWIND range(0, size($worker) - 1) AS i
 MATCH (first:Event {run: $run, id: $first[i]})
 MATCH (last:Event {run: $run, id: $last[i]})

@@ -16,6 +16,7 @@ def record(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the trace goes; PROGRAM.trace where absent.")
     ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Compile quickly, to a program that is slow.")] = False,
 ) -> None:
     """Run an example program of the Timely adapter and check the trace that it leaves.
 
@@ -28,7 +29,7 @@ def record(
     from pag_graph.sources.record import record as run_program
 
     with stderr().status(f"compiling {program} (a few minutes the first time)"):
-        executable = build_program(program)
+        executable = build_program(program, optimised=not debug)
     if "--help" in context.args:
         import subprocess
 
@@ -36,7 +37,7 @@ def record(
         return
     target = output or Path(f"{program}.trace")
     with stderr().status(f"running {program}"):
-        trace, said = run_program(program, target, context.args)
+        trace, said = run_program(program, target, context.args, optimised=not debug)
     out = stdout()
     out.print(said.strip(), markup=False, style="dim")
     out.print(

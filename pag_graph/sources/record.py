@@ -54,13 +54,15 @@ def adapter_folder() -> Path:
     raise MissingExtraError(message, "Use a checkout of pag_graph, or name its adapters folder in PAG_ADAPTER.")
 
 
-def build_program(program: str) -> Path:
+def build_program(program: str, *, optimised: bool = True) -> Path:
     """Compile an example program, unless it is compiled already.
 
     Parameters
     ----------
     program
         One of `PROGRAMS`.
+    optimised
+        Whether to take the time that a fast program needs.
 
     Returns
     -------
@@ -82,8 +84,9 @@ def build_program(program: str) -> Path:
     if cargo is None:
         message = "cargo is not on the path; the example programs are compiled with it."
         raise MissingExtraError(message, "Install Rust, 1.89 or later.")
+    profile = ["--release"] if optimised else []
     done = subprocess.run(
-        [cargo, "build", "--quiet", "--release", "--package", "pag-timely", "--example", program],
+        [cargo, "build", "--quiet", *profile, "--package", "pag-timely", "--example", program],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -93,10 +96,10 @@ def build_program(program: str) -> Path:
         message = f"cargo could not build {program}: {done.stderr.strip()[-800:]}"
         raise MissingExtraError(message, f"Try it yourself: cd {folder} && cargo build --release --example {program}")
     target = Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
-    return target / "release" / "examples" / program
+    return target / ("release" if optimised else "debug") / "examples" / program
 
 
-def record(program: str, trace: Path, arguments: Sequence[str] = ()) -> tuple[Trace, str]:
+def record(program: str, trace: Path, arguments: Sequence[str] = (), *, optimised: bool = True) -> tuple[Trace, str]:
     """Run an example program, and check the trace that it leaves.
 
     Parameters
@@ -108,6 +111,8 @@ def record(program: str, trace: Path, arguments: Sequence[str] = ()) -> tuple[Tr
     arguments
         Passed on to the program. With ``-n N`` (several processes) and without ``-p`` all N are started, connected
         over loopback on free ports.
+    optimised
+        As in `build_program`.
 
     Returns
     -------
@@ -124,11 +129,11 @@ def record(program: str, trace: Path, arguments: Sequence[str] = ()) -> tuple[Tr
     if trace.exists():
         message = f"{trace} exists."
         raise StoreExistsError(message, "Choose another place, or remove it.", {"path": str(trace)})
-    executable = build_program(program)
+    executable = build_program(program, optimised=optimised)
     with _hosts(arguments) as groups:
         said, failed = _run([[str(executable), "--trace", str(trace), *arguments, *group] for group in groups])
     if failed:
-        message = f"{program} failed: {said.strip()[-800:]}"
+        message = f"{program} failed: {said.strip()[:400]}"
         raise TraceFormatError(message, f"pag record {program} --help shows its arguments.", {"file": str(trace)})
     opened = Trace.open(trace)
     check_trace(opened)

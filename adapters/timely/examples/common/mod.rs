@@ -1,0 +1,192 @@
+//! What all examples share: arguments, tracing, seeded numbers.
+#![allow(dead_code, reason = "each example uses a part of it")]
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use pag_timely::{Activity, Config, Sink, Tracer};
+use timely::worker::Worker;
+
+/// A number that can be given on the command line.
+pub struct Size(pub &'static str, pub u64, pub &'static str);
+
+/// The arguments of an example.
+#[derive(Clone)]
+pub struct Arguments {
+    sizes: Vec<(&'static str, u64)>,
+    pub seed: u64,
+    pub trace: Option<PathBuf>,
+    pub process: usize,
+    sink: Sink,
+    replace: bool,
+    step: bool,
+    timely: Option<timely::Config>,
+}
+
+impl Arguments {
+    /// Reads the command line; prints the help or what is wrong, and ends the program, if there is reason to.
+    pub fn parse(about: &str, workers: usize, sizes: &[Size]) -> Self {
+        let mut options = getopts::Options::new();
+        timely::Config::install_options(&mut options);
+        for Size(name, default, meaning) in sizes {
+            options.optopt("", name, &format!("{meaning} [{default}]"), "N");
+        }
+        options.optopt("", "seed", "seed of all random numbers [1]", "N");
+        options.optopt("", "trace", "directory of the trace; without it nothing is recorded", "DIR");
+        options.optopt("", "sink", "what becomes of recorded events: drop or write [write]", "SINK");
+        options.optflag("", "replace", "replace a trace that is there");
+        options.optflag("", "step", "spin with step instead of parking with step_or_park");
+        options.optflag("", "help", "print this help");
+        let program = std::env::args().next().unwrap_or_default();
+        let usage =
+            options.usage(&format!("{about}\n\nUsage: {program} [OPTIONS]\n\nWorkers: {workers} unless -w is given."));
+        let parsed = options.parse(std::env::args().skip(1)).map_err(|error| error.to_string()).and_then(|matches| {
+            if matches.opt_present("help") {
+                println!("{usage}");
+                std::process::exit(0);
+            }
+            if let Some(stray) = matches.free.first() {
+                return Err(format!("unexpected argument {stray:?}"));
+            }
+            let number = |name: &str, default: u64| {
+                matches.opt_get_default(name, default).map_err(|error| format!("--{name}: {error}"))
+            };
+            let mut timely = timely::Config::from_matches(&matches)?;
+            if !matches.opt_present("w") && !matches.opt_present("n") && workers > 1 {
+                timely.communication = timely::CommunicationConfig::Process(workers);
+            }
+            Ok(Self {
+                sizes: sizes.iter().map(|size| Ok((size.0, number(size.0, size.1)?))).collect::<Result<_, String>>()?,
+                seed: number("seed", 1)?,
+                trace: matches.opt_str("trace").map(PathBuf::from),
+                process: number("p", 0)? as usize,
+                sink: match matches.opt_str("sink").as_deref() {
+                    None | Some("write") => Sink::Write,
+                    Some("drop") => Sink::Discard,
+                    Some(other) => return Err(format!("--sink: {other:?} is neither drop nor write")),
+                },
+                replace: matches.opt_present("replace"),
+                step: matches.opt_present("step"),
+                timely: Some(timely),
+            })
+        });
+        parsed.unwrap_or_else(|error| {
+            eprintln!("{error}\n\n{usage}");
+            std::process::exit(2);
+        })
+    }
+
+    /// A number, by its name.
+    pub fn size(&self, name: &str) -> u64 {
+        self.sizes.iter().find(|size| size.0 == name).expect("the example names its numbers").1
+    }
+
+    /// Runs `program` on every worker, and prints what worker 0 makes of it.
+    pub fn run<T: Send + 'static>(
+        mut self,
+        program: impl Fn(&mut Worker, &Run) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let config = self.timely.take().expect("it runs once");
+        let guards = timely::execute(config, move |worker| {
+            let run = Run::begin(worker, self.clone());
+            let result = program(worker, &run);
+            run.end(worker);
+            result
+        });
+        let guards = guards.unwrap_or_else(|error| {
+            eprintln!("{error}");
+            std::process::exit(1);
+        });
+        guards.join().into_iter().map(|result| result.expect("a worker panicked")).collect()
+    }
+}
+
+/// A worker's run of an example.
+pub struct Run {
+    pub arguments: Arguments,
+    tracer: Option<Tracer>,
+    checksum: Rc<Cell<u64>>,
+    epoch: Rc<Cell<i64>>,
+    began: Instant,
+}
+
+impl Run {
+    fn begin(worker: &mut Worker, arguments: Arguments) -> Self {
+        let tracer = arguments.trace.as_ref().map(|directory| {
+            let config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
+            pag_timely::attach(worker, config).unwrap_or_else(|error| {
+                eprintln!("{error}");
+                std::process::exit(1);
+            })
+        });
+        Self { arguments, tracer, checksum: Rc::default(), epoch: Rc::default(), began: Instant::now() }
+    }
+
+    /// Ends the worker's epoch.
+    pub fn tick(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        if let Some(tracer) = &self.tracer {
+            tracer.tick();
+        }
+    }
+
+    /// The worker's epoch.
+    pub fn epoch(&self) -> Rc<Cell<i64>> {
+        Rc::clone(&self.epoch)
+    }
+
+    /// Begins a named activity.
+    pub fn application(&self, name: &str) -> Option<Activity> {
+        self.tracer.as_ref().map(|tracer| tracer.application(name))
+    }
+
+    /// Takes steps while `busy` says so; parks in between, unless told to spin.
+    pub fn steps(&self, worker: &mut Worker, mut busy: impl FnMut() -> bool) {
+        while busy() {
+            if self.arguments.step {
+                worker.step();
+            } else {
+                worker.step_or_park(None);
+            }
+        }
+    }
+
+    /// Collects results; they add up to the checksum, in any order.
+    pub fn collector(&self) -> impl Fn(u64) + use<> {
+        let checksum = Rc::clone(&self.checksum);
+        move |value| checksum.set(checksum.get().wrapping_add(mix(value)))
+    }
+
+    fn end(self, worker: &Worker) {
+        if worker.index() == 0 {
+            let nanoseconds = self.began.elapsed().as_nanos();
+            println!("checksum {:016x} elapsed_ns {nanoseconds}", self.checksum.get());
+        }
+        if let Some(Err(error)) = self.tracer.map(Tracer::finish) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// Mixes the bits of a number (the finaliser of SplitMix64).
+pub fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The `n`-th random number of a seed.
+pub fn random(seed: u64, n: u64) -> u64 {
+    mix(mix(seed) ^ n)
+}
+
+/// Work that takes about a nanosecond a round, and whose result nobody can guess.
+pub fn work(mut x: u64, rounds: u64) -> u64 {
+    for _ in 0..rounds {
+        x = mix(x);
+    }
+    x
+}

@@ -1,0 +1,279 @@
+//! Files of events: contract 1's columns in Parquet.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::{ColumnPath, Type};
+
+use crate::Error;
+use crate::directory::Directory;
+use crate::record::{APPLICATIONS, Kind, NAMES, Record};
+
+/// Rows of a row group; a reader skips by them.
+const GROUP: usize = 128 * 1024;
+
+const SCHEMA: &str = "message schema {
+    REQUIRED INT32 worker;
+    REQUIRED INT64 seq;
+    REQUIRED INT64 epoch;
+    REQUIRED INT64 t_ns;
+    REQUIRED BYTE_ARRAY kind (UTF8);
+    OPTIONAL BYTE_ARRAY activity (UTF8);
+    OPTIONAL INT64 operator;
+    OPTIONAL INT64 channel;
+    OPTIONAL INT64 scope;
+    OPTIONAL INT32 peer;
+    OPTIONAL INT64 message_seq;
+    OPTIONAL INT64 records;
+    OPTIONAL INT64 bytes;
+    OPTIONAL INT64 timeout_ns;
+}";
+
+static TYPE: LazyLock<Arc<Type>> =
+    LazyLock::new(|| Arc::new(parse_message_type(SCHEMA).expect("the schema is written correctly")));
+
+static KINDS: LazyLock<[ByteArray; NAMES.len()]> = // Static bytes are copied without counting references.
+    LazyLock::new(|| NAMES.map(|name| ByteArray::from(Bytes::from_static(name.as_bytes()))));
+
+static PROPERTIES: LazyLock<Arc<WriterProperties>> = LazyLock::new(|| Arc::new(properties()));
+
+/// Properties of every Parquet file of a trace.
+fn properties() -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_max_row_group_row_count(Some(GROUP))
+        .set_dictionary_enabled(false);
+    for name in ["worker", "epoch", "t_ns", "seq"] {
+        properties = properties.set_column_statistics_enabled(name.into(), EnabledStatistics::Chunk);
+    }
+    for name in ["kind", "activity"] {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), true);
+    }
+    // Neighbouring numbers differ by little.
+    for name in [
+        "worker",
+        "seq",
+        "epoch",
+        "t_ns",
+        "operator",
+        "channel",
+        "scope",
+        "peer",
+        "message_seq",
+        "records",
+        "bytes",
+        "timeout_ns",
+    ] {
+        properties = properties.set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    properties.build()
+}
+
+/// A column that may be null.
+#[derive(Debug, Default)]
+struct Optional<T> {
+    values: Vec<T>,
+    levels: Vec<i16>,
+}
+
+impl<T> Optional<T> {
+    #[inline]
+    fn push(&mut self, value: Option<T>) {
+        self.levels.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.levels.clear();
+    }
+}
+
+/// Columns of rows that were not encoded yet.
+#[derive(Debug, Default)]
+struct Columns {
+    epoch: Vec<i64>,
+    t_ns: Vec<i64>,
+    kind: Vec<ByteArray>,
+    operator: Optional<i64>,
+    channel: Optional<i64>,
+    scope: Optional<i64>,
+    peer: Optional<i32>,
+    message_seq: Optional<i64>,
+    records: Optional<i64>,
+    timeout_ns: Optional<i64>,
+}
+
+impl Columns {
+    #[inline]
+    fn push(&mut self, record: &Record, epoch: i64) {
+        use Kind::{ApplicationStart, ApplicationStop, IdleStop, Park, ProgressReceive, ProgressSend, PushProgress};
+        use Kind::{Receive, Send, Start, Stop};
+        let Record { t, message, count, id, scope, peer, kind } = *record;
+        let data = matches!(kind, Send | Receive);
+        let progress = matches!(kind, ProgressSend | ProgressReceive);
+        self.epoch.push(epoch);
+        self.t_ns.push(t as i64);
+        self.kind.push(KINDS[kind as usize].clone());
+        self.operator.push(match kind {
+            Start | Stop | PushProgress => Some(i64::from(id)),
+            ApplicationStart | ApplicationStop => Some(APPLICATIONS + i64::from(id)),
+            _ => None,
+        });
+        self.channel.push((data || progress).then_some(i64::from(id)));
+        self.scope.push(progress.then_some(i64::from(scope)));
+        self.peer.push((data || kind == ProgressReceive).then_some(peer as i32));
+        self.message_seq.push((data || progress).then_some(message as i64));
+        self.records.push((data || progress || kind == IdleStop).then_some(count));
+        self.timeout_ns.push((kind == Park && count >= 0).then_some(count));
+    }
+
+    fn len(&self) -> usize {
+        self.t_ns.len()
+    }
+
+    fn clear(&mut self) {
+        self.epoch.clear();
+        self.t_ns.clear();
+        self.kind.clear();
+        for column in [
+            &mut self.operator,
+            &mut self.channel,
+            &mut self.scope,
+            &mut self.message_seq,
+            &mut self.records,
+            &mut self.timeout_ns,
+        ] {
+            column.clear();
+        }
+        self.peer.clear();
+    }
+}
+
+/// One file of events that is being written; readers do not see it until it is published.
+pub(crate) struct EventFile {
+    writer: SerializedFileWriter<File>,
+    hidden: PathBuf,
+    path: PathBuf,
+    worker: u32,
+    seq: i64,
+    rows: usize,
+    columns: Columns,
+}
+
+impl EventFile {
+    /// Begins the file `number` of a worker, whose first row has the number `seq`.
+    pub(crate) fn create(directory: &Directory, worker: u32, number: usize, seq: i64) -> Result<Self, Error> {
+        let path = directory.events(worker, number);
+        let hidden = path.with_extension("parquet.tmp");
+        let file = File::create(&hidden).map_err(Error::at(&hidden))?;
+        let writer = SerializedFileWriter::new(file, Arc::clone(&TYPE), Arc::clone(&PROPERTIES));
+        let writer = writer.map_err(|error| refused(&hidden, &error))?;
+        Ok(Self { writer, hidden, path, worker, seq, rows: 0, columns: Columns::default() })
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Appends events, the first of which is of `epoch`; returns the epoch after them.
+    pub(crate) fn append(&mut self, records: &[Record], mut epoch: i64) -> Result<i64, Error> {
+        for record in records {
+            self.columns.push(record, epoch);
+            epoch += i64::from(record.kind == Kind::EpochEnd);
+            if self.columns.len() == GROUP {
+                self.encode()?;
+            }
+        }
+        self.rows += records.len();
+        Ok(epoch)
+    }
+
+    fn encode(&mut self) -> Result<(), Error> {
+        let rows = self.columns.len();
+        let first = self.seq;
+        self.seq += rows as i64;
+        let written = write_group(&mut self.writer, &self.columns, self.worker as i32, first);
+        written.map_err(|error| refused(&self.hidden, &error))?;
+        self.columns.clear();
+        Ok(())
+    }
+
+    /// Completes the file and lets readers see it.
+    pub(crate) fn publish(mut self) -> Result<(), Error> {
+        if self.columns.len() > 0 {
+            self.encode()?;
+        }
+        self.writer.close().map_err(|error| refused(&self.hidden, &error))?;
+        std::fs::rename(&self.hidden, &self.path).map_err(Error::at(&self.path))
+    }
+}
+
+fn refused(path: &std::path::Path, error: &ParquetError) -> Error {
+    Error::Write(format!("{}: {error}", path.display()))
+}
+
+fn write_group(
+    writer: &mut SerializedFileWriter<File>,
+    columns: &Columns,
+    worker: i32,
+    first: i64,
+) -> Result<(), ParquetError> {
+    let rows = columns.len();
+    let mut group = writer.next_row_group()?;
+    required::<Int32Type>(&mut group, &vec![worker; rows])?;
+    required::<Int64Type>(&mut group, &(first..first + rows as i64).collect::<Vec<_>>())?;
+    required::<Int64Type>(&mut group, &columns.epoch)?;
+    required::<Int64Type>(&mut group, &columns.t_ns)?;
+    required::<ByteArrayType>(&mut group, &columns.kind)?;
+    let nothing = vec![0; rows];
+    optional::<ByteArrayType>(&mut group, &[], &nothing)?;
+    optional::<Int64Type>(&mut group, &columns.operator.values, &columns.operator.levels)?;
+    optional::<Int64Type>(&mut group, &columns.channel.values, &columns.channel.levels)?;
+    optional::<Int64Type>(&mut group, &columns.scope.values, &columns.scope.levels)?;
+    optional::<Int32Type>(&mut group, &columns.peer.values, &columns.peer.levels)?;
+    optional::<Int64Type>(&mut group, &columns.message_seq.values, &columns.message_seq.levels)?;
+    optional::<Int64Type>(&mut group, &columns.records.values, &columns.records.levels)?;
+    optional::<Int64Type>(&mut group, &[], &nothing)?;
+    optional::<Int64Type>(&mut group, &columns.timeout_ns.values, &columns.timeout_ns.levels)?;
+    group.close()?;
+    Ok(())
+}
+
+/// Writes the next column of a row group.
+pub(crate) fn required<T: parquet::data_type::DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+) -> Result<(), ParquetError> {
+    column::<T>(group, values, None)
+}
+
+/// Writes the next column of a row group, with nulls where the level is 0.
+pub(crate) fn optional<T: parquet::data_type::DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    levels: &[i16],
+) -> Result<(), ParquetError> {
+    column::<T>(group, values, Some(levels))
+}
+
+fn column<T: parquet::data_type::DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("too many columns".to_owned()))?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}

@@ -1,0 +1,126 @@
+//! Records what a [Timely](https://docs.rs/timely) or [Differential](https://docs.rs/differential-dataflow) dataflow
+//! does, as a *canonical trace*: a directory of Parquet files from which `pag_graph` makes a program activity graph.
+//!
+//! Three lines on every worker: attach before the first dataflow is built, tick when an epoch is over, finish.
+//!
+//! ```
+//! use pag_timely::Config;
+//! use timely::dataflow::InputHandle;
+//! use timely::dataflow::operators::{Exchange, Input, Inspect, Probe};
+//!
+//! # let place = std::env::temp_dir().join(format!("pag-timely-doc-{}", std::process::id()));
+//! # let directory = place.clone();
+//! timely::execute(timely::Config::process(2), move |worker| {
+//!     # let place = place.clone();
+//!     let tracer = pag_timely::attach(worker, Config::new(place)).expect("begin the trace");
+//!
+//!     let mut input = InputHandle::new();
+//!     let probe = worker.dataflow(|scope| {
+//!         scope.input_from(&mut input).container::<Vec<u64>>().exchange(|x| *x).inspect(|_| ()).probe().0
+//!     });
+//!     for round in 0..10_u64 {
+//!         {
+//!             let _load = tracer.application("load");
+//!             (0..100).for_each(|x| input.send(x));
+//!         }
+//!         input.advance_to(round + 1);
+//!         while probe.less_than(input.time()) {
+//!             worker.step_or_park(None);
+//!         }
+//!         tracer.tick();
+//!     }
+//!
+//!     tracer.finish().expect("write the trace");
+//! })
+//! .expect("start the workers");
+//! # let text = std::fs::read_to_string(directory.join("meta.json")).unwrap();
+//! # assert!(text.contains("\"complete\": true"), "{text}");
+//! # std::fs::remove_dir_all(directory).unwrap();
+//! ```
+//!
+//! # What is recorded
+//!
+//! - The stream `timely`: operators that start and stop, data messages, parks, pushed progress. Operators, channels and
+//!   workers become tables; rows that are no events (shut-down operators, progress channels, texts) are counted in
+//!   `meta.json` under `dropped`.
+//! - The progress streams, one per timestamp type. [`Config::new`] registers the usual types; [`Config::progress`] and
+//!   [`Tracer::progress`] add others; usual ones that turn out to be unused are let go. A scope in which data moved but whose progress nobody listened to is listed in
+//!   `meta.json` under `missing_progress`.
+//! - Named activities of the program itself: [`Tracer::application`].
+//! - Empty steps, see below.
+//!
+//! Events of one worker carry `seq` 1, 2, 3, … without gaps, in the order of time; at equal times of different streams
+//! what causes comes first. `t_ns` is the worker's own clock, which starts with [`timely::worker::Worker::timer`];
+//! `offset_ns` in `workers.parquet` is the Unix time of that instant. Timely logs the records of a message, not its
+//! size, so `bytes` is null.
+//!
+//! # Epochs
+//!
+//! Everything a worker does between two ticks belongs to one epoch, numbered from 0. [`Tracer::tick`] writes
+//! `epoch_end`. What happens after the last tick, the shutdown of the dataflows included, carries the next number.
+//!
+//! # Empty steps
+//!
+//! [`Worker::step`](timely::worker::Worker::step) schedules nothing when there is nothing to do, and logs nothing; a
+//! program that spins instead of parking would leave gaps that nobody can explain. But Timely flushes its loggers at
+//! the end of every step, also of an empty one. So the recorder sees every step end without help from the program:
+//!
+//! - A step at whose end nothing was logged since the previous step's end is **empty**. One or more empty steps in a
+//!   row are one stretch: a row `idle_start` at the flush that ended the last step with events (or at the tick after
+//!   it), a row `idle_stop` at the first event after the last empty step, with the number of steps as its `records`.
+//!   (Not at the flush of the last empty step: the message that ends the stretch may have been sent since.) Millions
+//!   of spins are two rows.
+//! - An empty step takes well under a microsecond. Where one flush follows another by more than
+//!   [`Config::idle_cut`] (100 us), the program did something else in between, or the operating system took the core
+//!   away. The stretch is cut there; nothing is claimed about that time, and it stays a gap. Work of the program
+//!   between two steps that takes less than the cut and logs nothing counts as idle: name it with
+//!   [`Tracer::application`] if it matters.
+//! - A step that parked has its `park` and `unpark`, so it is not empty.
+//! - A stretch that stays open is handed over every [`Config::flush_every`], and the next begins where it ends: a
+//!   reader that follows a live run sees that the worker idles.
+//!
+//! # Where it goes, and when
+//!
+//! The worker's thread only appends records of 40 bytes. One thread per process encodes and writes. When it is behind
+//! by more than [`Config::buffer`] events of a worker, that worker **waits**; nothing is dropped. The time waited is in
+//! `meta.json` as `stalled_ns`.
+//!
+//! Every [`Config::flush_every`] (0.5 s) what was recorded becomes files `events/worker-W-N.parquet`, which appear
+//! under their name only when they are whole, so a reader can follow a live run. A program that is killed, at any
+//! moment, leaves a trace that can be read and says `"complete": false`; it lacks what is younger than the last flush.
+//! `complete` becomes true when every worker has called [`Tracer::finish`] and is gone.
+//!
+//! If the disk is full or a file cannot be written, the program goes on, the trace ends there and stays incomplete,
+//! the error is printed, and [`Tracer::finish`] returns it if it is known by then.
+//!
+//! # Several processes
+//!
+//! All processes are given the same directory. Each writes the events of its own workers and a file in `parts`; the
+//! small tables are merged from the parts, under a lock, whenever one changes. Processes that do not share a file
+//! system each make the directory for themselves; copy `events` and `parts` together afterwards, and call [`assemble`].
+//!
+//! [`attach`] makes the workers meet: they exchange who they are, over a Timely channel outside of any dataflow. With
+//! several processes, the first worker of each also compares its clock with worker 0's in 64 round trips. The estimate
+//! is off by half a round trip at most. It is used where it is better than the wall clock: on one machine both
+//! processes read the same wall clock to 100 ns or so, and the probe never makes that worse; between machines nobody
+//! knows how far the wall clocks are apart, and the probe decides. With one process there is no probe.
+
+#![deny(missing_docs)]
+
+mod clock;
+mod config;
+mod directory;
+mod error;
+mod events;
+mod meeting;
+mod record;
+mod recorder;
+mod streams;
+mod tables;
+mod tracer;
+mod writer;
+
+pub use config::{Config, Sink};
+pub use directory::assemble;
+pub use error::Error;
+pub use tracer::{Activities, Activity, Tracer, attach};

@@ -1,0 +1,105 @@
+//! One event as the worker's thread hands it over: fixed size, no allocation.
+
+/// What happened; the order is that of [`NAMES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Start,
+    Stop,
+    Send,
+    Receive,
+    ProgressSend,
+    ProgressReceive,
+    Park,
+    Unpark,
+    PushProgress,
+    EpochEnd,
+    ApplicationStart,
+    ApplicationStop,
+    IdleStart,
+    IdleStop,
+}
+
+/// The words of contract 1, indexed by [`Kind`].
+pub(crate) const NAMES: [&str; 14] = [
+    "start",
+    "stop",
+    "send",
+    "receive",
+    "progress_send",
+    "progress_receive",
+    "park",
+    "unpark",
+    "push_progress",
+    "epoch_end",
+    "application_start",
+    "application_stop",
+    "idle_start",
+    "idle_stop",
+];
+
+/// Ids of named activities start here; Timely numbers operators from 0.
+pub(crate) const APPLICATIONS: i64 = 1 << 40;
+
+/// One event; what the fields mean depends on the kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Nanoseconds since the worker's clock zero.
+    pub(crate) t: u64,
+    /// Number of the message on its channel.
+    pub(crate) message: u64,
+    /// Records or updates in a message, a park's time limit (-1 for none), or a number of steps.
+    pub(crate) count: i64,
+    /// Operator, channel or named activity.
+    pub(crate) id: u32,
+    /// The scope's operator of a progress message.
+    pub(crate) scope: u32,
+    /// The other worker of a message.
+    pub(crate) peer: u32,
+    /// What happened.
+    pub(crate) kind: Kind,
+}
+
+impl Record {
+    /// An event that needs no more than a time and an id.
+    pub(crate) fn plain(t: u64, kind: Kind, id: u32) -> Self {
+        Self { t, message: 0, count: 0, id, scope: 0, peer: 0, kind }
+    }
+
+    /// An event with a count.
+    pub(crate) fn counted(t: u64, kind: Kind, count: i64) -> Self {
+        Self { count, ..Self::plain(t, kind, 0) }
+    }
+
+    /// Whether the event comes first where one of another stream has the very same time.
+    ///
+    /// An operator starts before progress is sent or read inside it, and progress about messages follows them; stops,
+    /// parks and all else come after.
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.kind, Kind::Start | Kind::Unpark | Kind::Send | Kind::Receive | Kind::PushProgress)
+    }
+}
+
+/// What a worker says about the shape of its dataflows, in the order in which it is said.
+#[derive(Debug, Clone)]
+pub(crate) enum Structure {
+    /// An operator or a scope.
+    Operator { id: i64, address: Vec<usize>, name: String },
+    /// A channel between two operators; ends are (index in the scope, port).
+    Channel { id: i64, scope: Vec<usize>, source: (usize, usize), target: (usize, usize), of: String },
+    /// The channel on which the scope that was just built exchanges progress.
+    Progress { channel: i64 },
+    /// A named activity.
+    Application { id: u32, name: String },
+}
+
+/// Rows of the log that are no events of contract 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// An operator was shut down.
+    pub(crate) shutdown: u64,
+    /// A progress channel was made.
+    pub(crate) communication_channel: u64,
+    /// Free text.
+    pub(crate) text: u64,
+}

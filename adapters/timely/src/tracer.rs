@@ -1,0 +1,193 @@
+//! What a program sees.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use timely::progress::Timestamp;
+use timely::worker::Worker;
+
+use crate::directory::Directory;
+use crate::meeting::{self, Meeting};
+use crate::record::{Kind, Record};
+use crate::recorder::{IdleLimits, Recorder, nanoseconds};
+use crate::streams::{self, Shared, since};
+use crate::writer::{Lane, Limits, Writer};
+use crate::{Config, Error, Sink};
+
+/// Begins to record a worker. Call it on every worker, before the first dataflow is built.
+///
+/// Waits until all workers have called it. See the [crate's documentation](crate) for a whole program.
+///
+/// # Errors
+///
+/// If the worker does not log, something is at the trace's place already, somebody else listens to a stream, another
+/// worker failed or did not come, or the file system refuses.
+pub fn attach(worker: &mut Worker, config: Config) -> Result<Tracer, Error> {
+    let timer = worker.timer().ok_or(Error::NoLogging)?;
+    let lane = match config.sink {
+        Sink::Write => Some(open(worker, timer, &config)?),
+        Sink::Discard => None,
+    };
+    let limits = IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every) };
+    let recorder = Recorder::new(since(timer), limits, lane);
+    let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
+    let shared = streams::register(&mut registry, recorder, &config.streams)?;
+    drop(registry);
+    let registry = (!config.keep_unused).then(|| worker.clone());
+    Ok(Tracer { shared, timer, registry })
+}
+
+/// Meets the other workers, and finds this one's way to the writer of its process.
+fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane>, Error> {
+    static WRITERS: Mutex<Option<HashMap<String, Weak<Writer>>>> = Mutex::new(None);
+
+    let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
+    let limits = Limits { flush_every: config.flush_every, rows_per_file: config.rows_per_file, buffer: config.buffer };
+    let prepare = |meeting: &Meeting| Directory::begin(&path, config.replace, meeting).map(drop);
+    let meeting = meeting::meet(worker, timer, config, prepare)?;
+    let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let writers = writers.get_or_insert_default();
+    writers.retain(|_, writer| writer.strong_count() > 0);
+    let writer = match writers.get(&meeting.trace_id).and_then(Weak::upgrade) {
+        Some(writer) => writer,
+        None => {
+            let directory = Directory::join(&path, config.replace, &meeting)?;
+            let writer = Writer::start(directory, &meeting.own(), limits)?;
+            writers.insert(meeting.trace_id, Arc::downgrade(&writer));
+            writer
+        }
+    };
+    Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
+}
+
+/// The recording of one worker.
+///
+/// Dropped without [`Tracer::finish`], as by a panic, it leaves a trace that says that it was cut short.
+#[must_use = "a tracer that is dropped at once leaves a trace that says that it was cut short"]
+pub struct Tracer {
+    shared: Shared,
+    timer: Instant,
+    /// The way to the registry, while it may hold streams that nobody uses.
+    registry: Option<Worker>,
+}
+
+impl std::fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracer").field("epoch", &self.shared.recorder.borrow().epoch()).finish_non_exhaustive()
+    }
+}
+
+impl Tracer {
+    /// Ends the epoch; returns its number.
+    ///
+    /// Call it when the worker has seen its round of input completed. It must not be called from inside an operator.
+    pub fn tick(&self) -> i64 {
+        self.shared.synchronise();
+        let mut recorder = self.shared.recorder.borrow_mut();
+        let epoch = recorder.epoch();
+        recorder.tick(since(self.timer));
+        drop(recorder);
+        if let Some(mut registry) = self.registry.as_ref().and_then(Worker::log_register) {
+            streams::release_unused(&mut registry, &self.shared);
+        }
+        epoch
+    }
+
+    /// Begins a named activity of the program itself, which ends when the guard is dropped.
+    ///
+    /// Activities nest. The name becomes a row of `operators.parquet`; its id is 2^40 plus a hash of the name, the same
+    /// on every worker, and none that Timely ever gives. May be called inside of operators too, through a clone of
+    /// [`Tracer::activities`].
+    pub fn application(&self, name: &str) -> Activity {
+        self.activities().begin(name)
+    }
+
+    /// A handle that can be moved into operators.
+    pub fn activities(&self) -> Activities {
+        Activities { shared: self.shared.clone(), timer: self.timer }
+    }
+
+    /// Also listens to the progress of scopes whose timestamp is `T`, and which are yet to be built.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else listens to that stream.
+    pub fn progress<T: Timestamp>(&self, worker: &Worker) -> Result<(), Error> {
+        let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
+        streams::register_more::<T>(&mut registry, &self.shared)
+    }
+
+    /// Says that the program came to its end.
+    ///
+    /// Recording goes on until Timely drops the worker: what remains in the dataflows is worked off after the
+    /// program's closure returns, and messages of that time must not miss their other end. The process' last worker
+    /// then waits until everything is written.
+    ///
+    /// # Errors
+    ///
+    /// If anything recorded so far could not be written.
+    pub fn finish(self) -> Result<(), Error> {
+        self.shared.synchronise();
+        self.shared.recorder.borrow_mut().finish()
+    }
+}
+
+/// Begins named activities, also inside of operators.
+#[derive(Clone)]
+pub struct Activities {
+    shared: Shared,
+    timer: Instant,
+}
+
+impl std::fmt::Debug for Activities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Activities").finish_non_exhaustive()
+    }
+}
+
+impl Activities {
+    /// Begins a named activity, see [`Tracer::application`].
+    pub fn begin(&self, name: &str) -> Activity {
+        let id = hash(name);
+        let mut recorder = self.shared.recorder.borrow_mut();
+        recorder.name(id, name);
+        recorder.aside(Record::plain(since(self.timer), Kind::ApplicationStart, id));
+        drop(recorder);
+        Activity { activities: self.clone(), id, here: PhantomData }
+    }
+}
+
+/// A named activity that is going on; it ends when this is dropped.
+#[must_use = "the activity ends when this is dropped"]
+#[derive(Debug)]
+pub struct Activity {
+    activities: Activities,
+    id: u32,
+    // An activity belongs to the worker's thread.
+    here: PhantomData<*const ()>,
+}
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        let Activities { shared, timer } = &self.activities;
+        shared.recorder.borrow_mut().aside(Record::plain(since(*timer), Kind::ApplicationStop, self.id));
+    }
+}
+
+/// FNV-1a: the same on every worker, process and machine.
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    #[test]
+    fn activities_have_the_same_id_everywhere() {
+        assert_eq!(hash("load"), hash("load"));
+        assert_ne!(hash("load"), hash("store"));
+    }
+}

@@ -1,0 +1,174 @@
+//! Runs the examples, and reads back what they recorded.
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use support::{Place, Trace, checksum, example, find_checksum, int, text, wait};
+
+/// Runs an example with and without a trace, parking and spinning.
+fn try_out(name: &str, arguments: &[&str]) -> Vec<Trace> {
+    let place = Place::new(name);
+    let plain = checksum(example(name).args(arguments));
+    [&[][..], &["--step"]]
+        .into_iter()
+        .enumerate()
+        .map(|(index, mode)| {
+            let directory = place.0.join(index.to_string());
+            let traced = checksum(example(name).args(arguments).args(mode).arg("--trace").arg(&directory));
+            assert_eq!(traced, plain, "recording changes the result");
+            let trace = Trace::read(&directory);
+            trace.check();
+            trace
+        })
+        .collect()
+}
+
+#[test]
+fn skewed() {
+    for trace in try_out("skewed", &[]) {
+        assert_eq!(trace.workers.len(), 4);
+        assert_eq!(trace.count("epoch_end"), 40);
+        let to_first: i64 = trace
+            .events
+            .iter()
+            .filter(|event| text(event, "kind") == "send" && int(event, "peer") != int(event, "worker"))
+            .map(|event| {
+                assert_eq!(int(event, "peer"), Some(0), "all records go to worker 0");
+                int(event, "records").expect("Timely counts records")
+            })
+            .sum();
+        // Worker 0 keeps its own quarter; the filter takes about one in a hundred.
+        assert!((55_000..60_000).contains(&to_first), "{to_first}");
+    }
+}
+
+#[test]
+fn bfs() {
+    let arguments = ["--nodes", "200", "--edges", "400", "--rounds", "5"];
+    let traces = try_out("bfs", &arguments);
+    assert!(traces[1].count("idle_start") > 0, "a program that spins has empty steps");
+    for trace in traces {
+        assert!(trace.operators.iter().any(|row| text(row, "name") == "Iterate"));
+    }
+}
+
+#[test]
+fn triangles() {
+    try_out("triangles", &["--nodes", "100", "--edges", "300", "--rounds", "4"]);
+}
+
+#[test]
+fn imbalance() {
+    try_out("imbalance", &["--epochs", "5", "--records", "500"]);
+}
+
+#[test]
+fn adjustable() {
+    let cheap = try_out("adjustable", &["--epochs", "3", "--cost", "1"]);
+    assert_eq!(cheap[0].count("epoch_end"), 6);
+    let results = ["1", "300"].map(|cost| checksum(example("adjustable").args(["--epochs", "3", "--cost", cost])));
+    assert_eq!(results[0], results[1], "the result does not depend on the cost");
+}
+
+#[test]
+fn ground_truth() {
+    let place = Place::new("ground-truth");
+    let directory = place.0.join("trace");
+    checksum(example("ground_truth").args(["--epochs", "5"]).arg("--trace").arg(&directory));
+    let trace = Trace::read(&directory);
+    trace.check();
+    let table = std::fs::read_to_string(directory.join("ground_truth.csv")).expect("the truth lies beside the trace");
+    let mut found = 0;
+    for line in table.lines().skip(1) {
+        let columns: Vec<&str> = line.split(',').collect();
+        let number = |index: usize| columns[index].parse::<i64>().expect("a number");
+        let (worker, epoch, name, start, stop) = (number(0), number(1), columns[2], number(4), number(5));
+        let operator = trace.operators.iter().find(|row| text(row, "name") == name).expect("the operator is known");
+        let mut began = None;
+        let inside =
+            trace.of(worker).filter(|event| int(event, "operator") == int(operator, "operator")).any(|event| {
+                let t = int(event, "t_ns").expect("a time");
+                match text(event, "kind") {
+                    "start" | "application_start" => began = Some(t),
+                    "stop" | "application_stop" => {
+                        return int(event, "epoch") == Some(epoch)
+                            && began.take().is_some_and(|began| began <= start && stop <= t);
+                    }
+                    _ => {}
+                }
+                false
+            });
+        assert!(inside, "no activation holds {line}");
+        found += 1;
+    }
+    assert_eq!(found, 2 * 5 * 4);
+}
+
+/// Runs `bfs` as two processes over TCP, each with a directory of its own name; returns the checksum.
+fn run_two(place: &Path, arguments: &[&str], traces: [&Path; 2]) -> Option<String> {
+    // The ports are free again when the listeners are dropped.
+    let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let hosts: Vec<_> = ports.iter().map(|port| port.local_addr().expect("it is bound").to_string()).collect();
+    let file = place.join("hosts");
+    std::fs::write(&file, hosts.join("\n")).expect("the file can be written");
+    drop(ports);
+    let children = [("0", traces[0]), ("1", traces[1])].map(|(process, trace)| {
+        let mut command = example("bfs");
+        command.args(arguments).args(["-n", "2", "-w", "2", "-p", process, "-h"]).arg(&file);
+        command.arg("--trace").arg(trace).spawn().expect("it starts")
+    });
+    let outputs = children.map(wait);
+    for output in &outputs {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    find_checksum(&String::from_utf8_lossy(&outputs[0].stdout))
+}
+
+const SMALL: [&str; 6] = ["--nodes", "200", "--edges", "400", "--rounds", "5"];
+
+#[test]
+fn two_processes() {
+    let place = Place::new("two");
+    let plain = checksum(example("bfs").args(SMALL));
+    for step in [false, true] {
+        let directory = place.0.join(format!("trace-{step}"));
+        let mut arguments = SMALL.to_vec();
+        arguments.extend(step.then_some("--step"));
+        assert_eq!(run_two(&place.0, &arguments, [&directory, &directory]), Some(plain.clone()));
+        let trace = Trace::read(&directory);
+        trace.check();
+        check_processes(&trace);
+    }
+}
+
+#[test]
+fn two_processes_without_a_shared_directory() {
+    let place = Place::new("apart");
+    let [here, there] = ["here", "there"].map(|name| place.0.join(name));
+    run_two(&place.0, &SMALL, [&here, &there]).expect("it prints a checksum");
+    for directory in [&here, &there] {
+        assert_eq!(Trace::read(directory).meta["complete"], false, "half a run is not complete");
+    }
+    for folder in ["events", "parts"] {
+        for entry in std::fs::read_dir(there.join(folder)).expect("it is a folder") {
+            let entry = entry.expect("it can be read");
+            std::fs::copy(entry.path(), here.join(folder).join(entry.file_name())).expect("it can be copied");
+        }
+    }
+    pag_timely::assemble(&here).expect("the parts are of one run");
+    let trace = Trace::read(&here);
+    trace.check();
+    check_processes(&trace);
+}
+
+fn check_processes(trace: &Trace) {
+    assert_eq!(trace.workers.iter().map(|row| int(row, "process")).collect::<Vec<_>>(), [0, 0, 1, 1].map(Some));
+    assert_eq!(trace.meta["processes"], 2);
+    let probes = trace.meta["clock_probes"].as_array().expect("a list");
+    assert_eq!(probes.len(), 1);
+    let distance = probes[0]["correction_ns"].as_i64().expect("a number").abs();
+    let uncertainty = probes[0]["uncertainty_ns"].as_i64().expect("a number");
+    assert!(distance <= uncertainty + 1_000, "the probe contradicts the wall clock: {probes:?}");
+}
