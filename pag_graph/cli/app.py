@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing or is in use;
 5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 9 an analysis that
-looks for violations found some; 1 anything else.
+looks for violations found some, or a check findings; 1 anything else.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pag_graph.cli.analyses import (
     check_window,
     open_pag,
 )
+from pag_graph.cli.check import check
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
 from pag_graph.model.enums import RuleSet
@@ -123,9 +124,10 @@ def convert(
     out.print(f"Next: pag build {trace} STORE", style="dim")
 
 
-app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
-)(record)
+# What it does not know itself goes to the program, which has an option -h of its own.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+app.command(context_settings=_PASS_ON)(record)
+app.command()(check)
 
 
 @app.command()
@@ -286,14 +288,14 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
 
     found = checks()
     if form is Format.JSON:
-        print_json([asdict(check) for check in found])
+        print_json([asdict(part) for part in found])
         return
     out = stdout()
-    for check in found:
-        mark = "[green]ok[/green]     " if check.ok else "[yellow]missing[/yellow]"
-        out.print(f"{mark} {check.name}: {check.found} [dim](for {check.needed_for})[/dim]")
-        if not check.ok and check.advice:
-            out.print(f"        {check.advice}", markup=False, style="yellow")
+    for part in found:
+        mark = "[green]ok[/green]     " if part.ok else "[yellow]missing[/yellow]"
+        out.print(f"{mark} {part.name}: {part.found} [dim](for {part.needed_for})[/dim]")
+        if not part.ok and part.advice:
+            out.print(f"        {part.advice}", markup=False, style="yellow")
 
 
 @app.command()

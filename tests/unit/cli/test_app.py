@@ -146,3 +146,17 @@ def test_help_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_check_says_what_is_odd_and_exits_by_severity(pag: Command, tmp_path: Path) -> None:
+    from pag_graph.testing.traces import draw
+
+    fine = draw("0 start 1 | 5 stop 1 | 9 end").write(tmp_path / "fine")
+    code, out, _ = pag("check", fine)
+    assert (code, out.strip()) == (0, "Nothing is odd: no findings.")
+    odd = draw("0 start 1 | 5 recv 3<1 #7 | 6 stop 1 | 9 end", "9 end").write(tmp_path / "odd")
+    code, out, _ = pag("check", odd, "--format", "json")
+    assert code == 0
+    (row,) = json.loads(out)["findings"]
+    assert (row["finding"], row["severity"], row["worker"], row["seq"]) == ("receive_without_send", "warning", 0, 1)
+    assert pag("check", odd, "--severity", "warning")[0] == 9
