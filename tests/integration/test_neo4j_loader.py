@@ -310,7 +310,7 @@ def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_p
     later = {}
     for file in sorted((trace / "events").glob("*.parquet")):
         rows = pq.read_table(file)
-        later[file.with_name(file.name.replace("-00000", "-00001"))] = rows.filter(pc.field("epoch") > 6)
+        later[file.with_name(f"{file.stem}1.parquet")] = rows.filter(pc.field("epoch") > 6)
         pq.write_table(rows.filter(pc.field("epoch") <= 6), file)
     meta = trace / "meta.json"
     whole = meta.read_text()

@@ -118,7 +118,7 @@ def test_every_event_is_a_vertex_or_counted(pag: Pag) -> None:
 
 @pytest.mark.parametrize(
     ("pag", "rounds"),
-    [("skewed", 9), ("bfs", 19), *(pytest.param(name, n, marks=needs_oracles) for name, n in RECORDED.items())],
+    [("skewed", 9), ("bfs", 20), *(pytest.param(name, n, marks=needs_oracles) for name, n in RECORDED.items())],
     indirect=["pag"],
 )
 def test_rounds_are_those_of_the_prototype(pag: Pag, rounds: int) -> None:
@@ -139,18 +139,20 @@ def test_the_skew_shows(pag: Pag) -> None:
     work = pag.edges().filter(pl.col("type") == "processing").with_columns(worker=pl.col("src") // 2**40)
     worked = dict(work.group_by("worker").agg(pl.col("duration_ns").sum()).collect().iter_rows())
     assert worked[0] == max(worked.values())
-    # The rounds' paths spend most of their local time on the worker that gets everything: the prototype found 61 %.
+    # The rounds' paths spend most of their local time on the worker that gets everything: the prototype found 61 % in
+    # its trace; where each record is more work, as in the bundled one, it is nearly all of it.
     spent: Counter[int] = Counter()
     for window in pag.run.windows():
         if window.role is api.EpochRole.ROUND:
             steps = pag.critical_path(epoch=window.epoch).steps.to_pylist()
             for step in steps:
                 spent[step["worker"]] += step["duration_ns"] * (step["worker"] == step["to_worker"])
-    assert 0.55 < spent[0] / spent.total() < 0.67
+    share = spent[0] / spent.total()
+    assert share > 0.9 if pag.run.info.run["source"]["format"] == "pag-timely" else 0.55 < share < 0.67
 
 
 @pytest.mark.parametrize("pag", ["skewed"], indirect=True)
 def test_the_bundled_trace_is_the_recorded_one(pag: Pag) -> None:
-    assert pag.run.info.events == 2_186
+    assert pag.run.info.events == 2_922
     waits = pag.edges().filter(pl.col("type") == "waiting").collect()
     assert sum(row["waits"] for row in pag.waits(between=(0, pag.run.end_ns)).to_pylist()) == waits.height
