@@ -76,7 +76,7 @@ def test_other_numbers_of_workers_and_other_operators(in_memory: Fixture, whole_
 
 def test_whole_runs_are_compared_round_by_round_in_sum(skewed: Any, bfs: Any) -> None:
     found = skewed.diff(against=bfs)
-    assert (found.before_windows, found.after_windows) == (19, 9)
+    assert (found.before_windows, found.after_windows) == (20, 9)
     spans = [sum(window.span_ns for window in pag.rounds()) for pag in (bfs, skewed)]
     assert [found.before_ns, found.after_ns] == spans
     assert sum(found.table["difference_ns"].to_pylist()) == spans[1] - spans[0]
