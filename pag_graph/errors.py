@@ -15,6 +15,7 @@ The tree::
     │   └── StoreConflictError
     ├── AnalysisError
     │   ├── InvalidParameterError(ValueError)
+    │   │   └── MotifSyntaxError
     │   └── UnsupportedPlanError(NotImplementedError)
     ├── EngineError
     ├── SinkError
@@ -164,6 +165,21 @@ class InvalidParameterError(AnalysisError, ValueError):
     """Raised when a parameter is out of its range; the message says what the range is."""
 
     condition = "INVALID_PARAMETER"
+
+
+class MotifSyntaxError(InvalidParameterError):
+    """Raised when a motif or a filter cannot be understood; points at the character."""
+
+    condition = "MOTIF_SYNTAX"
+
+    @classmethod
+    def from_position(cls, text: str, at: int, problem: str, hint: str | None = None) -> MotifSyntaxError:
+        """Build the error for the character at offset `at` of `text`; shows its line with a caret below."""
+        start = text.rfind("\n", 0, at) + 1
+        line = text[start:].partition("\n")[0]
+        # Tabs stay tabs, so that the caret stands below the character however wide they are shown.
+        blank = "".join("\t" if character == "\t" else " " for character in line[: at - start])
+        return cls(f"{problem}\n  {line}\n  {blank}^", hint, {"text": text, "position": at})
 
 
 class UnsupportedPlanError(AnalysisError, NotImplementedError):

@@ -12,7 +12,7 @@ Flags = NDArray[np.bool_]
 
 
 @numba.njit(cache=True)
-def applications(starts: Flags, number: I64, open_number: I64) -> tuple[I64, I64, I8, I64]:
+def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -> tuple[I64, I64, I8, I64]:
     """Say, between every two marks, which application activity is innermost.
 
     Parameters
@@ -21,12 +21,15 @@ def applications(starts: Flags, number: I64, open_number: I64) -> tuple[I64, I64
         Per mark, in log order: whether an activity starts (or stops) there, and its number.
     open_number
         Numbers of the activities that are open before the first mark, outermost first.
+    level
+        How many open activities to tell apart, from the outermost; 0 for all.
 
     Returns
     -------
     innermost
         Before each mark and after the last one, so one more than there are marks: index into the marks of the
-        innermost open activity's start, or ``-2 - i`` for the i-th of those open before, or -1 for none.
+        start of the innermost open activity (or of the one at `level`), or ``-2 - i`` for the i-th of those open
+        before, or -1 for none.
     depth
         The same: how many are open.
     trouble
@@ -50,7 +53,8 @@ def applications(starts: Flags, number: I64, open_number: I64) -> tuple[I64, I64
     depth = np.zeros(marks + 1, np.int64)
     trouble = np.zeros(marks, np.int8)
     for mark in range(marks):
-        innermost[mark] = stack[size - 1] if size else -1
+        shown = min(size, level) if level else size
+        innermost[mark] = stack[shown - 1] if shown else -1
         depth[mark] = size
         if starts[mark]:
             stack[size], numbers[size] = mark, number[mark]
@@ -65,7 +69,8 @@ def applications(starts: Flags, number: I64, open_number: I64) -> tuple[I64, I64
             if found != size - 1:
                 trouble[mark] = CLOSES_OUTER
             size = found
-    innermost[marks] = stack[size - 1] if size else -1
+    shown = min(size, level) if level else size
+    innermost[marks] = stack[shown - 1] if shown else -1
     depth[marks] = size
     return innermost, depth, trouble, stack[:size].copy()
 

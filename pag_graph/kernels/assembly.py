@@ -37,6 +37,8 @@ def local_graph(
     segment: int,
     starts_run: bool,
     ends_run: bool,
+    born: bool,
+    exits: bool,
     run_end_ns: int,
 ) -> tuple[I64, I64, I64, I64, I64, I64, I8, I64, I64, I64, I64, I64, I8]:
     """Chain the rows of one worker to vertices and local edges that tile its time.
@@ -58,8 +60,10 @@ def local_graph(
         Position of the vertex that starts the segment open before these rows; ignored where `starts_run`.
     starts_run, ends_run
         Whether the worker's log begins and ends with these rows.
+    born, exits
+        Whether its life begins with its first event, and ends with its last one.
     run_end_ns
-        The run's end; the worker's time from its last event up to it is `UNKNOWN`.
+        The run's end; the time of a worker that does not exit, from its last event up to it, is `UNKNOWN`.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def local_graph(
     Notes
     -----
     One pass, O(rows). Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from
-    the run's origin to its end.
+    the run's origin (or the worker's birth) to the run's end (or the worker's exit).
     """
     rows = kind.shape[0]
     most = rows + parks.shape[0] + 2
@@ -102,7 +106,7 @@ def local_graph(
             continue
         pos = 2 * (first_order + row)
         if not have_previous:
-            if t[row] > 0:
+            if t[row] > 0 and not born:
                 # The origin on this worker: what it did before its first event nobody knows.
                 segment = pos - 1
                 vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, pos - 1, 0, segment
@@ -166,7 +170,7 @@ def local_graph(
         previous_pos, previous_t, segment = 1, 0, 1
         vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, 1, 0, 1
         vertices = 1
-    if ends_run and previous_t < run_end_ns:
+    if ends_run and not exits and previous_t < run_end_ns:
         pos = 2 * (first_order + rows) - 1
         if pos == previous_pos:
             pos += 2

@@ -21,6 +21,7 @@ def walk_waits(
     local_dst: I64,
     local_end: I64,
     wait_dst: I64,
+    wait_end: I64,
     ender: I64,
     ender_src: I64,
     ender_start: I64,
@@ -30,13 +31,13 @@ def walk_waits(
     Parameters
     ----------
     charged, since
-        Indices of the waits to walk back from, and the instant at which each walk stops.
+        Places in `wait_dst` of the waits to walk back from, and the instant at which each walk stops.
     local_dst, local_end
         Local edges, waits included, sorted by `dst`, with their end times.
-    wait_dst
-        The waits among them, sorted.
+    wait_dst, wait_end
+        Where waits end and workers are born, sorted by vertex, with the times.
     ender
-        Per wait: index of the message edge that ended it, or -1.
+        The same: index of the message edge that ended the wait, or of the spawn, or -1.
     ender_src, ender_start
         Per message edge: vertex and time of its send.
 
@@ -86,19 +87,17 @@ def walk_waits(
             if steps > most:
                 return wait[:hops], low[:hops], high[:hops], message[:hops], CYCLE, ender_src[by]
             sender = ender_src[by]
-            edge = np.searchsorted(local_dst, sender)
-            if edge == local_dst.shape[0] or local_dst[edge] != sender:
-                return wait[:hops], low[:hops], high[:hops], message[:hops], GAP, sender
-            high[hops - 1] = edge + 1
+            edge = np.searchsorted(local_dst, sender, side="right") - 1
             before = np.searchsorted(wait_dst, sender, side="right") - 1
+            if (edge < 0 or local_dst[edge] != sender) and (before < 0 or wait_dst[before] != sender):
+                return wait[:hops], low[:hops], high[:hops], message[:hops], GAP, sender
+            low[hops - 1] = high[hops - 1] = edge + 1
             on_worker = before >= 0 and wait_dst[before] >> POSITION_BITS == sender >> POSITION_BITS
             first = edge
-            if on_worker:
-                begins = np.searchsorted(local_dst, wait_dst[before], side="right")
-                if local_end[begins - 1] > stop:
-                    low[hops - 1] = begins
-                    current = before
-                    continue
+            if on_worker and wait_end[before] > stop:
+                low[hops - 1] = np.searchsorted(local_dst, wait_dst[before], side="right")
+                current = before
+                continue
             while (
                 first > 0
                 and local_end[first - 1] > stop

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
+from pag_graph.model.ids import POSITION_BITS
+
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pag_graph.kernels.activations import I64
+
+    Bools = NDArray[np.bool_]
 
 
 @numba.njit(cache=True)
@@ -20,7 +26,7 @@ def count_walks(
     Parameters
     ----------
     src, dst
-        Ends of the edges, as indices of vertices.
+        Ends of the edges, as indices of vertices. An edge with the `src` -1 is the first of every walk that it is on.
     weight, group
         Weight and group of every edge.
     seeds
@@ -51,7 +57,8 @@ def count_walks(
     exact = True
     reached = np.zeros(vertices, np.int64)
     for seed in seeds:
-        reached[src[seed]] += 1
+        if src[seed] >= 0:
+            reached[src[seed]] += 1
         walks[0, group[seed]] += 1
         edges[0, group[seed]] += 1
         walk_weight[0, group[seed]] += weight[seed]
@@ -65,14 +72,16 @@ def count_walks(
                 continue
             any_left = True
             g = group[edge]
+            source = src[edge]
             if (
-                float(following[src[edge]]) + float(count) > limit
+                (source >= 0 and float(following[source]) + float(count) > limit)
                 or float(walks[hop, g]) + float(count) > limit
                 or abs(float(walk_weight[hop, g])) + float(count) * abs(float(weight[edge])) > limit
             ):
                 exact = False
                 return walks, edges, walk_weight, edge_weight, exact
-            following[src[edge]] += count
+            if source >= 0:
+                following[source] += count
             walks[hop, g] += count
             edges[hop, g] += 1
             walk_weight[hop, g] += count * weight[edge]
@@ -81,3 +90,129 @@ def count_walks(
             break
         reached = following
     return walks, edges, walk_weight, edge_weight, exact
+
+
+@numba.njit(cache=True)
+def count_walks_by_window(
+    first: I64,
+    src: I64,
+    dst: I64,
+    weight: I64,
+    group: I64,
+    groups: int,
+    waiting: Bools,
+    data: Bools,
+    k: int,
+    waits: bool,
+) -> tuple[I64, I64, I64, I64, I64, I64, I64, int]:
+    """Count the walks that end where waits end, window by window.
+
+    Parameters
+    ----------
+    first
+        Shape (windows + 1,): where the edges of each window begin.
+    src, dst, weight, group
+        Per edge, sorted by `dst` within its window: its vertices, its weight, and its group. Where the `src` is no
+        `dst` in the window, a walk ends.
+    groups
+        How many there are.
+    waiting, data
+        Per edge: whether it is a wait, or a data message.
+    k
+        Number of hops.
+    waits
+        Whether walks lead through waits.
+
+    Returns
+    -------
+    window, hop, group, walks, edges, walk_weight, edge_weight
+        One row per window, hop and group with any walk, in this order; the sums as of `count_walks`.
+    inexact
+        A window where a number left the range of 64 bits, or -1. The rows are worthless then.
+
+    Notes
+    -----
+    The first hop takes the edges, but waits, that end where a wait does, and the data messages that are read on the
+    same worker before its next wait ends. O(k x edges).
+    """
+    room = 1024
+    rows = np.empty((room, 7), np.int64)
+    count = 0
+    number = np.full(groups, -1, np.int64)
+    for window in range(first.shape[0] - 1):
+        begin, end = first[window], first[window + 1]
+        size = end - begin
+        ids = np.empty(size, np.int64)
+        target = np.empty(size, np.int64)
+        seeds = np.empty(size, np.int64)
+        found, vertices = 0, 0
+        ended = -1
+        edge = begin
+        while edge < end:
+            until = edge
+            ends_wait = False
+            while until < end and dst[until] == dst[edge]:
+                ends_wait |= waiting[until]
+                target[until - begin] = vertices
+                until += 1
+            if ends_wait:
+                ended = dst[edge] >> POSITION_BITS
+            opened = ended == dst[edge] >> POSITION_BITS
+            for at in range(edge, until):
+                if (ends_wait and not waiting[at]) or (opened and data[at]):
+                    seeds[found] = at - begin
+                    found += 1
+            ids[vertices] = dst[edge]
+            vertices += 1
+            edge = until
+        if found == 0:
+            continue
+        source = np.full(size, -1, np.int64)
+        local_group = np.empty(size, np.int64)
+        present = np.empty(size, np.int64)
+        kinds = 0
+        for at in range(size):
+            edge = begin + at
+            place = target[at] - 1
+            if place < 0 or ids[place] != src[edge]:
+                place = np.searchsorted(ids[:vertices], src[edge])
+            if place < vertices and ids[place] == src[edge]:
+                source[at] = place
+            if number[group[edge]] < 0:
+                number[group[edge]] = 0
+                present[kinds] = group[edge]
+                kinds += 1
+            if waiting[edge] and not waits:
+                # Nothing arrives there, so nobody walks over it.
+                target[at] = vertices
+        present = np.sort(present[:kinds])
+        for at in range(kinds):
+            number[present[at]] = at
+        for at in range(size):
+            local_group[at] = number[group[begin + at]]
+        for at in range(kinds):
+            number[present[at]] = -1
+        walks, edges, walk_weight, edge_weight, exact = count_walks(
+            source, target, weight[begin:end], local_group, seeds[:found], vertices + 1, kinds, k
+        )
+        if not exact:
+            return _columns(rows[:0], window)
+        for hop in range(k):
+            for kind in range(kinds):
+                if edges[hop, kind] > 0:
+                    if count == room:
+                        room *= 2
+                        more = np.empty((room, 7), np.int64)
+                        more[:count] = rows
+                        rows = more
+                    rows[count, 0], rows[count, 1], rows[count, 2] = window, hop + 1, present[kind]
+                    rows[count, 3], rows[count, 4] = walks[hop, kind], edges[hop, kind]
+                    rows[count, 5], rows[count, 6] = walk_weight[hop, kind], edge_weight[hop, kind]
+                    count += 1
+    return _columns(rows[:count], -1)
+
+
+@numba.njit(cache=True)
+def _columns(rows: I64, inexact: int) -> tuple[I64, I64, I64, I64, I64, I64, I64, int]:
+    columns = np.ascontiguousarray(rows.T)
+    return columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], inexact

@@ -13,6 +13,8 @@ import numba
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pag_graph.kernels.activations import I64
 
 NONE = np.iinfo(np.int64).max
@@ -140,13 +142,13 @@ def earliest(first: I64, src: I64, weight: I64, start: int) -> I64:
     """
     time = np.empty(first.shape[0] - 1, np.int64)
     time[0] = start
-    _replay(first, src, weight, time)
+    _replay(first, src, weight, time, 1, time.shape[0])
     return time
 
 
 @numba.njit(cache=True)
-def _replay(first: I64, src: I64, weight: I64, time: I64) -> None:
-    for vertex in range(1, time.shape[0]):
+def _replay(first: I64, src: I64, weight: I64, time: I64, low: int, high: int) -> None:
+    for vertex in range(low, high):
         at = first[vertex]
         best = time[src[at]] + weight[at]
         for arc in range(at + 1, first[vertex + 1]):
@@ -155,26 +157,27 @@ def _replay(first: I64, src: I64, weight: I64, time: I64) -> None:
 
 
 @numba.njit(cache=True)
-def latest(first: I64, src: I64, weight: I64, end: int, end_time: int) -> I64:
+def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
     """Say how late every vertex may be without making the end later.
 
     Parameters
     ----------
     first, src, weight
         The graph; see the module.
-    end
-        The vertex that must not be late.
-    end_time
-        When it happens.
+    ends
+        The vertices that must not be late, one for each of several graphs side by side.
+    end_times
+        When they happen.
 
     Returns
     -------
     time
-        Per vertex; `NONE` where no path leads to the end. O(vertices + arcs).
+        Per vertex; `NONE` where no path leads to an end. O(vertices + arcs).
     """
     time = np.full(first.shape[0] - 1, NONE, np.int64)
-    time[end] = end_time
-    for vertex in range(end, 0, -1):
+    for window in range(ends.shape[0]):
+        time[ends[window]] = end_times[window]
+    for vertex in range(time.shape[0] - 1, 0, -1):
         if time[vertex] != NONE:
             for arc in range(first[vertex], first[vertex + 1]):
                 time[src[arc]] = min(time[src[arc]], time[vertex] - weight[arc])
@@ -243,12 +246,48 @@ def binding_arcs(first: I64, src: I64, weight: I64, time: I64, end: int) -> I64:
 
 
 @numba.njit(cache=True)
+def bound(
+    first: I64, src: I64, weight: I64, time: I64, origins: I64, ends: I64, row: I64, rows: int
+) -> NDArray[np.bool_]:
+    """Walk back from the ends of several graphs side by side, and say what lies on the way.
+
+    Parameters
+    ----------
+    first, src, weight
+        The graphs; see the module.
+    time
+        Per vertex, from `earliest`.
+    origins, ends
+        Per graph: its first vertex, and where to begin.
+    row, rows
+        Per arc the activity that it stands for, or -1; and how many activities there are.
+
+    Returns
+    -------
+    on_path
+        Per activity; of several arcs that bind, the first into a vertex is taken, as by `binding_arcs`.
+    """
+    on_path = np.zeros(rows, np.bool_)
+    for window in range(ends.shape[0]):
+        vertex = ends[window]
+        while vertex > origins[window]:
+            for arc in range(first[vertex], first[vertex + 1]):
+                if time[src[arc]] + weight[arc] == time[vertex]:
+                    if row[arc] >= 0:
+                        on_path[row[arc]] = True
+                    vertex = src[arc]
+                    break
+    return on_path
+
+
+@numba.njit(cache=True)
 def scaled_ends(
     first: I64,
     src: I64,
     weight: I64,
-    start: int,
-    end: int,
+    early: I64,
+    group_origin: I64,
+    group_end: I64,
     group_first: I64,
     group_arc: I64,
     group_duration: I64,
@@ -260,10 +299,11 @@ def scaled_ends(
     ----------
     first, src, weight
         The graph; see the module.
-    start
-        Time of the origin.
-    end
-        The vertex whose time is wanted.
+    early
+        Per vertex: when it happens with the weights as they are.
+    group_origin, group_end
+        Per group: the first vertex of the graph that it belongs to, of several side by side, and the vertex whose time
+        is wanted.
     group_first, group_arc, group_duration
         The arcs of group g, and the part of their weights that is cut, are those from `group_first[g]` to
         `group_first[g + 1]` (exclusive).
@@ -279,16 +319,16 @@ def scaled_ends(
     groups = group_first.shape[0] - 1
     ends = np.empty((groups, steps), np.int64)
     changed = weight.copy()
-    time = np.empty(end + 1, np.int64)
-    time[0] = start
+    time = early.copy()
     for group in range(groups):
+        origin, end = group_origin[group], group_end[group]
         for step in range(1, steps + 1):
             factor = (steps - step) / steps
             for at in range(group_first[group], group_first[group + 1]):
                 shorter = np.int64(np.rint(group_duration[at] * factor))
                 changed[group_arc[at]] = weight[group_arc[at]] - group_duration[at] + shorter
             # Nothing after the end can move it.
-            _replay(first, src, changed, time)
+            _replay(first, src, changed, time, origin + 1, end + 1)
             ends[group, step - 1] = time[end]
         for at in range(group_first[group], group_first[group + 1]):
             changed[group_arc[at]] = weight[group_arc[at]]

@@ -32,6 +32,8 @@ class EventKind(StrEnum):
     """Progress was pushed to an operator that is about to be scheduled."""
     SPAWN = "spawn"
     """A worker starts another one; `peer` is the new worker."""
+    EXIT = "exit"
+    """The worker ends; nothing of it follows."""
     EPOCH_END = "epoch_end"
     """The worker saw its round of input completed."""
     APPLICATION_START = "application_start"
@@ -108,6 +110,8 @@ class RuleSet(StrEnum):
     """The local rules of SnailTrail 2, kept exact for comparison; clocks are not aligned."""
     TIMELY = "timely"
     """Wait-state analysis for today's activation-driven Timely."""
+    STATED = "stated"
+    """The source itself says what its workers did and when they waited; only what ended the waits is looked for."""
 
 
 class EpochRole(StrEnum):

@@ -16,8 +16,15 @@ STORE_FORMAT_VERSION = 1
 """Version of contract 2, the store of a program activity graph."""
 
 
-def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null, metadata={"doc": meaning})
+def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False, optional: bool = False) -> pa.Field:
+    """Declare a column; a file may lack one that is optional, and all its values are null then."""
+    more = {"optional": "files may lack it"} if optional else {}
+    return pa.field(name, kind, nullable=null or optional, metadata={"doc": meaning, **more})
+
+
+def is_optional(column: pa.Field) -> bool:
+    """Return whether a file may lack a declared column."""
+    return b"optional" in (column.metadata or {})
 
 
 _I32, _I64, _F64, _STR = pa.int32(), pa.int64(), pa.float64(), pa.string()
@@ -38,6 +45,12 @@ TRACE_EVENTS = pa.schema(
         _column("records", _I64, "records in the message or activation; null when unknown", null=True),
         _column("bytes", _I64, "size of the message; null when unknown", null=True),
         _column("timeout_ns", _I64, "a park's time limit; null for none", null=True),
+        _column(
+            "inferred",
+            pa.bool_(),
+            "of a start with an activity: whether its place in time is a policy of the source, not an observation",
+            optional=True,
+        ),
     ]
 )
 """One row per event; rows of a worker stand together, in the order of its log."""
@@ -72,6 +85,7 @@ TRACE_WORKERS = pa.schema(
         _column("clock_domain", _STR, "workers with the same value read the same physical clock"),
         _column("offset_ns", _I64, "added to t_ns gives Unix time on the common clock"),
         _column("uncertainty_ns", _I64, "how far off the offset may be; null when not known", null=True),
+        _column("name", _STR, "what people call the worker; null for its number", optional=True),
     ]
 )
 """One row per worker."""
@@ -193,6 +207,24 @@ K_HOPS = pa.schema(
     ]
 )
 """One row per hop, type, worker and operator, sorted by these."""
+
+K_HOP_PATHS = pa.schema(
+    [
+        _column("path", _I64, "number of the path, from 0"),
+        _column("hop", _I64, "distance from the wait's end, in edges, from 1"),
+        _column("type", _STR, "ActivityType"),
+        _column("worker", _I32, "worker of the edge's src"),
+        _column("to_worker", _I32, "worker of its dst"),
+        _column("start_ns", _I64, "time of src"),
+        _column("duration_ns", _I64, "time of dst minus time of src"),
+        _column("operator", _I64, "operator that was active", null=True),
+        _column("channel", _I64, "channel of a message", null=True),
+        _column("records", _I64, "records in the message, or read in the activation", null=True),
+        _column("src", _I64, "src of the store's edge"),
+        _column("dst", _I64, "dst of the store's edge; the src of the hop before"),
+    ]
+)
+"""One row per path and hop; paths in the order of the times at which they end."""
 
 WAITS = pa.schema(
     [
@@ -448,6 +480,33 @@ STRAGGLERS = pa.schema(
     ]
 )
 """One row per worker, most work first."""
+
+SAMPLE = pa.schema(
+    [
+        _column("by", _STR, "length or waiting of rounds, wait of a worker for another, or as in `profile`"),
+        _column("key", _STR, "mean or percentile, who waited for whom, or as in `profile`"),
+        _column("unit", _STR, "of the numbers: ns per round, or share of all rounds' spans"),
+        _column("estimate", _F64, "what all rounds have, estimated"),
+        _column("low", _F64, "lower end of the interval; null where the sample cannot bound it", null=True),
+        _column("high", _F64, "upper end", null=True),
+        _column("exact", _F64, "what all rounds have, where the table of epochs says so", null=True),
+        _column("rounds", _I64, "sampled rounds in which it occurs"),
+    ]
+)
+"""One row per estimate."""
+
+WHY = pa.schema(
+    [
+        _column("rank", _I64, "1 for what matters most; a report of few lines shows the first"),
+        _column("topic", _STR, "summary, cause, path, waiting, records, limits, typical, help or doubt"),
+        _column("statement", _STR, "one sentence"),
+        _column("worker", _I32, "worker that it is about", null=True),
+        _column("operator", _I64, "operator that it is about", null=True),
+        _column("time_ns", _I64, "time that it is about; of a help, what would be saved", null=True),
+        _column("share", _F64, "the same as a share of the window, or of what the statement says", null=True),
+    ]
+)
+"""One row per statement about a window, in the order in which a report has them."""
 
 DIFF = pa.schema(
     [

@@ -23,7 +23,7 @@ from pag_graph.errors import StoreConflictError, UnsupportedPlanError
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
 from pag_graph.model.tables import PAG_EPOCHS
-from pag_graph.pag import timely
+from pag_graph.pag import slices
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
@@ -34,13 +34,13 @@ from pag_graph.store.log import codes, column
 from pag_graph.store.trace import Trace, check_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from pag_graph.model.graph import GraphPart
     from pag_graph.pag.engine import Engine
-    from pag_graph.rules.timely import TimelyParameters
+    from pag_graph.rules.rows import RuleParameters, Stack
     from pag_graph.store.delta import Mode
 
     I64 = NDArray[np.int64]
@@ -91,8 +91,8 @@ def build(
     store: str | Path,
     *,
     engine: Engine,
-    rules: RuleSet = RuleSet.TIMELY,
-    parameters: TimelyParameters | None = None,
+    rules: RuleSet | None = None,
+    parameters: RuleParameters | None = None,
     mode: Mode = "error",
     slice_events: int | None = None,
     progress: Progress = silent,
@@ -106,7 +106,7 @@ def build(
     engine
         Where the tasks run.
     rules, parameters
-        The rule set and its parameters.
+        The rule set, the one that the trace asks for where absent, and its parameters.
     mode
         ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
         worker has left since.
@@ -134,6 +134,7 @@ def build(
     opened = Trace.open(trace)
     target = Path(store).absolute()
     previous = check_target(target, mode)
+    rules = RuleSet(opened.meta.rules) if rules is None else rules
     if rules is not RuleSet.ST2 and opened.meta.prepared:
         message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
@@ -145,7 +146,7 @@ def build(
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
     staging = target / f"_staging-{uuid.uuid4().hex}"
     try:
-        steps = _build_st2 if rules is RuleSet.ST2 else _build_timely
+        steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
             return _nothing_to_do(kept)
@@ -213,19 +214,25 @@ class Built(NamedTuple):
     findings: pa.Table
 
 
-def _build_timely(
+def _build_sliced(
     plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
     plan, scans = _scan(plan, staging, engine, progress)
     settled = None if plan.trace.meta.complete else _settled(scans)
-    span = windows(pl.concat([scan.epochs for scan in scans]), end_ns=plan.end_ns, settled=settled)
+    lives, odd = slices.lives(plan, scans)
+    span = windows(
+        pl.concat([scan.epochs for scan in scans]),
+        end_ns=plan.end_ns,
+        settled=settled,
+        lives={worker: (life.begin_ns, life.exit_ns) for worker, life in lives.items()},
+    )
     state = {"closed_epochs": span.closed_epochs, "last_closed_epoch": span.last_closed, "events": plan.trace.rows}
     if is_committed(kept, plan.run_id, **state):
         return None
     progress("stitch", 0, 1)
     engine.stitch(staging)
     progress("stitch", 1, 1)
-    carries = _carries(plan, scans, staging, engine, progress)
+    carries = _carries(plan, scans, lives, staging, engine, progress)
     after = int(kept.run["last_closed_epoch"]) if kept is not None else None
     outputs = engine.map(
         partial(_assemble, plan, target, staging, span, after),
@@ -235,7 +242,7 @@ def _build_timely(
     )
     table = epochs_table(
         span,
-        workers=len(plan.workers),
+        alive_ns=_alive(plan, lives, span),
         vertices=_total(outputs, "vertices"),
         edges=_total(outputs, "edges"),
         waiting_ns=_total(outputs, "waiting_ns"),
@@ -243,11 +250,19 @@ def _build_timely(
     )
     if kept is not None:
         _check_unchanged(kept, table, _fingerprints(outputs, "kept"))
-    found = pa.concat_tables([_unmatched(plan, staging), *_epoch_findings(span), *_log_findings(plan)])
+    found = pa.concat_tables([_unmatched(plan, staging), *odd, *_epoch_findings(span), *_log_findings(plan)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
 
 
-def _settled(scans: Sequence[timely.Scan]) -> int:
+def _alive(plan: RunPlan, lives: Mapping[int, slices.Life], span: Windows) -> I64:
+    """Time that workers existed in each window, summed."""
+    mine = [lives.get(worker, slices.Life()) for worker in plan.workers]
+    begin = np.array([life.begin_ns for life in mine], np.int64)
+    end = np.array([plan.end_ns if life.exit_ns is None else life.exit_ns for life in mine], np.int64)
+    return np.asarray(window_sums(begin, end, span.bounds))
+
+
+def _settled(scans: Sequence[slices.Scan]) -> int:
     """Return the last epoch that more of the same log cannot change, as far as idle intervals and activations tell.
 
     What ended a worker's last idle interval may be read later, and an activation that is open may yet do something.
@@ -271,7 +286,7 @@ def _total(outputs: Sequence[Output], name: str) -> I64:
     return np.asarray(np.sum([getattr(output, name) for output in outputs], axis=0), dtype=np.int64)
 
 
-def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[timely.Scan]]:
+def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[slices.Scan]]:
     """Scan all slices; where an activation is open at a cut, join the slices on both sides and scan again."""
     while True:
         for name in ("sends", "receives", "stitched"):
@@ -306,8 +321,8 @@ def _joined(slices: Sequence[Slice], dirty: set[int]) -> tuple[Slice, ...]:
     return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(result))
 
 
-def _scan_slice(plan: RunPlan, staging: Path, part: Slice) -> timely.Scan:
-    found = timely.scan(plan, part)
+def _scan_slice(plan: RunPlan, staging: Path, part: Slice) -> slices.Scan:
+    found = slices.scan(plan, part)
     for name, left in (("sends", found.sends), ("receives", found.receives)):
         if left.height:
             left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
@@ -325,39 +340,52 @@ def _stitched(staging: Path) -> pl.LazyFrame:
 
 
 def _carries(
-    plan: RunPlan, scans: list[timely.Scan], staging: Path, engine: Engine, progress: Progress
-) -> list[timely.Carry]:
+    plan: RunPlan,
+    scans: list[slices.Scan],
+    lives: Mapping[int, slices.Life],
+    staging: Path,
+    engine: Engine,
+    progress: Progress,
+) -> list[slices.Carry]:
     """Compose, in the order of the slices, what is open where each begins."""
-    starts: list[dict[int, int]] = [{} for _ in plan.slices]
-    if len(plan.slices) > 1:
-        starts = engine.map(partial(_segments, plan, staging), plan.slices, label="carry", progress=progress)
     carries = []
-    tails: dict[int, timely.Tail] = {}
-    segments: dict[int, int] = {}
-    applications: dict[int, timely.Applications] = {}
-    for scan, mine in zip(scans, starts, strict=True):
-        carries.append(timely.Carry(tails=dict(tails), segments=dict(segments), applications=dict(applications)))
+    tails: dict[int, slices.Tail] = {}
+    applications: dict[int, Stack] = {}
+    activities: dict[int, Stack] = {}
+    for scan in scans:
+        carries.append(
+            slices.Carry(tails=dict(tails), applications=dict(applications), activities=dict(activities), lives=lives)
+        )
         tails.update(scan.tails)
+        for known, marks in ((applications, scan.applications), (activities, scan.activities)):
+            for worker, stack in marks.items():
+                known[worker] = slices.still_open(known.get(worker, ()), stack)
+    if len(plan.slices) == 1:
+        return carries
+    items = list(zip(plan.slices, carries, strict=True))
+    begun = engine.map(partial(_segments, plan, staging), items, label="carry", progress=progress)
+    segments: dict[int, int] = {}
+    for number, mine in enumerate(begun):
+        carries[number] = replace(carries[number], segments=dict(segments))
         segments.update(mine)
-        for worker, marks in scan.marks.items():
-            applications[worker] = timely.open_applications(applications.get(worker, ()), marks)
     return carries
 
 
-def _with_stitched(staging: Path, part: Slice, carry: timely.Carry) -> timely.Carry:
+def _with_stitched(staging: Path, part: Slice, carry: slices.Carry) -> slices.Carry:
     mine = _stitched(staging).filter(pl.col("slice") == part.number).collect()
     return replace(carry, stitched=mine)
 
 
-def _segments(plan: RunPlan, staging: Path, part: Slice) -> dict[int, int]:
-    return timely.last_segments(plan, part, _with_stitched(staging, part, timely.Carry()))
+def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, slices.Carry]) -> dict[int, int]:
+    part, carry = item
+    return slices.last_segments(plan, part, _with_stitched(staging, part, carry))
 
 
 def _assemble(
-    plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, timely.Carry]
+    plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, slices.Carry]
 ) -> Output:
     part, carry = item
-    graph = timely.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_left + 1)
+    graph = slices.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_left + 1)
     count = len(span.epoch)
     waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
     closed, before = (_fingerprint(graph, epoch) for epoch in (span.last_closed, -1 if after is None else after))
@@ -460,7 +488,7 @@ def _epoch_findings(span: Windows) -> list[pa.Table]:
 
 def _log_findings(plan: RunPlan) -> list[pa.Table]:
     """Say what the log as a whole lacks."""
-    result = _clock_findings(plan)
+    result = [plan.trace.findings, *_clock_findings(plan)]
     if not plan.trace.meta.complete:
         action = "built as far as it goes; what is younger than its last event is not known"
         result.append(findings("log_cut_short", Severity.WARNING, action, file="meta.json"))

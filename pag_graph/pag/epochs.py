@@ -13,6 +13,8 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EPOCHS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -48,7 +50,13 @@ class Windows:
         return np.clip(np.searchsorted(self.epoch, epoch), 0, len(self.epoch) - 1)
 
 
-def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) -> Windows:
+def windows(
+    epochs: pl.DataFrame,
+    *,
+    end_ns: int,
+    settled: int | None = None,
+    lives: Mapping[int, tuple[int, int | None]] | None = None,
+) -> Windows:
     """Find the windows of a run.
 
     Parameters
@@ -60,12 +68,15 @@ def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) ->
     settled
         For a log that goes on: the last epoch that more of it cannot change; none beside it counts as closed, nor does
         the last that every worker left (a worker that is ahead may have sent something that is not on disk yet).
+    lives
+        Per worker that comes or goes while the run lasts: when it begins, and when it exits (None: never).
 
     Returns
     -------
     Windows
-        The round of epoch e closes with the earliest `epoch_end` of e on any worker (ties: the lowest worker). Only
-        epochs that every worker with events has ended have a round; what follows is `shutdown`.
+        The round of epoch e closes with the earliest `epoch_end` of e on any worker (ties: one that is a vertex, then
+        one of a worker that did something else at that instant, then the lowest worker). Only epochs that every worker
+        with events that exists at that time has ended have a round; what follows is `shutdown`.
     """
     merged = (
         epochs.sort("worker", "epoch", "entry_ns")
@@ -78,6 +89,7 @@ def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) ->
             pl.col("end_pos").max(),
             pl.col("last_pos").max(),
             pl.col("last_ns").max(),
+            pl.col("work_ns").max(),
         )
     )
     inferred = bool(merged["end_ns"].is_null().all())
@@ -85,11 +97,19 @@ def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) ->
         merged = merged.with_columns(end_ns="last_ns", end_pos="last_pos")
     ended = merged.filter(pl.col("end_ns").is_not_null())
     present = merged["worker"].n_unique()
+    # Who did nothing more when the epoch ended did not close it.
+    rested = (pl.col("work_ns") < pl.col("end_ns")).fill_null(value=True)
     by_epoch = (
-        ended.sort("epoch", "end_ns", "worker")
+        ended.sort("epoch", "end_ns", pl.col("end_pos").is_null(), rested, "worker")
         .group_by("epoch", maintain_order=True)
         .agg(pl.len().alias("count"), pl.col("end_ns").first(), pl.col("worker").first(), pl.col("end_pos").first())
     )
+    # Who was not born yet, or had gone, need not have ended an epoch.
+    for worker, (begin, gone) in (lives or {}).items():
+        mine = ended.filter(pl.col("worker") == worker)["epoch"]
+        absent = (pl.col("end_ns") < begin) | (pl.col("end_ns") > (end_ns if gone is None else gone))
+        excused = absent & ~pl.col("epoch").is_in(mine.implode())
+        by_epoch = by_epoch.with_columns(count=pl.col("count") + excused.cast(pl.UInt32))
     closed = by_epoch.filter(pl.col("count") == present)
     # An epoch is closed only if all before it are: rounds must follow each other.
     unfinished = tuple(by_epoch.filter(pl.col("count") < present)["epoch"].to_list())
@@ -99,7 +119,8 @@ def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) ->
     ends = np.maximum.accumulate(np.array([0, *closed["end_ns"].to_list()], np.int64))
     roles = [EpochRole.STARTUP if i == 0 else EpochRole.ROUND for i in range(len(epoch))]
     vertex = [
-        w << POSITION_BITS | p for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
+        -1 if p is None else w << POSITION_BITS | p
+        for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
     ]
     if ends[-1] < end_ns or not epoch:
         first = int(merged["epoch"].to_numpy().min())
@@ -137,7 +158,7 @@ def windows(epochs: pl.DataFrame, *, end_ns: int, settled: int | None = None) ->
 
 
 def epochs_table(
-    windows: Windows, *, workers: int, vertices: I64, edges: I64, waiting_ns: I64, unknown_ns: I64
+    windows: Windows, *, alive_ns: I64, vertices: I64, edges: I64, waiting_ns: I64, unknown_ns: I64
 ) -> pa.Table:
     """Return the rows of `PAG_EPOCHS`.
 
@@ -145,8 +166,8 @@ def epochs_table(
     ----------
     windows
         The windows.
-    workers
-        How many workers the run has.
+    alive_ns
+        Per window: time that workers existed in it, summed.
     vertices, edges, waiting_ns, unknown_ns
         Per window, summed over all slices.
 
@@ -155,8 +176,7 @@ def epochs_table(
     pa.Table
         One row per window, in time order.
     """
-    span = np.diff(windows.bounds) * workers
-    coverage = np.where(span > 0, 1 - unknown_ns / np.maximum(span, 1), 1.0)
+    coverage = np.where(alive_ns > 0, 1 - unknown_ns / np.maximum(alive_ns, 1), 1.0)
     frame = pl.DataFrame(
         {
             "epoch": windows.epoch,

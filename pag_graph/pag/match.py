@@ -15,14 +15,14 @@ import polars as pl
 
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.rules.timely import NEVER
+from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from pag_graph.rules.timely import WorkerRows
+    from pag_graph.rules.rows import WorkerRows
 
 KEY = ["channel", "sender", "receiver", "message_seq"]
 """Key of a message; `receiver` is -1 for a progress message, which goes to all."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, UNPARK
+from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, START, STOP, UNPARK
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
-from pag_graph.rules.timely import KIND_CODES, TimelyParameters
+from pag_graph.rules.rows import KIND_CODES, RuleParameters
 from pag_graph.store.log import TraceLog, codes, column
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class RunPlan:
     trace: Trace
     log: TraceLog
     rules: RuleSet
-    parameters: TimelyParameters
+    parameters: RuleParameters
     run_id: str
     origin_unix_ns: int
     end_ns: int
@@ -90,7 +91,7 @@ class RunPlan:
 def plan_run(
     trace: Trace,
     rules: RuleSet,
-    parameters: TimelyParameters | None = None,
+    parameters: RuleParameters | None = None,
     *,
     slice_events: int = DEFAULT_SLICE_EVENTS,
     known: Mapping[str, Any] | None = None,
@@ -126,7 +127,7 @@ def plan_run(
     if slice_events < 1:
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
-    parameters = parameters or TimelyParameters()
+    parameters = parameters or RuleParameters()
     log = TraceLog.index(trace)
     table = trace.workers
     workers = tuple(int(w) for w in table["worker"].to_pylist())
@@ -134,13 +135,13 @@ def plan_run(
     clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
     estimate = None
     by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
-    if rules is RuleSet.TIMELY and by_messages:
+    if rules is not RuleSet.ST2 and by_messages:
         # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
         domains = table["clock_domain"].to_pylist() if trace.meta.aligned else list(workers)
         group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
         estimate = estimate_clocks(messages_between_clocks(log, group), offset, group)
         clocks = dict(estimate.clocks)
-    if known is not None and rules is RuleSet.TIMELY:
+    if known is not None and rules is not RuleSet.ST2:
         kept = known["clocks"]
         clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
     first = min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
@@ -155,7 +156,7 @@ def plan_run(
     if rules is RuleSet.ST2:
         # Its clocks are the workers' own, and nothing is shifted.
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
-    cut = _cut_by_time if rules is RuleSet.TIMELY else _cut_by_epoch
+    cut = _cut_by_epoch if rules is RuleSet.ST2 else partial(_cut_by_time, _SAFE[rules])
     return RunPlan(
         trace=trace,
         log=log,
@@ -173,26 +174,31 @@ def plan_run(
     )
 
 
-def _run_id(trace_id: str, rules: RuleSet, parameters: TimelyParameters) -> str:
+def _run_id(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
     """Two rule sets over one trace are two runs, and so are two releases of this package."""
     what = json.dumps([trace_id, str(rules), asdict(parameters), version("pag-graph")], sort_keys=True)
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 
 def _cut_by_time(
-    trace: Trace, log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int
+    safe_row: Callable[[TraceLog, int, int], int],
+    trace: Trace,
+    log: TraceLog,
+    workers: tuple[int, ...],
+    clocks: Mapping[int, Clock],
+    slice_events: int,
 ) -> tuple[Slice, ...]:
     """Cut all workers at about the same instants, each where its rules need to look at neither side.
 
     A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
     other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
-    the end of an epoch.
+    the end of an epoch. One that states its activities is cut where one starts right after another stopped.
     """
     del trace
     cuts = {w: [0] for w in workers}
     for instant in _instants(log, workers, clocks, slice_events):
         for w in workers:
-            cuts[w].append(max(cuts[w][-1], _safe_row(log, w, clocks[w].own(instant))))
+            cuts[w].append(max(cuts[w][-1], safe_row(log, w, clocks[w].own(instant))))
     for w in workers:
         cuts[w].append(log.rows_of(w))
     return _slices(cuts)
@@ -225,19 +231,30 @@ def _instants(log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Cloc
     return [ends[i][0] for i in np.searchsorted(reached, targets)]
 
 
-def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
-    """Return the first row at or after `clock` where the worker's log may be cut, or the number of its rows."""
-    parks = _first_row(log, worker, 0, _is_park) < log.rows_of(worker)
-    after = log.rows_of(worker)
+def _row_at(log: TraceLog, worker: int, clock: int) -> int:
+    """Return the first row of a worker that is not earlier than `clock`, or the number of its rows."""
     for chunk in log.chunks.get(worker, ()):
         if chunk.t_max >= clock:
             table = log.read(worker, chunk.first_row, chunk.first_row + chunk.rows, ["t_ns"])
-            after = chunk.first_row + int(np.searchsorted(column(table, "t_ns"), clock))
-            break
-    if parks:
+            return chunk.first_row + int(np.searchsorted(column(table, "t_ns"), clock))
+    return log.rows_of(worker)
+
+
+def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
+    """Return the first row at or after `clock` where the worker's log may be cut, or the number of its rows."""
+    after = _row_at(log, worker, clock)
+    if _first_row(log, worker, 0, _is_park) < log.rows_of(worker):
         return _first_row(log, worker, after, _begins_interval)
     ended = _first_row(log, worker, after, _ends_epoch)
     return min(ended + 1, log.rows_of(worker))
+
+
+def _safe_stated_row(log: TraceLog, worker: int, clock: int) -> int:
+    """Return the first row at or after `clock` that starts an activity right after another stopped, or their number."""
+    return _first_row(log, worker, _row_at(log, worker, clock), _begins_activity)
+
+
+_SAFE = {RuleSet.TIMELY: _safe_row, RuleSet.STATED: _safe_stated_row}
 
 
 def _is_park(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
@@ -248,6 +265,12 @@ def _is_park(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
 def _begins_interval(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
     # A park that was cut off is no interval, and what follows it has its type from it: neither is a place to cut.
     return np.equal(kind, PARK) & np.equal(after, UNPARK) & np.not_equal(before, UNPARK) & np.not_equal(before, PARK)
+
+
+def _begins_activity(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
+    # A wait ends with what is read in its last instant, before another activity starts: so no wait is cut in two.
+    del after
+    return np.equal(kind, START) & np.equal(before, STOP)
 
 
 def _ends_epoch(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:

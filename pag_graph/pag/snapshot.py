@@ -10,18 +10,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.kernels.replay import group_arcs
+from pag_graph.kernels.windows import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
+from pag_graph.model.ids import POSITION_BITS
 from pag_graph.store.delta import StoreInfo, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.pag.tiling import Tiling
 
 _LOCAL = [str(kind) for kind in LOCAL_TYPES]
+STRETCH = 1_000_000
+"""About how many edges are read at once where many windows are."""
+_MOST_WINDOWS = 100_000
+"""Windows of a series: each costs a look at the edges of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +43,7 @@ class Window:
     start_ns: int
     end_ns: int
     epoch: int | None = None
-    """Epoch that the window is the round (or startup, or shutdown) of."""
+    """Epoch that the window is the round (or startup, or shutdown) of; without a role, its latency window."""
     role: EpochRole | None = None
     end_vertex: int | None = None
     """Vertex that closes the window, where one is defined."""
@@ -48,6 +60,8 @@ class Window:
         """What people call the window."""
         if self.epoch is None:
             return f"{self.start_ns}..{self.end_ns} ns"
+        if self.role is None:
+            return f"latency of epoch {self.epoch}"
         return str(self.role) if self.role in {EpochRole.STARTUP, EpochRole.SHUTDOWN} else f"epoch {self.epoch}"
 
 
@@ -101,9 +115,14 @@ class Run:
         return int(self.info.run["end_ns"])
 
     def window(
-        self, *, epoch: int | None = None, role: EpochRole | None = None, between: tuple[int, int] | None = None
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
     ) -> Window:
-        """Return the window of an epoch, of the startup or shutdown, or a free one.
+        """Return the window of an epoch, of the startup or shutdown, a free one, or an epoch's latency window.
 
         Parameters
         ----------
@@ -113,6 +132,9 @@ class Run:
             ``startup`` or ``shutdown``, instead.
         between
             Start and end in nanoseconds from the run's origin, instead.
+        latency
+            Number of an epoch, instead: from its first event on any worker to its last. Such windows overlap where
+            workers are not in step, so they are never summed.
 
         Returns
         -------
@@ -122,20 +144,15 @@ class Run:
         Raises
         ------
         InvalidParameterError
-            If there is no such window; the message says which there are.
+            If there is no such window, or it has no length; the message says which there are.
         UnsupportedPlanError
             If a free window is asked for and the run's clocks are not aligned.
         """
         if between is not None:
             return self._free(*between)
-        wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
-        rows = self.epochs.filter(wanted).to_dicts()
-        if not rows:
-            known = self.epochs["epoch"].to_list()
-            what = f"epoch {epoch}" if role is None else str(role)
-            message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
-            raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
-        row = rows[0]
+        if latency is not None:
+            return self._latency(latency)
+        row = self._row(epoch, role)
         return self._labelled(
             row["start_ns"],
             row["end_ns"],
@@ -146,13 +163,83 @@ class Run:
 
     def windows(self) -> list[Window]:
         """Return the windows of all epochs, in time order."""
-        return [self.window(epoch=epoch) for epoch in self.epochs["epoch"].to_list()]
+        rows = self.epochs.with_columns(lowest=self._lowest_epochs(self.epochs["start_ns"].to_numpy()))
+        return [
+            Window(
+                start_ns=row["start_ns"],
+                end_ns=row["end_ns"],
+                epoch=row["epoch"],
+                role=EpochRole(row["role"]),
+                end_vertex=row["end_vertex"],
+                lowest_epoch=row["lowest"],
+            )
+            for row in rows.iter_rows(named=True)
+        ]
+
+    def series(
+        self, every_ns: int, *, step_ns: int | None = None, between: tuple[int, int] | None = None
+    ) -> list[Window]:
+        """Return windows of one length, side by side or sliding.
+
+        Parameters
+        ----------
+        every_ns
+            Length of a window.
+        step_ns
+            From one window's start to the next one's; the length where absent, so that they tile. Shorter, they
+            overlap; longer, they are samples.
+        between
+            Start and end of the stretch to look at, in nanoseconds from the run's origin; the run where absent.
+
+        Returns
+        -------
+        list of Window
+            In time order. The first that would reach beyond the stretch's end is cut there, and is the last.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the stretch does not lie in the run, a length is not positive, or there would be more than 100,000
+            windows.
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        """
+        step = every_ns if step_ns is None else step_ns
+        if every_ns < 1 or step < 1:
+            message = f"Windows of {every_ns} ns, every {step} ns: both must be at least 1 ns."
+            raise InvalidParameterError(message)
+        whole = self._free(*(between or (0, self.end_ns)))
+        # The first start whose window reaches the end is the last one.
+        starts = range(whole.start_ns, min(whole.end_ns, max(whole.end_ns - every_ns, whole.start_ns) + step), step)
+        if len(starts) > _MOST_WINDOWS:
+            message = f"That makes {len(starts):,} windows; at most {_MOST_WINDOWS:,} are made."
+            raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
+        return [self._labelled(start, min(start + every_ns, whole.end_ns)) for start in starts]
 
     def slowest(self) -> Window:
         """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""
         rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
         ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
+
+    def _row(self, epoch: int | None, role: EpochRole | None) -> dict[str, Any]:
+        wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
+        rows = self.epochs.filter(wanted).to_dicts()
+        if not rows:
+            known = self.epochs["epoch"].to_list()
+            what = f"epoch {epoch}" if role is None else str(role)
+            message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
+            raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
+        return rows[0]
+
+    def _latency(self, epoch: int) -> Window:
+        row = self._row(epoch, None)
+        start, end = row["entry_ns"], row["exit_ns"]
+        if start is None or start == end:
+            events = "no event" if start is None else "all its events at one instant"
+            message = f"Epoch {epoch} has {events}, and so no latency window."
+            raise InvalidParameterError(message, f"Ask for its round: `--epoch {epoch}`.", {"epoch": epoch})
+        return self._labelled(start, end, epoch=epoch)
 
     def _free(self, start_ns: int, end_ns: int) -> Window:
         if self.rules is RuleSet.ST2:
@@ -164,13 +251,20 @@ class Run:
         return self._labelled(start_ns, end_ns)
 
     def _labelled(self, start_ns: int, end_ns: int, **more: Any) -> Window:
-        """Bound the epochs that events in the window can have, so that files without them are not read."""
+        lowest = self._lowest_epochs(np.array([start_ns]))
+        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **more)
+
+    def _lowest_epochs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Bound the epochs that events at or after some instants can have, so that files without them are not read."""
         if self.rules is RuleSet.ST2:
-            return Window(start_ns=start_ns, end_ns=end_ns, **more)
+            return np.zeros(len(starts), np.int64)
         # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
-        lowest = self.epochs.with_columns(lowest=pl.col("epoch").shift(1, fill_value=-1) + 1)
-        after = lowest.filter(pl.col("exit_ns") >= start_ns)["lowest"].to_list()
-        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=min(after, default=0), **more)
+        lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=-1) + 1)
+        left = lowest.drop_nulls().sort("exit_ns", descending=True)
+        # Row n: the lowest epoch of the n events of epochs that are left last.
+        least = np.append(0, np.minimum.accumulate(left["lowest"].to_numpy()))
+        count = np.searchsorted(-left["exit_ns"].to_numpy(), -starts, side="right")
+        return np.asarray(least[count], dtype=np.int64)
 
     def snapshot(self, window: Window) -> Snapshot:
         """Read the part of the graph that a window shows.
@@ -189,14 +283,78 @@ class Run:
         if self.rules is RuleSet.ST2:
             edges = edges.filter(pl.col("epoch") == window.epoch)
         else:
-            # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing
-            # plain columns first lets whole row groups be skipped.
-            near = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
-            end = pl.col("start_ns") + pl.col("duration_ns")
-            begins = pl.max_horizontal("start_ns", end) > window.start_ns if window.start_ns else pl.lit(value=True)
-            ends = pl.min_horizontal("start_ns", end) <= window.end_ns
-            edges = edges.filter(near | (pl.col("duration_ns") < 0), begins, ends)
+            edges = edges.filter(_touches(window))
         return Snapshot(run=self, window=window, edges=edges.collect())
+
+    def snapshots(self, windows: Sequence[Window]) -> Iterator[Snapshot]:
+        """Read once what many windows show together, and yield the snapshot of each.
+
+        Parameters
+        ----------
+        windows
+            From `series`, or any others.
+
+        Yields
+        ------
+        Snapshot
+            One per window, in their order; the same as `snapshot` gives. Memory holds some windows at a time.
+        """
+        for part in self.stretches(windows):
+            if self.rules is RuleSet.ST2:
+                yield from self._of_epochs(part)
+                continue
+            starts, ends = (np.array([getattr(w, name) for w in part]) for name in ("start_ns", "end_ns"))
+            if np.any(np.diff(starts) < 0) or np.any(np.diff(ends) < 0):
+                yield from map(self.snapshot, part)
+                continue
+            wide = self.snapshot(self._labelled(int(starts[0]), int(ends[-1])))
+            start = wide.edges["start_ns"].to_numpy()
+            end = start + wide.edges["duration_ns"].to_numpy()
+            # As `_touches` has it; an edge that begins and ends with the run touches the first window.
+            starts[starts == 0] = np.iinfo(np.int64).min
+            first = np.searchsorted(ends, np.minimum(start, end))
+            edge, place = spread(first, np.searchsorted(starts, np.maximum(start, end)) - 1)
+            begins, order = group_arcs(place, len(part))
+            rows = edge[order]
+            for number, window in enumerate(part):
+                edges = wide.edges[rows[begins[number] : begins[number + 1]]]
+                yield Snapshot(run=self, window=window, edges=edges, within=wide)
+
+    def _of_epochs(self, windows: Sequence[Window]) -> Iterator[Snapshot]:
+        epochs = np.array([window.epoch for window in windows], np.int64)
+        edges = self.scan("edges").filter(pl.col("epoch").is_in(epochs)).collect()
+        first, order = group_arcs(places(epochs, edges["epoch"].to_numpy()), len(windows))
+        for number, window in enumerate(windows):
+            yield Snapshot(run=self, window=window, edges=edges[order[first[number] : first[number + 1]]])
+
+    def stretches(self, windows: Sequence[Window], edges: int = STRETCH) -> Iterator[Sequence[Window]]:
+        """Divide windows into lists of neighbours that show about so many edges together, one window at least."""
+        share = max(1, self.end_ns) * edges / (int(self.epochs["edges"].sum()) or 1)
+        begin = 0
+        while begin < len(windows):
+            end = begin + 1
+            while end < len(windows) and windows[end].end_ns - windows[begin].start_ns <= share:
+                end += 1
+            yield windows[begin:end]
+            begin = end
+
+
+def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where numbers are in a list of different ones, -1 where they are not."""
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(known[order[at]] == wanted, order[at], -1)
+
+
+def _touches(window: Window) -> pl.Expr:
+    """Say of edges whether a window of a run with aligned clocks shows any of them."""
+    # A message with negative transfer ends before it starts; it is in the window if either end is. Comparing plain
+    # columns first lets whole row groups be skipped.
+    near = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    begins = pl.max_horizontal("start_ns", end) > window.start_ns if window.start_ns else pl.lit(value=True)
+    ends = pl.min_horizontal("start_ns", end) <= window.end_ns
+    return (near | (pl.col("duration_ns") < 0)) & begins & ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +365,15 @@ class Snapshot:
     window: Window
     edges: pl.DataFrame
     """Rows of `PAG_EDGES` that touch the window."""
+    within: Snapshot | None = None
+    """A snapshot of a wider window that is in memory already."""
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The edges as kernels walk them."""
+        from pag_graph.pag.tiling import tile
+
+        return tile(self, "touches")
 
     @cached_property
     def local(self) -> pl.DataFrame:
@@ -231,6 +398,8 @@ class Snapshot:
         """Messages that ended the window's waits, sorted by `dst`; also those read after the window."""
         waits = self.local.filter(pl.col("type") == str(ActivityType.WAITING))["dst"]
         known = self.messages.filter(pl.col("dst").is_in(waits.implode()))
+        if self.within is not None:
+            known = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
         missing = waits.filter(~waits.is_in(known["dst"].implode()))
         if missing.len() and self.run.rules is not RuleSet.ST2:
             later = self.run.scan("edges").filter(
@@ -241,6 +410,43 @@ class Snapshot:
             )
             known = pl.concat([known, later.collect()])
         return known.sort("dst", "src")
+
+    def projection(self) -> pl.DataFrame:
+        """Cut the edges at the window's borders (CPA Def. 3.4).
+
+        Returns
+        -------
+        DataFrame
+            One row per edge of which the window shows anything, sorted by `dst` and `src`: the columns of `PAG_EDGES`,
+            and ``edge_src`` and ``edge_dst``, the edge's own ends. Where a border cuts it, `src` is ``-1 - 2 * worker``
+            and `dst` ``-2 - 2 * worker``: one vertex per worker at the window's start and one at its end. A cut that
+            leaves nothing leaves no edge; what has no length at the window's start belongs to the window before. A
+            message that was read before it was sent is kept only where no border cuts it.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        """
+        if self.run.rules is RuleSet.ST2:
+            message = "Edges are cut at instants of one clock, and runs of the rule set st2 keep every worker's own."
+            raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
+        low, high = pl.lit(self.window.start_ns), pl.lit(self.window.end_ns)
+        end = pl.col("start_ns") + pl.col("duration_ns")
+        before, after = pl.min_horizontal("start_ns", end) < low, pl.max_horizontal("start_ns", end) > high
+        from_, to = pl.max_horizontal("start_ns", low), pl.min_horizontal(end, high)
+        worker = 1 << POSITION_BITS
+        cut = self.edges.with_columns(
+            edge_src="src",
+            edge_dst="dst",
+            src=pl.when(before).then(-1 - 2 * (pl.col("src") // worker)).otherwise("src"),
+            dst=pl.when(after).then(-2 - 2 * (pl.col("dst") // worker)).otherwise("dst"),
+            start_ns=pl.when(pl.col("duration_ns") < 0).then("start_ns").otherwise(from_),
+            duration_ns=pl.when(pl.col("duration_ns") < 0).then("duration_ns").otherwise(to - from_),
+        )
+        # Against the borders the uncut columns are compared: all expressions above read them too.
+        kept = self.edges.select((~before & ~after) | ((pl.col("duration_ns") >= 0) & (to > from_))).to_series()
+        return cut.filter(kept).sort("dst", "src", "edge_dst", "edge_src")
 
     def vertices(self) -> pa.Table:
         """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""

@@ -203,6 +203,40 @@ def _committed(path: Path) -> StoreInfo | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A build in the history of a store."""
+
+    id: str
+    version: int
+    """Of the table `epochs`."""
+    run: Mapping[str, Any]
+    """As in `StoreInfo`."""
+    closed_epochs: int
+    events: int
+    committed: str
+    """When, as ISO 8601."""
+
+
+def commits(info: StoreInfo) -> list[Commit]:
+    """Return the commits of a store up to a state of it, oldest first, as far as Delta's log still knows them."""
+    found = []
+    for entry in info.delta("epochs").history():
+        if _COMMIT_KEY in entry and int(entry["version"]) <= info.versions["epochs"]:
+            content = json.loads(entry[_COMMIT_KEY])
+            found.append(
+                Commit(
+                    id=content["commit_id"],
+                    version=int(entry["version"]),
+                    run=content["run"],
+                    closed_epochs=content["closed_epochs"],
+                    events=content["events"],
+                    committed=content["committed"],
+                )
+            )
+    return sorted(found, key=lambda commit: commit.version)
+
+
 def check_target(path: Path, mode: Mode) -> StoreInfo | None:
     """Refuse to build where a build must not write.
 

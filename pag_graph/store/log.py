@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace import check_nulls, check_vocabulary, encoded_schema, open_events, read_groups
+from pag_graph.store.trace import check_nulls, check_ranges, check_vocabulary, encoded_schema, open_events, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,14 +152,18 @@ def column(table: pa.Table, name: str, absent: int = -1) -> NDArray[np.int64]:
 
 
 def codes(table: pa.Table, name: str, meaning: Mapping[str, int], default: int) -> NDArray[np.int8]:
-    """Return a dictionary-encoded string column as small integers; names not in `meaning` become `default`."""
+    """Return a string column as small integers; names not in `meaning`, and absent ones, become `default`."""
     values = table[name].combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    lookup = np.array([meaning.get(value, default) for value in values.dictionary.to_pylist()] or [default], np.int8)
-    result: NDArray[np.int8] = lookup[values.indices.to_numpy(zero_copy_only=False)]
+    words = values.dictionary.to_pylist()
+    lookup = np.array([*(meaning.get(word, default) for word in words), default], np.int8)
+    places = values.indices
+    if places.null_count:
+        places = pc.fill_null(places, pa.scalar(len(words), places.type))
+    result: NDArray[np.int8] = lookup[places.to_numpy(zero_copy_only=False)]
     return result
 
 
@@ -199,3 +203,4 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
 def _check_rows(table: pa.Table, where: str) -> None:
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)
+    check_ranges(table, where=where)

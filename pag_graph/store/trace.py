@@ -7,6 +7,8 @@ A trace is a directory::
     operators.parquet     TRACE_OPERATORS
     channels.parquet      TRACE_CHANNELS
     workers.parquet       TRACE_WORKERS
+    findings.parquet      PAG_FINDINGS; what the source's reader found odd. A trace may lack it
+    checksums.json        size and CRC-32 of every other file, as it was written. A trace may lack it
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+import zlib
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,15 +36,19 @@ from pag_graph.errors import (
     StoreExistsError,
     TraceFormatError,
 )
-from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.enums import ActivityType, EventKind, RuleSet, Severity
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import (
+    PAG_FINDINGS,
     TRACE_CHANNELS,
     TRACE_EVENTS,
     TRACE_FORMAT_VERSION,
     TRACE_OPERATORS,
     TRACE_WORKERS,
+    is_optional,
 )
+from pag_graph.store.findings import findings as findings_of
+from pag_graph.store.findings import no_findings
 
 if TYPE_CHECKING:
     import os
@@ -66,6 +73,24 @@ __all__ = [
 
 _META = "meta.json"
 _EVENTS = "events"
+_FINDINGS = "findings.parquet"
+_CHECKSUMS = "checksums.json"
+_LARGEST = 2**53
+"""Limit of epochs and of counts: up to there every reader of JSON knows integers exactly."""
+_FAREST_NS = 2**62
+"""Limit of clocks and offsets, in the year 2116: the sum of two is still an int64."""
+_LIMITS = {
+    "operator": 2**62,
+    "channel": 2**62,
+    "scope": 2**62,
+    "peer": MAX_WORKER,
+    "message_seq": 2**62,
+    "records": _LARGEST,
+    "bytes": _LARGEST,
+    "timeout_ns": 2**63 - 1,
+}
+_WITHOUT_GAPS = frozenset({"pag-timely"})
+"""Formats whose writers number a worker's events 1, 2, 3 and so on, without gaps."""
 _ROW_GROUP = 128 * 1024
 _CONVERT_AGAIN = "Convert the source again with `pag convert`."
 _VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
@@ -107,6 +132,8 @@ class TraceMeta:
     """Whether the run had ended when the log was read."""
     missing_progress: Sequence[str] = ()
     """Scopes in which data moved but whose progress messages nobody logged; empty when the source cannot tell."""
+    rules: RuleSet = RuleSet.TIMELY
+    """Rule set that the source asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +168,8 @@ class Trace:
     """Rows of `TRACE_WORKERS`."""
     files: tuple[EventFile, ...]
     """Files with at least one event, in the order of their names."""
+    findings: pa.Table = field(default_factory=no_findings)
+    """Rows of `PAG_FINDINGS`: what the source's reader found odd, and what it did about it."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -193,7 +222,12 @@ class Trace:
         known = set(workers["worker"].to_pylist())
         for file in files:
             _check_known(file.workers, known, where=str(root / file.name))
-        return cls(path=root, meta=meta, workers=workers, files=files, **tables)
+        found = no_findings()
+        if (root / _FINDINGS).is_file():
+            found = _read_table(root, _FINDINGS, PAG_FINDINGS)
+            check_nulls(found, PAG_FINDINGS, where=str(root / _FINDINGS))
+        found = pa.concat_tables([found, *_changed_files(root), *_missing_events(root, meta, files)])
+        return cls(path=root, meta=meta, workers=workers, files=files, findings=found, **tables)
 
     @property
     def rows(self) -> int:
@@ -289,6 +323,7 @@ def write_trace(
     operators: pa.Table,
     channels: pa.Table,
     workers: pa.Table,
+    findings: pa.Table | None = None,
     replace: bool = False,
 ) -> None:
     """Write a trace into a hidden sibling directory and rename it when it is whole.
@@ -304,6 +339,8 @@ def write_trace(
         names, so pad numbers in stems; a worker's rows must be in the order of its log.
     operators, channels, workers
         The small tables. As in `events`, columns that may be null may be absent.
+    findings
+        What was odd about the source, rows of `PAG_FINDINGS`; they come before those of the build.
     replace
         Whether to take the place of a trace that is at `path`. A reader sees the old trace or the new
         one, or for an instant none, never a mixture.
@@ -327,6 +364,9 @@ def write_trace(
             (temporary / _EVENTS).mkdir(parents=True)
             tables = {"operators": operators, "channels": channels, "workers": workers}
             _write_content(temporary, meta=meta, events=events, tables=tables, target=target)
+            if findings is not None and findings.num_rows:
+                _write_parquet(temporary / _FINDINGS, _conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
+            _write_checksums(temporary)
             # Writing takes a while: somebody else may have come first.
             _refuse_existing(target, replace=replace)
             _move_in_place(temporary, target)
@@ -369,7 +409,7 @@ class Violation:
                     f" epoch {self.limit}"
                 )
             case _:
-                return f"{who} has a worker, seq or epoch out of range: {self.observed} (limit {self.limit})"
+                return f"{who} has a worker, seq, epoch or time out of range: {self.observed} (limit {self.limit})"
 
 
 def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Table | None = None) -> Violation | None:
@@ -416,10 +456,14 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
         )
         suspects.append((row, rank, found))
 
-    for values, limit in ((worker, MAX_WORKER), (seq, None), (epoch, None)):
-        bad = values < 0 if limit is None else (values < 0) | (values > limit)
-        if (row := _first(bad)) is not None:
-            suspect(0, row, "value", None, int(values[row]), 0 if values[row] < 0 or limit is None else limit)
+    for values, least, limit in (
+        (worker, 0, MAX_WORKER),
+        (seq, 0, _FAREST_NS),
+        (epoch, 0, _LARGEST),
+        (t_ns, 1 - _FAREST_NS, _FAREST_NS - 1),
+    ):
+        if (row := _first((values < least) | (values > limit))) is not None:
+            suspect(0, row, "value", None, int(values[row]), least if values[row] < least else limit)
     if prepared:
         if (row := _first_repeat(worker, seq)) is not None:
             suspect(1, row, "duplicate_seq", row, int(seq[row]), int(seq[row]))
@@ -583,7 +627,16 @@ def _read_meta(file: Path) -> TraceMeta:
         dropped={reason: _entry(dropped, reason, int, file) for reason in dropped},
         complete=_entry(found, "complete", bool, file),
         missing_progress=tuple(_scope_name(scope) for scope in found.get("missing_progress", ())),
+        rules=_rules(found, file),
     )
+
+
+def _rules(found: dict[str, object], file: Path) -> RuleSet:
+    word = found.get("rules", str(RuleSet.TIMELY))
+    if word not in set(RuleSet):
+        message = f"{file}: the entry 'rules' is {word!r}, and must be one of {', '.join(RuleSet)}."
+        raise TraceFormatError(message, _CONVERT_AGAIN, {"file": str(file), "entry": "rules"})
+    return RuleSet(str(word))
 
 
 def _scope_name(scope: object) -> str:
@@ -611,7 +664,7 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
     _check_columns(table.schema, schema, where=str(file))
-    return _cast(table.select(schema.names), schema, where=str(file))
+    return _cast(_completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
 
 
 def _unreadable(file: Path, error: Exception) -> TraceFormatError:
@@ -623,9 +676,9 @@ def _unreadable(file: Path, error: Exception) -> TraceFormatError:
 
 
 def _check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None:
-    if missing := [name for name in declared.names if name not in found.names]:
+    if missing := [c.name for c in declared if c.name not in found.names and not is_optional(c)]:
         raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(found.names))
-    for column in declared:
+    for column in (c for c in declared if c.name in found.names):
         kind = found.field(column.name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
@@ -704,6 +757,103 @@ def check_vocabulary(table: pa.Table, *, where: str) -> None:
                 )
 
 
+def check_ranges(table: pa.Table, *, where: str) -> None:
+    """Refuse events with a number that none of their columns can have; `where` names their file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, column, worker and event.
+    """
+    for name, limit in _LIMITS.items():
+        if name not in table.column_names:
+            continue
+        found = pc.min_max(table[name]).as_py()
+        if found["min"] is None or (found["min"] >= 0 and found["max"] <= limit):
+            continue
+        value = found["min"] if found["min"] < 0 else found["max"]
+        row = pc.index(table[name], value=pa.scalar(value, table[name].type)).as_py()
+        message = f"{where}: {_event_at(table, row)} has {value} in the column {name}; it goes from 0 to {limit}."
+        raise TraceFormatError(message, _CONVERT_AGAIN, {"file": where, "column": name, "row": row})
+
+
+def _write_checksums(root: Path) -> None:
+    sums = {name: _checksum(root / name) for name in _file_names(root)}
+    (root / _CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+
+
+def _file_names(root: Path) -> list[str]:
+    """Return the files of a trace that readers look at, but for the checksums."""
+    events = (f"{_EVENTS}/{file.name}" for file in (root / _EVENTS).glob("*.parquet"))
+    small = (_META, "operators.parquet", "channels.parquet", "workers.parquet", _FINDINGS)
+    return sorted([*events, *(name for name in small if (root / name).is_file())])
+
+
+def _checksum(file: Path) -> dict[str, int]:
+    size = value = 0
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            size, value = size + len(block), zlib.crc32(block, value)
+    return {"bytes": size, "crc32": value}
+
+
+def _changed_files(root: Path) -> list[pa.Table]:
+    """Find the files that are not as they were written; a trace without checksums has none."""
+    file = root / _CHECKSUMS
+    if not file.is_file():
+        return []
+    try:
+        sums = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"{file} cannot be read as JSON: {error}."
+        raise TraceFormatError(message, _CONVERT_AGAIN, {"file": str(file)}) from error
+    if not isinstance(sums, dict):
+        message = f"{file} holds {type(sums).__name__}, not an object."
+        raise TraceFormatError(message, _CONVERT_AGAIN, {"file": str(file)})
+    names = sorted({*sums, *_file_names(root)})
+    present = {name: _checksum(root / name) for name in _file_names(root)}
+    changed = [name for name in names if sums.get(name) != present.get(name)]
+    action = "read as it is; it was damaged or edited after it was written, and answers may be wrong"
+    return [findings_of("file_changed", Severity.ERROR, action, rows=len(changed), file=changed)] if changed else []
+
+
+def _missing_events(root: Path, meta: TraceMeta, files: Sequence[EventFile]) -> list[pa.Table]:
+    """Find gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""
+    if meta.source.format not in _WITHOUT_GAPS or meta.prepared:
+        return []
+    last: dict[int, int] = {}
+    missing: dict[int, tuple[int, str]] = {}
+    for file in files:
+        if len(file.workers) != 1:
+            continue
+        worker = file.workers[0]
+        with open_events(root, file.name) as parquet:
+            for group in range(parquet.metadata.num_row_groups):
+                bounds = _bounds(parquet.metadata, group, "seq")
+                if bounds is None:
+                    continue
+                rows = parquet.metadata.row_group(group).num_rows
+                gap = bounds[1] - last.get(worker, 0) - rows
+                if gap > 0:
+                    count, first = missing.get(worker, (0, file.name))
+                    missing[worker] = (count + gap, first)
+                last[worker] = max(bounds[1], last.get(worker, 0))
+    if not missing:
+        return []
+    found = findings_of(
+        "events_missing",
+        Severity.ERROR,
+        "built from what is there; what the missing events would have told is not known",
+        rows=len(missing),
+        worker=list(missing),
+        file=[first for _, first in missing.values()],
+        observed=[count for count, _ in missing.values()],
+        limit=0,
+        unit="events",
+    )
+    return [found]
+
+
 def _check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
     if unknown := sorted(set(workers) - set(known)):
         message = f"{where} has events of worker {unknown[0]}, which is not in the table of workers."
@@ -728,6 +878,11 @@ def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, w
         if name == "workers" and (bad := keys[(keys < 0) | (keys > MAX_WORKER)].tolist()):
             message = f"The table of workers has worker {bad[0]}; numbers go from 0 to {MAX_WORKER}."
             raise TraceFormatError(message, _CONVERT_AGAIN, {"table": name, key: bad[0]})
+    for name, least in (("offset_ns", 1 - _FAREST_NS), ("uncertainty_ns", 0)):
+        for worker, value in zip(workers["worker"].to_pylist(), workers[name].to_pylist(), strict=True):
+            if value is not None and not least <= value < _FAREST_NS:
+                message = f"The table of workers has the {name} {value} for worker {worker}, which is out of range."
+                raise TraceFormatError(message, _CONVERT_AGAIN, {"table": "workers", "worker": worker})
     if meta.workers != workers.num_rows:
         message = f"{_META} states {meta.workers} workers, but the table of workers has {workers.num_rows}."
         raise TraceFormatError(message, _CONVERT_AGAIN, {"table": "workers"})
@@ -779,9 +934,18 @@ def _bounds(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int]
 def read_groups(parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str) -> pa.Table:
     """Read columns of some row groups of an open file; damage becomes an error that names the file."""
     try:
-        return parquet.read_row_groups(groups, columns=names)
+        table = parquet.read_row_groups(groups, columns=names)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(Path(where), error) from error
+    return _completed(table, names, TRACE_EVENTS)
+
+
+def _completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.Table:
+    """Add the wanted columns that a file may lack, and does; all their values are null."""
+    for name in names:
+        if name not in table.column_names and is_optional(declared.field(name)):
+            table = table.append_column(declared.field(name), pa.nulls(table.num_rows, declared.field(name).type))
+    return table
 
 
 def _read_events(
@@ -805,6 +969,7 @@ def _read_events(
         table = read_groups(parquet, groups, read, where=where)
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)
+    check_ranges(table, where=where)
     table = table.cast(encoded_schema(table.column_names))
     keep = np.ones(table.num_rows, np.bool_)
     if workers is not None:

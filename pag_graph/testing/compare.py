@@ -7,12 +7,12 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.engines.local import LocalEngine
-from pag_graph.model.enums import RuleSet
-from pag_graph.pag.build import _build_timely, silent
+from pag_graph.pag.build import _build_sliced, silent
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.store.delta import open_store
 from pag_graph.store.trace import Trace
@@ -49,8 +49,8 @@ def assembled(
         Rows in no order.
     """
     written = trace.write(folder / "trace", shuffle=shuffle)
-    plan = plan_run(Trace.open(written), RuleSet.TIMELY, slice_events=slice_events)
-    built = _build_timely(plan, folder / "store", folder / "staging", LocalEngine(), None, silent)
+    plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
+    built = _build_sliced(plan, folder / "store", folder / "staging", LocalEngine(), None, silent)
     assert built is not None  # noqa: S101  (only an append can find its work done)
     tables = {
         name: _read(folder / "store" / name, [part.path for output in built.outputs for part in output.parts[name]])
@@ -89,7 +89,11 @@ def committed(store: Path) -> Reference:
         Rows in no order.
     """
     info = open_store(store)
-    tables = {name: info.delta(name).to_pyarrow_table() for name in ("vertices", "edges", "epochs", "findings")}
+    # Not `to_pyarrow_table`: its threads can outlive the interpreter, which then aborts.
+    tables = {
+        name: pl.scan_delta(info.delta(name)).collect().to_arrow()
+        for name in ("vertices", "edges", "epochs", "findings")
+    }
     return Reference(
         vertices=tables["vertices"].to_pylist(),
         edges=tables["edges"].to_pylist(),

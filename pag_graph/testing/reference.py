@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.model.enums import LOCAL_TYPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -147,13 +149,57 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         intervals.append(mine)
         _drop(log, mine, graph)
         opened.append(_applications(log, graph))
-    rounds = _rounds(logs, graph)
+    lives = _lives(logs, end, graph)
+    rounds = _rounds(logs, lives, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
     for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
-        _chain(worker, log, mine, end, open_epoch, graph, opened[worker])
+        _chain(worker, log, mine, end, open_epoch, graph, opened[worker], lives[worker])
         _messages(log, mine, trace, graph)
-    _epochs(logs, rounds, end, graph)
+    _epochs(logs, rounds, end, lives, graph)
     return graph
+
+
+@dataclass(slots=True)
+class _Life:
+    birth: _Item | None
+    begin: int
+    end: int
+    exits: bool
+
+
+def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
+    """When each worker exists, and the edges of births."""
+    kept = [[item for item in log if not item.dropped] for log in logs]
+    births: dict[int, _Item] = {}
+    for item in sorted((i for log in logs for i in log if i.kind == "spawn"), key=lambda item: (item.t, item.id)):
+        child, me = item.event.peer, item.event.worker
+        problem = None
+        if child is None or child == me or child >= len(logs) or not kept[child]:
+            problem = "spawn_of_nobody"
+        elif child in births:
+            problem = "spawned_twice"
+        elif kept[child][0].t < item.t:
+            problem = "spawned_after_birth"
+        if problem:
+            graph.findings[problem, me, item.event.seq, -1 if child is None else child] += 1
+            continue
+        assert child is not None  # noqa: S101
+        births[child] = item
+        first = kept[child][0]
+        edge = _edge(_vertex(item, 0), _vertex(first, 0), "spawn")
+        graph.edges.append(edge | {"read": first.id})
+    for worker, mine in enumerate(kept):
+        if births and worker not in births and mine and mine[0].t > 0:
+            graph.findings["worker_without_spawn", worker, None, mine[0].t] += 1
+    lives = []
+    for worker, log in enumerate(logs):
+        for item in log[:-1]:
+            if item.kind == "exit":
+                graph.findings["exit_before_last_event", worker, item.event.seq, None] += 1
+        exits = bool(log) and log[-1].kind == "exit"
+        begin = kept[worker][0].t if worker in births else 0
+        lives.append(_Life(births.get(worker), begin, log[-1].t if exits else end, exits))
+    return lives
 
 
 def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None:
@@ -399,6 +445,7 @@ def _chain(
     open_epoch: int,
     graph: Reference,
     open_at_end: _Item | None,
+    life: _Life,
 ) -> None:
     """Vertices of a worker, and the edge between each two that follow each other."""
     ended = {interval.unpark.order: interval for interval in intervals}
@@ -407,7 +454,7 @@ def _chain(
     base = worker * 2**40
     if not kept:
         vertices.append(_point(base + 1, log[0].event.epoch if log else open_epoch, 0, "run_start", base + 1))
-    elif kept[0].t > 0:
+    elif kept[0].t > 0 and life.birth is None:
         first = kept[0]
         vertices.append(_point(first.id - 1, first.event.epoch, 0, "run_start", first.id - 1))
     previous: _Item | None = None
@@ -424,7 +471,7 @@ def _chain(
             graph.edges.append(_covered(_local_edge(vertices[-1], vertex, previous, interval), item.applied))
         vertices.append(vertex)
         previous = item
-    if vertices[-1]["t_ns"] < end:
+    if vertices[-1]["t_ns"] < end and not life.exits:
         # The run's end never belongs to a closed epoch.
         epoch = max([open_epoch, *(item.event.epoch + (item.kind == "epoch_end") for item in log[-1:])])
         number = base + max(2 * (len(log) + 1) - 1, 3)
@@ -484,7 +531,7 @@ def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, g
         )
 
 
-def _rounds(logs: list[list[_Item]], graph: Reference) -> list[Row]:
+def _rounds(logs: list[list[_Item]], lives: list[_Life], graph: Reference) -> list[Row]:
     """Return the windows of the epochs that every worker ended, the startup among them, in time order."""
     items = [item for log in logs for item in log]
     present = {item.event.worker for item in items}
@@ -500,13 +547,27 @@ def _rounds(logs: list[list[_Item]], graph: Reference) -> list[Row]:
                 ends[item.event.epoch][item.event.worker] = item
     rows: list[Row] = []
     begin = 0
-    unfinished = [epoch for epoch in sorted(ends) if set(ends[epoch]) != present]
+
+    def needed(epoch: int) -> set[int]:
+        """Who exists when the epoch ends for the first time."""
+        close = min(item.t for item in ends[epoch].values())
+        return {worker for worker in present if lives[worker].begin <= close <= lives[worker].end}
+
+    def rested(end: _Item) -> bool:
+        """Whether the worker's last event of the epoch, but for its end, is older than the end."""
+        mine = (item for item in items if item.event.worker == end.event.worker and item.event.epoch == end.event.epoch)
+        return max((item.t for item in mine if item.kind != "epoch_end"), default=end.t - 1) < end.t
+
+    unfinished = [epoch for epoch in sorted(ends) if needed(epoch) - set(ends[epoch])]
     for epoch in unfinished:
         graph.findings["epoch_incomplete", None, None, epoch] += 1
     for epoch in sorted(ends):
         if unfinished and epoch >= unfinished[0]:
             break
-        first = min(ends[epoch].values(), key=lambda item: (item.t, item.event.worker))
+        first = min(
+            ends[epoch].values(),
+            key=lambda item: (item.t, item.dropped is not None, rested(item), item.event.worker),
+        )
         close = max(first.t, begin)
         role = "round" if rows else "startup"
         rows.append({"epoch": epoch, "role": role, "start_ns": begin, "end_ns": close, "end_vertex": first.id})
@@ -514,7 +575,7 @@ def _rounds(logs: list[list[_Item]], graph: Reference) -> list[Row]:
     return rows
 
 
-def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, graph: Reference) -> None:
+def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, lives: list[_Life], graph: Reference) -> None:
     items = [item for log in logs for item in log]
     rows = list(rounds)
     begin = rows[-1]["end_ns"] if rows else 0
@@ -530,7 +591,7 @@ def _epochs(logs: list[list[_Item]], rounds: list[Row], end: int, graph: Referen
     for row in rows:
         mine = [item for item in items if counts_for(item.event.epoch) is row]
         unknown, waiting = (_time_inside(graph.edges, kind, row) for kind in ("unknown", "waiting"))
-        span = (row["end_ns"] - row["start_ns"]) * len(logs)
+        span = sum(max(0, min(row["end_ns"], life.end) - max(row["start_ns"], life.begin)) for life in lives)
         row.update(
             entry_ns=min((item.t for item in mine), default=None),
             exit_ns=max((item.t for item in mine), default=None),
@@ -557,7 +618,7 @@ def _time_inside(edges: Sequence[Row], kind: str, window: Row) -> int:
 # --- Critical path and k-hops -----------------------------------------------------------------------------------
 
 
-_LOCAL = {"processing", "waiting", "input_wait", "spinning", "busy", "wake_up", "idle", "unknown", "application"}
+_LOCAL = {str(kind) for kind in LOCAL_TYPES}
 
 
 def reference_path(
@@ -586,7 +647,11 @@ def reference_path(
     """
     local = {edge["dst"]: edge for edge in edges if edge["type"] in _LOCAL}
     waits = {dst for dst, edge in local.items() if edge["type"] == "waiting"}
-    enders = {edge["dst"]: edge for edge in edges if edge["type"] not in _LOCAL and edge["dst"] in waits}
+    into = [edge for edge in edges if edge["type"] not in _LOCAL and edge["dst"] in waits and edge["duration_ns"] >= 0]
+    # Of several messages to a wait's end the one sent last ended it.
+    enders = {edge["dst"]: edge for edge in sorted(into, key=lambda edge: (edge["start_ns"], -edge["src"]))}
+    # A worker that was born has no past of its own.
+    local |= {edge["dst"]: edge for edge in edges if edge["type"] == "spawn"}
     edge: Row | None
     if end_vertex is not None:
         edge = local[end_vertex]

@@ -56,6 +56,8 @@ _ACTIONS = (
     "end",
     "push",
     "spawn",
+    "spawn",
+    "exit",
     "skip",
 )
 
@@ -117,6 +119,12 @@ class _Program:
                 self._stop(me, 0, 1)
             while me.epoch < epochs:
                 self._end(me, 0, 1)
+
+    def leave(self, workers: list[int]) -> None:
+        """Let workers that did something end."""
+        for number in workers:
+            if self.workers[number].log:
+                self._log(self.workers[number], EventKind.EXIT, number % 3)
 
     @staticmethod
     def _log(me: _Worker, kind: EventKind, gap: int, **columns: int | None) -> None:
@@ -218,8 +226,15 @@ class _Program:
         self._log(me, kind, gap, operator=100 + argument // 2 % 2)
 
     def _spawn(self, me: _Worker, argument: int, gap: int) -> None:
-        del argument
-        self._log(me, EventKind.SPAWN, gap)
+        child = self.workers[argument % len(self.workers)]
+        self._log(me, EventKind.SPAWN, gap, peer=child.number)
+        if not child.log:
+            child.now = max(child.now, me.now + self.delay)
+
+    def _exit(self, me: _Worker, argument: int, gap: int) -> None:
+        """Log an exit; seldom the last thing that the worker does."""
+        if argument % 8 == 0:
+            self._log(me, EventKind.EXIT, gap)
 
 
 @st.composite
@@ -272,6 +287,8 @@ def small_traces(
         program.act(taken)
     if complete or (complete is None and draw(st.booleans())):
         program.finish(epochs=max(1, *(worker.epoch for worker in program.workers)))
+    leave = draw(st.lists(st.sampled_from((False, False, True)), min_size=count, max_size=count))
+    program.leave([number for number, gone in enumerate(leave) if gone])
     logs = [worker.log for worker in program.workers]
     if damaged:
         loss = st.tuples(st.integers(0, count - 1), st.sampled_from(_LOSABLE), st.integers(0, 5))

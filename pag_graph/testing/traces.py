@@ -14,7 +14,9 @@ An event is ``time kind arguments``; events are separated by ``|`` or line ends:
 ``park``            the worker sleeps, without a limit; ``park 100`` for at most 100 ns
 ``unpark``          it runs again
 ``end``             the end of the worker's epoch; events after it are of the next one
-``spawn 1``         worker 1 is started
+``spawn 1``         worker 1 is started; ``exit`` ends the worker
+``=gc`` (anywhere)  the type that the source states for the activity that starts, or for the message that is read
+``?`` (anywhere)    the place of the activity is inferred
 ``~4`` (anywhere)   this event and those after it are of epoch 4
 ==================  ======================================================================================
 
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pag_graph.model.enums import EventKind
+from pag_graph.model.enums import ActivityType, EventKind, RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.store.trace import TraceMeta, TraceSource, write_trace
 
@@ -72,6 +74,8 @@ class Event:
     message_seq: int | None = None
     records: int | None = None
     timeout_ns: int | None = None
+    activity: str | None = None
+    inferred: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,8 @@ class SmallTrace:
     """Per worker: how far off the offset may be."""
     complete: bool = True
     """Whether the run had ended when the log was read."""
+    rules: RuleSet = RuleSet.TIMELY
+    """What the source asks for."""
 
     @property
     def workers(self) -> int:
@@ -144,6 +150,7 @@ class SmallTrace:
             source=TraceSource(system="timely", version="0.0", format="drawn"),
             workers=self.workers,
             complete=self.complete,
+            rules=self.rules,
         )
         write_trace(
             path,
@@ -202,6 +209,7 @@ def draw(
     processes: Sequence[int] | None = None,
     offsets_ns: Sequence[int] | None = None,
     uncertainty_ns: Sequence[int | None] | None = None,
+    rules: RuleSet = RuleSet.TIMELY,
 ) -> SmallTrace:
     """Read a trace drawn in the notation of this module.
 
@@ -211,6 +219,8 @@ def draw(
         Per worker, from 0: its events.
     processes, offsets_ns, uncertainty_ns
         Per worker; one process, no offsets and no known uncertainty when absent.
+    rules
+        What the source asks for.
 
     Returns
     -------
@@ -229,6 +239,7 @@ def draw(
         processes=tuple(processes or [0] * count),
         offsets_ns=tuple(offsets_ns or [0] * count),
         uncertainty_ns=tuple(uncertainty_ns or [None] * count),
+        rules=rules,
     )
 
 
@@ -257,6 +268,10 @@ def _event(words: Sequence[str], *, worker: int, seq: int, epoch: int) -> Event:
     for word in arguments:
         if word.startswith("#"):
             event = replace(event, message_seq=int(word[1:]))
+        elif word.startswith("="):
+            event = replace(event, activity=str(ActivityType(word[1:])))
+        elif word == "?":
+            event = replace(event, inferred=True)
         elif word.startswith("*"):
             event = replace(event, records=int(word[1:]))
         elif kind in _MESSAGES:

@@ -12,7 +12,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.rules.timely import TimelyParameters
+from pag_graph.rules.rows import RuleParameters
 from pag_graph.testing.traces import draw
 
 ORACLES = Path(__file__).parents[2].parent / "shared" / "oracles" / "timely"
@@ -53,7 +53,7 @@ def test_wrong_offsets_are_findings_until_the_messages_are_asked(tmp_path: Path)
     trace = draw(PING, PONG, processes=[0, 1]).write(tmp_path / "trace")
     api.build(trace, tmp_path / "recorded", engine="local")
     assert len(findings(api.open(tmp_path / "recorded"))["negative_transfer"]) == 1
-    api.build(trace, tmp_path / "asked", engine="local", parameters=TimelyParameters(clocks="messages"))
+    api.build(trace, tmp_path / "asked", engine="local", parameters=RuleParameters(clocks="messages"))
     assert "negative_transfer" not in findings(api.open(tmp_path / "asked"))
 
 

@@ -94,7 +94,7 @@ ENDS = i64(10, 20, 40, 12, 20, 25, 40)
 
 def walk(last: int, *, ender: int = 0, sender: int = vertex_id(0, 6), sent: int = 20, start: int = 0) -> Any:
     low, high, message, outcome, vertex = walk_back(
-        last, LOCAL, ENDS, i64(*a(1, 5)), i64(20), i64(ender), i64(sender), i64(sent), start
+        int(LOCAL[last]), LOCAL, ENDS, i64(*a(1, 5)), i64(20), i64(ender), i64(sender), i64(sent), start
     )
     return list(zip(low.tolist(), high.tolist(), message.tolist(), strict=True)), outcome, vertex
 

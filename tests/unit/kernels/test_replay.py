@@ -78,7 +78,7 @@ def test_latest_times_and_slacks(graph: Graph, data: st.DataObject) -> None:
     first, src, dst, weight = columns(graph)
     end = data.draw(st.integers(0, graph[0] - 1))
     early = earliest(first, src, weight, 0)
-    late = latest(first, src, weight, end, int(early[end]))
+    late = latest(first, src, weight, np.array([end]), early[[end]])
     for vertex in range(graph[0]):
         way = longest(graph, vertex, end)
         assert late[vertex] == (NONE if way is None else early[end] - way)
@@ -100,8 +100,9 @@ def test_many_replays_are_the_same_as_each_alone(graph: Graph, steps: int) -> No
         first,
         src,
         weight,
-        7,
-        end,
+        earliest(first, src, weight, 7),
+        np.zeros(len(groups), np.int64),
+        np.full(len(groups), end),
         np.cumsum([0, *map(len, groups)]),
         np.concatenate(groups),
         np.concatenate([weight[group] for group in groups]),

@@ -10,7 +10,7 @@ from pag_graph import api
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.plan import plan_run
-from pag_graph.rules.timely import TimelyParameters
+from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.trace import Trace
 from pag_graph.testing.compare import assembled, differences
 from pag_graph.testing.reference import build_reference
@@ -99,10 +99,10 @@ def test_two_rule_sets_or_parameters_are_two_runs(tmp_path: Path) -> None:
     ids = {
         plan_run(trace, rules, parameters).run_id
         for rules in (RuleSet.TIMELY, RuleSet.ST2)
-        for parameters in (None, TimelyParameters(busy_below_ns=1))
+        for parameters in (None, RuleParameters(busy_below_ns=1))
     }
     assert len(ids) == 4
-    assert plan_run(trace, RuleSet.TIMELY).run_id == plan_run(trace, RuleSet.TIMELY, TimelyParameters()).run_id
+    assert plan_run(trace, RuleSet.TIMELY).run_id == plan_run(trace, RuleSet.TIMELY, RuleParameters()).run_id
 
 
 def windows(place: Path, *logs: str) -> list[tuple[object, ...]]:

@@ -24,7 +24,7 @@ from pag_graph.errors import (
 )
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag import build as pag_build
-from pag_graph.pag import timely
+from pag_graph.pag import slices
 from pag_graph.store import delta
 from pag_graph.testing.compare import committed, differences
 from pag_graph.testing.reference import build_reference
@@ -160,9 +160,9 @@ def test_only_the_same_run_can_be_appended(place: Path) -> None:
 
 
 def pag_build_parameters() -> Any:
-    from pag_graph.rules.timely import TimelyParameters
+    from pag_graph.rules.rows import RuleParameters
 
-    return TimelyParameters(busy_below_ns=1)
+    return RuleParameters(busy_below_ns=1)
 
 
 def test_the_rules_of_st2_cannot_append(place: Path) -> None:
@@ -260,7 +260,7 @@ INTERRUPTS = [
     ("_publish", 0, False),
     ("_publish", 0, True),
 ]
-MODULES = {"check_events": timely, "write_part": pag_build, "_commit_table": delta, "_publish": delta}
+MODULES = {"check_events": slices, "write_part": pag_build, "_commit_table": delta, "_publish": delta}
 
 
 @pytest.mark.parametrize(("name", "at", "after"), INTERRUPTS)

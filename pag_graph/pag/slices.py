@@ -1,4 +1,4 @@
-"""The three steps of a `timely` build on one slice: scan, carry, assemble.
+"""The three steps of a build on one slice: scan, carry, assemble.
 
 ``scan`` matches what lies inside the slice and summarises the rest; after the leftovers of all slices are stitched,
 ``carry`` says which segment is open where the slice ends, and ``assemble`` makes its vertices and edges. Each step
@@ -8,11 +8,12 @@ reads the slice anew, so that memory is bounded by the slice and any task can do
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pag_graph.kernels.activations import (
     CLOSES_NOTHING,
@@ -21,38 +22,40 @@ from pag_graph.kernels.activations import (
     OPEN,
     PARK,
     PROGRESS_RECEIVE,
+    START,
+    STOP,
     UNPARK,
-    activations,
-    idle_intervals,
 )
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_ARRIVAL, INSERTED_END, INSERTED_START
-from pag_graph.model.enums import ActivityType, EdgeFlags, Severity, VertexKind
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity, VertexKind
 from pag_graph.model.graph import GraphPart
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.pag.match import apply_stitched, match
-from pag_graph.rules.timely import (
+from pag_graph.rules import stated, timely
+from pag_graph.rules.rows import (
     APPLICATION_START,
     APPLICATION_STOP,
     CODE_OF_LABEL,
     DROPPED,
+    EDGE_CODES,
+    EDGE_TYPES,
+    EXIT,
     KINDS,
     LABELS,
-    LOCAL_EDGE_TYPES,
     NEVER,
+    SPAWN,
     Judged,
+    Stack,
     WorkerRows,
-    dropped_rows,
-    judge,
-    worker_graph,
 )
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.log import codes, column
 from pag_graph.store.trace import check_events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -76,17 +79,20 @@ _COLUMNS = (
     "timeout_ns",
 )
 
-_EDGE_TYPES = [
-    *LOCAL_EDGE_TYPES,
-    ActivityType.DATA_MESSAGE,
-    ActivityType.PROGRESS_MESSAGE,
-    ActivityType.APPLICATION,
-]
-_WAITING = LOCAL_EDGE_TYPES.index(ActivityType.WAITING)
-_DATA, _PROGRESS, _APPLICATION = range(len(LOCAL_EDGE_TYPES), len(_EDGE_TYPES))
+_RULES: dict[RuleSet, Any] = {RuleSet.TIMELY: timely, RuleSet.STATED: stated}
+"""Modules with the functions `dropped_rows`, `still_open`, `marks`, `judge` and `worker_graph`."""
 
-Applications = tuple[tuple[int, int], ...]
-"""Application activities that are open, outermost first: number of each, and position of the vertex that started it."""
+_MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
+_TYPE_NAMES = [str(kind) for kind in EDGE_TYPES]
+_WAITING, _DATA, _PROGRESS, _APPLICATION = (
+    EDGE_CODES[kind]
+    for kind in (
+        ActivityType.WAITING,
+        ActivityType.DATA_MESSAGE,
+        ActivityType.PROGRESS_MESSAGE,
+        ActivityType.APPLICATION,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,44 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """How a worker's log begins."""
+
+    pos: int
+    """Position of its first vertex."""
+    t: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """A row that starts another worker."""
+
+    worker: int
+    """Who logged it."""
+    child: int
+    pos: int
+    t: int
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """How a worker comes and goes, where its log says so."""
+
+    birth: Spawn | None = None
+    """What started it; without it the worker exists from the run's origin on."""
+    begin_ns: int = 0
+    """When it began to exist."""
+    exit_ns: int | None = None
+    """When it ended; without it the worker exists until the run's end."""
+
+
+_EVER = Life()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
     """What the build needs to know of a slice before it can assemble any."""
 
@@ -113,9 +157,15 @@ class Scan:
     """Sends without all their receives, columns `pag.match.SENDS`."""
     receives: pl.DataFrame
     """Receives without their send, columns `pag.match.RECEIVES`."""
-    marks: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """Per worker: number and position of starts of application activities, and number and -1 of stops, in order;
-    those that cancel each other inside the slice are left out."""
+    applications: Mapping[int, Stack] = field(default_factory=dict)
+    """Per worker: marks of application activities that do not cancel each other inside the slice."""
+    activities: Mapping[int, Stack] = field(default_factory=dict)
+    """The same of activities, under rules that carry them from slice to slice."""
+    heads: Mapping[int, Head] = field(default_factory=dict)
+    """Per worker whose first vertex lies here."""
+    spawns: tuple[Spawn, ...] = ()
+    exits: Mapping[int, int] = field(default_factory=dict)
+    """Per worker whose log ends here with its exit: when."""
     unsettled: Mapping[int, tuple[int | None, int | None]] = field(default_factory=dict)
     """Per worker: epoch of its last idle interval, and of the first activation that is open at the end, if any. What
     follows in the log may still change how they are typed."""
@@ -128,8 +178,12 @@ class Carry:
     tails: Mapping[int, Tail] = field(default_factory=dict)
     segments: Mapping[int, int] = field(default_factory=dict)
     """Position of the vertex that starts the open segment."""
-    applications: Mapping[int, Applications] = field(default_factory=dict)
+    applications: Mapping[int, Stack] = field(default_factory=dict)
     """Application activities that are open."""
+    activities: Mapping[int, Stack] = field(default_factory=dict)
+    """Activities that are open, under rules that carry them."""
+    lives: Mapping[int, Life] = field(default_factory=dict)
+    """Workers that come or go while the run lasts."""
     stitched: pl.DataFrame | None = None
     """Sends of other slices for receives of this one, columns `pag.match.STITCHED`."""
 
@@ -148,8 +202,9 @@ def read_rows(plan: RunPlan, part: Slice) -> list[WorkerRows]:
         Per worker with rows in the slice, ascending.
     """
     result = []
+    more = _RULES[plan.rules].COLUMNS
     for worker, (low, high) in sorted(part.rows.items()):
-        table = plan.log.read(worker, low, high, _COLUMNS)
+        table = plan.log.read(worker, low, high, [*_COLUMNS, *more])
         before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
         check_events(plan.trace, table, previous=before)
         label = codes(table, "kind", LABELS, 0)
@@ -171,49 +226,82 @@ def read_rows(plan: RunPlan, part: Slice) -> list[WorkerRows]:
                 records=column(table, "records"),
                 bytes=column(table, "bytes"),
                 timeout=column(table, "timeout_ns"),
+                activity=codes(table, "activity", EDGE_CODES, -1) if "activity" in more else _NONE,
+                inferred=_flag(table, "inferred") if "inferred" in more else _NONE,
             )
         )
     return result
+
+
+_NONE = np.empty(0, np.int8)
+
+
+def _flag(table: pa.Table, name: str) -> I8:
+    return np.ascontiguousarray(pc.fill_null(table[name], fill_value=False).to_numpy(), dtype=np.int8)
 
 
 def scan(plan: RunPlan, part: Slice) -> Scan:
     """Match what lies inside a slice, and summarise what reaches beyond it."""
     rows = read_rows(plan, part)
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
-    tails, marks, unsettled = {}, {}, {}
+    rules = _RULES[plan.rules]
+    tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
     epochs = []
     for mine in rows:
-        parks, unparks, _ = idle_intervals(mine.kind)
-        kept = np.flatnonzero(dropped_rows(mine, parks, unparks) == 0)
-        trouble = activations(mine.kind, mine.operator, mine.records)[3]
+        kept = np.flatnonzero(rules.dropped_rows(mine) == 0)
+        depth, idle, active = rules.still_open(mine)
         if len(kept):
-            last = int(kept[-1])
-            depth = int((trouble == OPEN).sum())
+            first, last = int(kept[0]), int(kept[-1])
             tails[mine.worker] = Tail(
                 pos=2 * (mine.first_order + last), t=int(mine.t[last]), epoch=int(mine.epoch[last]), depth=depth
+            )
+            heads[mine.worker] = Head(
+                pos=2 * (mine.first_order + first), t=int(mine.t[first]), epoch=int(mine.epoch[first])
             )
         epochs.append(_epoch_rows(mine, kept))
         if left := _marks(mine):
             marks[mine.worker] = left
-        open_ = np.flatnonzero(trouble == OPEN)
-        last_unpark = int(mine.epoch[unparks[-1]]) if len(unparks) else None
-        unsettled[mine.worker] = (last_unpark, int(mine.epoch[open_[0]]) if len(open_) else None)
+        if left := rules.marks(mine):
+            activities[mine.worker] = left
+        unsettled[mine.worker] = (idle, active)
+        spawns.extend(_spawns(mine))
+        if mine.ends_run and mine.rows and mine.kind[-1] == EXIT:
+            exits[mine.worker] = int(mine.t[-1])
     return Scan(
         slice_number=part.number,
         epochs=pl.concat(epochs) if epochs else pl.DataFrame(),
         tails=tails,
         sends=sends,
         receives=receives,
-        marks=marks,
+        applications=marks,
+        activities=activities,
+        heads=heads,
+        spawns=tuple(spawns),
+        exits=exits,
         unsettled=unsettled,
     )
 
 
-def _marks(rows: WorkerRows) -> tuple[tuple[int, int], ...]:
+def _spawns(rows: WorkerRows) -> list[Spawn]:
+    return [
+        Spawn(
+            worker=rows.worker,
+            child=int(rows.peer[at]),
+            pos=2 * (rows.first_order + int(at)),
+            t=int(rows.t[at]),
+            epoch=int(rows.epoch[at]),
+            seq=int(rows.seq[at]),
+        )
+        for at in np.flatnonzero(rows.kind == SPAWN)
+    ]
+
+
+def _marks(rows: WorkerRows) -> Stack:
     at, starts = _application_rows(rows)
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
-    return tuple(zip(rows.operator[at][left].tolist(), position[left].tolist(), strict=True))
+    columns = (rows.operator[at], position, rows.seq[at])
+    return tuple(zip(*(values[left].tolist() for values in columns), strict=True))
 
 
 def _application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
@@ -221,7 +309,7 @@ def _application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
     return at, rows.kind[at] == APPLICATION_START
 
 
-def open_applications(before: Applications, marks: tuple[tuple[int, int], ...]) -> Applications:
+def still_open(before: Stack, marks: Stack) -> Stack:
     """Return what is open after a slice.
 
     Parameters
@@ -238,8 +326,8 @@ def open_applications(before: Applications, marks: tuple[tuple[int, int], ...]) 
     """
     if not marks:
         return before
-    number, position = (np.array(values, np.int64) for values in zip(*marks, strict=True))
-    outer = np.array([number for number, _ in before], np.int64)
+    number, position = (np.array([mark[i] for mark in marks], np.int64) for i in (0, 1))
+    outer = np.array([mark[0] for mark in before], np.int64)
     left = applications(position >= 0, number, outer)[3].tolist()
     return tuple(marks[at] if at >= 0 else before[-2 - at] for at in left)
 
@@ -262,18 +350,23 @@ def _epoch_rows(rows: WorkerRows, kept: I64) -> pl.DataFrame:
         pl.col("t").min().alias("entry_ns"),
         pl.col("t").max().alias("exit_ns"),
         pl.col("t").filter(pl.col("ends")).last().alias("end_ns"),
-        pl.col("pos").filter(pl.col("ends")).last().alias("end_pos"),
+        pl.col("pos").filter(pl.col("ends") & pl.col("kept")).last().alias("end_pos"),
         pl.col("pos").filter(pl.col("kept")).last().alias("last_pos"),
         pl.col("t").filter(pl.col("kept")).last().alias("last_ns"),
+        pl.col("t").filter(~pl.col("ends")).max().alias("work_ns"),
     )
 
 
-def _judged(plan: RunPlan, part: Slice, carry: Carry) -> list[tuple[WorkerRows, Judged]]:
+def _judged(plan: RunPlan, part: Slice, carry: Carry) -> list[tuple[WorkerRows, Any]]:
     rows = read_rows(plan, part)
     match(rows, slice_number=part.number, workers=len(plan.workers))
     if carry.stitched is not None and carry.stitched.height:
         apply_stitched(rows, carry.stitched)
-    return [(mine, judge(mine, plan.processes, plan.uncertainty, plan.parameters)) for mine in rows]
+    judge = _RULES[plan.rules].judge
+    return [
+        (mine, judge(mine, plan.processes, plan.uncertainty, plan.parameters, carry.activities.get(mine.worker, ())))
+        for mine in rows
+    ]
 
 
 def last_segments(plan: RunPlan, part: Slice, carry: Carry) -> dict[int, int]:
@@ -284,7 +377,7 @@ def last_segments(plan: RunPlan, part: Slice, carry: Carry) -> dict[int, int]:
     plan, part
         The build and the slice.
     carry
-        Its stitched messages.
+        What is open where it begins, but for the segments.
 
     Returns
     -------
@@ -293,21 +386,24 @@ def last_segments(plan: RunPlan, part: Slice, carry: Carry) -> dict[int, int]:
     """
     result = {}
     for rows, judged in _judged(plan, part, carry):
-        segment = judged.last_segment(rows)
+        segment = int(judged.wait_pos[-1]) if len(judged.wait_pos) else -1
         if segment < 0 and rows.starts_run:
-            segment = first_position(rows, judged.dropped)
+            segment = first_position(rows, judged.dropped, born=carry.lives.get(rows.worker, _EVER).birth is not None)
         if segment >= 0:
             result[rows.worker] = segment
     return result
 
 
-def first_position(rows: WorkerRows, dropped: NDArray[np.int8]) -> int:
-    """Return the position of a worker's very first vertex: its first event, or the run's origin before it."""
+def first_position(rows: WorkerRows, dropped: NDArray[np.int8], *, born: bool) -> int:
+    """Return the position of a worker's very first vertex.
+
+    That is its first event, or, unless it was born with that, the run's origin before it.
+    """
     kept = np.flatnonzero(dropped == 0)
     if not len(kept):
         return 1
     first = int(kept[0])
-    return 2 * (rows.first_order + first) - int(rows.t[first] > 0)
+    return 2 * (rows.first_order + first) - int(rows.t[first] > 0 and not born)
 
 
 def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> GraphPart:
@@ -332,20 +428,26 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> Gr
     found = [no_findings()]
     dropped: dict[str, int] = {}
     for rows, judged in _judged(plan, part, carry):
-        tail = carry.tails.get(rows.worker)
-        columns = worker_graph(
+        tail, life = carry.tails.get(rows.worker), carry.lives.get(rows.worker, _EVER)
+        columns = _RULES[plan.rules].worker_graph(
             rows,
             judged,
             previous=(tail.pos, tail.t) if tail else (-1, 0),
             segment=carry.segments.get(rows.worker, -1),
+            outer=carry.activities.get(rows.worker, ()),
+            born=life.birth is not None,
+            exits=life.exit_ns is not None,
             run_end_ns=plan.end_ns,
         )
         previous_epoch = tail.epoch if tail else -1
         epochs = _epochs(rows, open_epoch)
         columns, trouble = _with_applications(rows, columns, carry.applications.get(rows.worker, ()))
         vertices.append(_vertices(rows, columns, epochs))
-        edges.extend((_local_edges(rows, columns, epochs, previous_epoch), _messages(rows, judged)))
+        edges.extend((_local_edges(rows, columns, epochs, previous_epoch), _messages(rows, judged, plan.rules)))
+        if life.birth is not None and tail is None and len(columns[0]):
+            edges.append(_birth(rows, columns, life.birth, epochs))
         found.extend(_findings(plan, rows, judged, trouble))
+        found.extend(_never_stopped(plan, rows, carry))
         for code, reason in DROPPED.items():
             count = int((judged.dropped == code).sum())
             if count:
@@ -359,22 +461,20 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> Gr
 
 
 def _with_applications(
-    rows: WorkerRows, columns: tuple[I64 | I8, ...], before: Applications
+    rows: WorkerRows, columns: tuple[I64 | I8, ...], before: Stack
 ) -> tuple[tuple[I64 | I8, ...], I8]:
     """Lay application activities over everything but waiting; return also what is wrong with each row."""
     at, starts = _application_rows(rows)
     trouble = np.zeros(rows.rows, np.int8)
     if not len(at) and not before:
         return columns, trouble
-    innermost, _, wrong, left = applications(starts, rows.operator[at], np.array([n for n, _ in before], np.int64))
+    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array([m[0] for m in before], np.int64))
     trouble[at] = wrong
-    if rows.ends_run:
-        trouble[at[left[left >= 0]]] = OPEN
     src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((dst + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
-    outer = np.array([*before, (-1, -1)], np.int64)
+    outer = np.array([*(mark[:2] for mark in before), (-1, -1)], np.int64)
     mark = np.append(at, 0)[np.maximum(inside, 0)]
     number = np.where(inside >= 0, np.append(rows.operator, -1)[mark], outer[np.clip(-2 - inside, 0, len(before)), 0])
     position = np.where(inside >= 0, 2 * (rows.first_order + mark), outer[np.clip(-2 - inside, 0, len(before)), 1])
@@ -447,7 +547,7 @@ def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64, p
         [
             pa.array(src + base),
             pa.array(dst + base),
-            _names(kind, [str(name) for name in _EDGE_TYPES]),
+            _names(kind, _TYPE_NAMES),
             pa.array(epochs[at_dst]),
             pa.array(np.where(at_src < 0, previous_epoch, epochs[np.maximum(at_src, 0)])),
             pa.array(start),
@@ -467,7 +567,7 @@ def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64, p
     )
 
 
-def _messages(rows: WorkerRows, judged: Judged) -> pa.Table:
+def _messages(rows: WorkerRows, judged: Judged, rules_of_run: RuleSet) -> pa.Table:
     """One edge per message from another worker that is read here: to the end of the wait that it ended, or its read."""
     at = np.flatnonzero((rows.sent != NEVER) & (rows.peer != rows.worker))
     base = np.int64(rows.worker) << POSITION_BITS
@@ -475,27 +575,31 @@ def _messages(rows: WorkerRows, judged: Judged) -> pa.Table:
     sent = rows.sent[at]
     end, dst, epoch = rows.t[at].copy(), read.copy(), rows.epoch[at].copy()
     alternatives = np.zeros(len(at), np.int32)
-    ended = np.flatnonzero(judged.ender >= 0)
-    position = np.searchsorted(at, judged.ender[ended])
-    end[position] = judged.arrival[ended]
-    dst[position] = base | (2 * (judged.unparks[ended] + rows.first_order) - 1)
-    epoch[position] = rows.epoch[judged.unparks[ended]]
-    alternatives[position] = judged.alternatives[ended]
+    position = np.searchsorted(at, judged.ender)
+    end[position] = judged.arrival
+    dst[position] = base | judged.wait_pos
+    epoch[position] = rows.epoch[judged.wait_row]
+    alternatives[position] = judged.alternatives
     same = judged.same_process[at] == 1
     # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
     # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
     negative = rows.t[at] < sent
-    buffered = rows.t[at] - np.where(same, sent, end)
-    unknown = negative | ~(same | np.isin(np.arange(len(at)), position))
-    flags = np.full(len(at), int(EdgeFlags.INEXACT_ARRIVAL), np.int32)
+    # A source that states its activities says itself when messages arrive.
+    says = rules_of_run is RuleSet.STATED
+    buffered = np.zeros_like(sent) if says else rows.t[at] - np.where(same, sent, end)
+    unknown = negative | ~(says | same | np.isin(np.arange(len(at)), position))
+    flags = np.full(len(at), 0 if says else int(EdgeFlags.INEXACT_ARRIVAL), np.int32)
     flags[negative] |= int(EdgeFlags.NEGATIVE)
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
+    if len(rows.activity):
+        stated_type = rows.activity[at]
+        kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
     nothing = pa.nulls(len(at), pa.int64())
     return pa.Table.from_arrays(
         [
             pa.array(rows.send_id[at]),
             pa.array(dst),
-            _names(kind, [str(name) for name in _EDGE_TYPES]),
+            _names(kind, _TYPE_NAMES),
             pa.array(epoch),
             pa.array(rows.send_epoch[at]),
             pa.array(sent),
@@ -515,7 +619,131 @@ def _messages(rows: WorkerRows, judged: Judged) -> pa.Table:
     )
 
 
-def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged, applied: I8) -> list[pa.Table]:
+def _never_stopped(plan: RunPlan, rows: WorkerRows, carry: Carry) -> list[pa.Table]:
+    """Return findings about activities that are open where a worker's log ends, in whatever slice they started."""
+    if not rows.ends_run:
+        return []
+    before = carry.activities.get(rows.worker, ()), carry.applications.get(rows.worker, ())
+    here = _RULES[plan.rules].marks(rows), _marks(rows)
+    result = []
+    for name, outer, marks in zip(("activation_not_stopped", "application_not_stopped"), before, here, strict=True):
+        left = still_open(outer, marks)
+        if left:
+            result.append(
+                findings(
+                    name,
+                    Severity.INFO,
+                    "goes on to the end of the worker's log",
+                    rows=len(left),
+                    worker=rows.worker,
+                    vertex=[rows.worker << POSITION_BITS | mark[1] for mark in left],
+                    seq=[mark[-1] for mark in left],
+                    file=[plan.log.file_of(rows.worker, mark[1] // 2 - 1) for mark in left],
+                )
+            )
+    return result
+
+
+def _birth(rows: WorkerRows, columns: tuple[I64 | I8, ...], birth: Spawn, epochs: I64) -> pa.Table:
+    """Return the edge from the row that starts a worker to the worker's first vertex."""
+    pos, t = int(columns[1][0]), int(columns[2][0])
+    born = rows.worker << POSITION_BITS | pos
+    return pa.Table.from_pylist(
+        [
+            {
+                "src": birth.worker << POSITION_BITS | birth.pos,
+                "dst": born,
+                "type": str(ActivityType.SPAWN),
+                "epoch": int(epochs[(pos + 1) // 2 - rows.first_order]),
+                "src_epoch": birth.epoch,
+                "start_ns": birth.t,
+                "duration_ns": t - birth.t,
+                "read": born,
+                "flags": int(EdgeFlags.NONE),
+                "alternatives": 0,
+            }
+        ],
+        schema=PAG_EDGES,
+    )
+
+
+def lives(plan: RunPlan, scans: Sequence[Scan]) -> tuple[dict[int, Life], list[pa.Table]]:
+    """Say which workers come and go while the run lasts.
+
+    Parameters
+    ----------
+    plan, scans
+        The build and all its slices, in order.
+
+    Returns
+    -------
+    lives
+        Per worker with a birth or an exit. The first row that spawns a worker is its birth, unless the worker was
+        there before.
+    findings
+        Rows that spawn nobody, and workers that nobody spawned though others were.
+    """
+    heads: dict[int, Head] = {}
+    for scan_ in scans:
+        heads = {**scan_.heads, **heads}
+    exits = {worker: t for scan_ in scans for worker, t in scan_.exits.items()}
+    spawns = sorted((s for scan_ in scans for s in scan_.spawns), key=lambda s: (s.t, s.worker, s.pos))
+    births: dict[int, Spawn] = {}
+    wrong: dict[str, list[Spawn]] = {}
+    for spawn in spawns:
+        head = heads.get(spawn.child)
+        if spawn.child not in plan.workers or head is None or spawn.child == spawn.worker:
+            wrong.setdefault("spawn_of_nobody", []).append(spawn)
+        elif spawn.child in births:
+            wrong.setdefault("spawned_twice", []).append(spawn)
+        elif head.t < spawn.t:
+            wrong.setdefault("spawned_after_birth", []).append(spawn)
+        else:
+            births[spawn.child] = spawn
+    actions = {
+        "spawn_of_nobody": "kept as an event without an edge; the worker that it names logged nothing",
+        "spawned_twice": "kept as an event without an edge; the earliest spawn is the birth",
+        "spawned_after_birth": "kept as an event without an edge; the worker logged something before",
+    }
+    found = [
+        findings(
+            name,
+            Severity.WARNING,
+            actions[name],
+            rows=len(which),
+            worker=[s.worker for s in which],
+            vertex=[s.worker << POSITION_BITS | s.pos for s in which],
+            seq=[s.seq for s in which],
+            file=[plan.log.file_of(s.worker, s.pos // 2 - 1) for s in which],
+            observed=[s.child for s in which],
+            unit="worker",
+        )
+        for name, which in sorted(wrong.items())
+    ]
+    # Where nobody is ever spawned, all workers are simply there from the beginning.
+    orphans = [w for w in plan.workers if births and w not in births and w in heads and heads[w].t > 0]
+    if orphans:
+        found.append(
+            findings(
+                "worker_without_spawn",
+                Severity.INFO,
+                "its time from the run's origin to its first event is unknown",
+                rows=len(orphans),
+                worker=orphans,
+                observed=[heads[w].t for w in orphans],
+                unit="ns",
+            )
+        )
+    result = {
+        w: Life(birth=births.get(w), begin_ns=heads[w].t if w in births else 0, exit_ns=exits.get(w))
+        for w in sorted(births.keys() | exits.keys())
+    }
+    return result, found
+
+
+def _findings(
+    plan: RunPlan, rows: WorkerRows, judged: timely.TimelyJudged | stated.StatedJudged, applied: I8
+) -> list[pa.Table]:
     """Return findings about the rows of one worker, each with what the build made of it."""
     result = []
 
@@ -544,20 +772,28 @@ def _findings(plan: RunPlan, rows: WorkerRows, judged: Judged, applied: I8) -> l
     report("stop_of_outer_activation", Severity.WARNING, "closed the activations inside it as well", other)
     if rows.ends_run:
         report("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", open_)
-    stop, other, open_ = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER, OPEN))
+    stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
     report("application_stop_without_start", Severity.WARNING, "ignored", stop)
     report("application_stop_of_outer", Severity.WARNING, "closed the application activities inside it as well", other)
-    report("application_not_stopped", Severity.INFO, "goes on to the end of the worker's log", open_)
-    paired = np.zeros(rows.rows, np.bool_)
-    paired[judged.parks] = paired[judged.unparks] = True
-    paired |= judged.dropped > 0
-    report(
-        "park_without_unpark",
-        Severity.WARNING,
-        "the time after it is unknown",
-        np.flatnonzero((rows.kind == PARK) & ~paired),
-    )
-    report("unpark_without_park", Severity.WARNING, "ignored", np.flatnonzero((rows.kind == UNPARK) & ~paired))
+    if isinstance(judged, timely.TimelyJudged):
+        paired = judged.dropped > 0
+        paired[judged.parks] = paired[judged.unparks] = True
+        alone = np.flatnonzero((rows.kind == PARK) & ~paired)
+        report("park_without_unpark", Severity.WARNING, "the time after it is unknown", alone)
+        report("unpark_without_park", Severity.WARNING, "ignored", np.flatnonzero((rows.kind == UNPARK) & ~paired))
+    else:
+        lost = judged.dismissed
+        report("wait_without_ender", Severity.WARNING, "no message ends it; typed unknown", lost)
+        starts = rows.kind == START
+        odd = np.flatnonzero(starts & np.isin(rows.activity, _MESSAGES))
+        report("start_of_message_type", Severity.WARNING, "no activity of a worker is of this type; typed unknown", odd)
+        parks = np.flatnonzero((rows.kind == PARK) | (rows.kind == UNPARK))
+        report("park_in_stated_trace", Severity.WARNING, "ignored; waits are stated as activities", parks)
+        late = np.flatnonzero((rows.kind == STOP) & (rows.records >= 0))
+        report("records_on_stop", Severity.WARNING, "ignored; records are stated where an activity starts", late)
+    alive = rows.rows if rows.ends_run else rows.rows + 1
+    early = np.flatnonzero(rows.kind[: alive - 1] == EXIT)
+    report("exit_before_last_event", Severity.WARNING, "ignored; the worker goes on", early)
     negative = np.flatnonzero((rows.sent != NEVER) & (rows.t < rows.sent) & (rows.peer != rows.worker))
     report(
         "negative_transfer",

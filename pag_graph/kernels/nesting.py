@@ -1,0 +1,86 @@
+"""Activities of a worker as a tree: which one runs inside which, and which do not fit into each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def nest(worker: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
+    """Nest intervals into each other; one that another cuts across ends where the other one starts.
+
+    Parameters
+    ----------
+    worker, start, end
+        One element per interval, sorted by worker, then start ascending, then end descending; ``start < end``.
+
+    Returns
+    -------
+    parent : array of int64
+        Index of the innermost interval that contains this one, or -1.
+    ended : array of int64
+        Its end: `end`, or earlier where another interval cuts across it.
+    cut_by : array of int64
+        Index of the interval that cuts it short, or -1.
+
+    Notes
+    -----
+    Linear. What is cut away of an interval is covered by the one that cuts it, so the time that all intervals of a
+    worker cover together stays the same, and the start of none is moved.
+    """
+    rows = len(worker)
+    parent = np.full(rows, -1, np.int64)
+    cut_by = np.full(rows, -1, np.int64)
+    ended = end.copy()
+    stack = np.empty(rows, np.int64)
+    depth = 0
+    for row in range(rows):
+        if row and worker[row] != worker[row - 1]:
+            depth = 0
+        while depth and ended[stack[depth - 1]] <= start[row]:
+            depth -= 1
+        while depth and ended[stack[depth - 1]] < end[row]:
+            depth -= 1
+            ended[stack[depth]] = start[row]
+            cut_by[stack[depth]] = row
+        if depth:
+            parent[row] = stack[depth - 1]
+        stack[depth] = row
+        depth += 1
+    return parent, ended, cut_by
+
+
+@numba.njit(cache=True, nogil=True)
+def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool_]]:
+    """Follow the parents of intervals.
+
+    Parameters
+    ----------
+    parent
+        As from `nest`: parents come before their children.
+    chosen
+        A mark per interval.
+
+    Returns
+    -------
+    depth : array of int64
+        How many intervals contain this one.
+    inside : array of bool
+        Whether any of them is marked.
+    """
+    depth = np.zeros(len(parent), np.int64)
+    inside = np.zeros(len(parent), np.bool_)
+    for row in range(len(parent)):
+        above = parent[row]
+        if above >= 0:
+            depth[row] = depth[above] + 1
+            inside[row] = inside[above] or chosen[above]
+    return depth, inside

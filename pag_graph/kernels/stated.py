@@ -1,0 +1,86 @@
+"""Which message ended each wait that a source states."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from pag_graph.kernels.activations import I8, I64, START
+
+# Verdicts.
+ENDED, NO_TIME, NOTHING_CAME = 0, 1, 2
+
+
+@numba.njit(cache=True)
+def judge_waits(
+    wait_row: I64,
+    begin: I64,
+    t: I64,
+    kind: I8,
+    sent: I64,
+    send_id: I64,
+    local: I8,
+    uncertainty: I64,
+) -> tuple[I8, I64, I64]:
+    """Say which message ended each stretch of waiting.
+
+    Parameters
+    ----------
+    wait_row, begin
+        Per stretch, in order: the row that ends it, and the time at which it begins.
+    t, kind
+        Rows of the worker in log order.
+    sent, send_id
+        Per row; for rows that read a message whose send is known: when it was sent (common clock), and which vertex
+        sent it. `sent` is the smallest integer elsewhere.
+    local
+        Per row: 1 where the sender is this worker.
+    uncertainty
+        Per row: how far the clocks of the two workers may disagree.
+
+    Returns
+    -------
+    verdict
+        Per stretch: `ENDED` by a message; `NO_TIME` for what is left of a wait in the instant in which it ended; or
+        `NOTHING_CAME`.
+    ender
+        Per stretch: the row that reads the message that ended it, or -1.
+    alternatives
+        Per stretch: how many other messages may have been the last, within the clocks' uncertainty.
+
+    Notes
+    -----
+    Of the messages that are read in the instant in which a stretch ends, before another activity starts, the one sent
+    last ended it (ties: the lowest vertex): whoever waits for several goes on with the last of them. Every row is
+    looked at once per stretch that ends in its instant with time behind it: O(rows).
+    """
+    count = wait_row.shape[0]
+    verdict = np.full(count, NOTHING_CAME, np.int8)
+    ender = np.full(count, -1, np.int64)
+    alternatives = np.zeros(count, np.int64)
+    never = np.iinfo(np.int64).min
+    judged = never
+    for i in range(count):
+        first = wait_row[i]
+        end = t[first]
+        if begin[i] == end and judged == end:
+            verdict[i] = NO_TIME
+            continue
+        judged = end
+        row = first
+        while row < t.shape[0] and t[row] == end and kind[row] != START:
+            if sent[row] != never and not local[row] and sent[row] <= end:
+                best = ender[i]
+                later = best < 0 or sent[row] > sent[best]
+                if later or (sent[row] == sent[best] and send_id[row] < send_id[best]):
+                    ender[i] = row
+            row += 1
+        if ender[i] >= 0:
+            verdict[i] = ENDED
+            for other in range(first, row):
+                candidate = sent[other] != never and not local[other] and sent[other] <= end and other != ender[i]
+                if candidate and sent[ender[i]] - sent[other] <= max(uncertainty[other], uncertainty[ender[i]]):
+                    alternatives[i] += 1
+        elif begin[i] == end:
+            verdict[i] = NO_TIME
+    return verdict, ender, alternatives

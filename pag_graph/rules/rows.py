@@ -1,0 +1,202 @@
+"""Rows of one worker's log as columns, and what rule sets say of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pag_graph.kernels import activations as act
+from pag_graph.model.enums import ActivityType, EventKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+
+KIND_CODES: dict[str, int] = {
+    EventKind.START: act.START,
+    EventKind.STOP: act.STOP,
+    EventKind.SEND: act.SEND,
+    EventKind.RECEIVE: act.RECEIVE,
+    EventKind.PROGRESS_SEND: act.PROGRESS_SEND,
+    EventKind.PROGRESS_RECEIVE: act.PROGRESS_RECEIVE,
+    EventKind.PARK: act.PARK,
+    EventKind.UNPARK: act.UNPARK,
+    EventKind.PUSH_PROGRESS: act.PUSH_PROGRESS,
+    EventKind.EPOCH_END: act.EPOCH_END,
+    EventKind.SPAWN: act.OTHER,
+    EventKind.APPLICATION_START: act.OTHER + 1,
+    EventKind.APPLICATION_STOP: act.OTHER + 2,
+    EventKind.ARRIVAL: act.OTHER + 3,
+    EventKind.EXIT: act.OTHER + 4,
+    # A worker that spins is as idle as one that parks; it only does not say until when at most.
+    EventKind.IDLE_START: act.PARK,
+    EventKind.IDLE_STOP: act.UNPARK,
+}
+"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same."""
+
+SPAWN, EXIT = KIND_CODES[EventKind.SPAWN], KIND_CODES[EventKind.EXIT]
+APPLICATION_START, APPLICATION_STOP = KIND_CODES[EventKind.APPLICATION_START], KIND_CODES[EventKind.APPLICATION_STOP]
+
+KINDS = tuple(KIND_CODES)
+"""Kinds of events; `WorkerRows.label` counts them in this order."""
+
+LABELS = {kind: label for label, kind in enumerate(KINDS)}
+"""The place of each kind in `KINDS`."""
+
+CODE_OF_LABEL = np.array([KIND_CODES[kind] for kind in KINDS], np.int8)
+"""Kernel code of each of `KINDS`."""
+
+EDGE_TYPES = (
+    ActivityType.PROCESSING,
+    ActivityType.SPINNING,
+    ActivityType.BUSY,
+    ActivityType.WAITING,
+    ActivityType.WAKE_UP,
+    ActivityType.INPUT_WAIT,
+    ActivityType.IDLE,
+    ActivityType.UNKNOWN,
+    ActivityType.DATA_MESSAGE,
+    ActivityType.PROGRESS_MESSAGE,
+    ActivityType.CONTROL_MESSAGE,
+    ActivityType.SPAWN,
+    ActivityType.APPLICATION,
+    ActivityType.SERIALIZATION,
+    ActivityType.DESERIALIZATION,
+    ActivityType.BUFFER,
+    ActivityType.IO,
+    ActivityType.SCHEDULING,
+    ActivityType.GC,
+)
+"""Types of edges, by their codes; the first ones are those of `pag_graph.kernels.assembly`."""
+
+EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)}
+"""The place of each type in `EDGE_TYPES`."""
+
+NEVER = np.iinfo(np.int64).min
+"""Time of a send that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleParameters:
+    """Parameters of the rule sets; they are part of the run's identity."""
+
+    busy_below_ns: int = 5_000
+    """Parks shorter than this that nothing explains are the runtime's own business (`busy`), longer ones `unknown`.
+    The rule set `stated` has no use for it."""
+    level: int = 0
+    """Deepest level of nested activations to tell apart, from 1 for those inside no other; 0 for the innermost."""
+    clocks: Literal["auto", "recorded", "messages"] = "auto"
+    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`pag.clocks`);
+    ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerRows:
+    """Consecutive rows of one worker's log as columns; absent values are -1."""
+
+    worker: int
+    first_order: int
+    """Order of the first row on its worker, from 1."""
+    starts_run: bool
+    ends_run: bool
+    seq: I64
+    epoch: I64
+    t: I64
+    """Common clock minus the run's origin."""
+    kind: I8
+    """Kernel code of the kind."""
+    label: I8
+    """Place of the kind in `KINDS`."""
+    operator: I64
+    channel: I64
+    peer: I64
+    message_seq: I64
+    records: I64
+    bytes: I64
+    timeout: I64
+    activity: I8
+    """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
+    inferred: I8
+    """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
+    sent: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Per row that reads a message with a known send: when it was sent; else `NEVER`. Filled by the matching."""
+    send_id: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Per row that reads a message with a known send: vertex that sent it; else -1."""
+    send_epoch: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What every rule set says of the rows of one worker."""
+
+    dropped: I8
+    """Why a row becomes no vertex: one of `DROPPED`, 0 where it becomes one."""
+    trouble: I8
+    """Per row: what is wrong with a start or stop (`pag_graph.kernels.activations`)."""
+    wait_row: I64
+    """Per wait that a message ended, in order: the row that its last vertex stands for, or right before."""
+    wait_pos: I64
+    """The same: position of that vertex."""
+    ender: I64
+    """The same: the row that reads the message."""
+    arrival: I64
+    """The same: when the message arrived, which is when the wait ends."""
+    alternatives: I64
+    """The same: how many other messages may have ended it, within the clocks' uncertainty."""
+    same_process: I8
+    """Per row that reads a message: whether its sender is a worker of the same process."""
+
+
+Stack = tuple[tuple[int, ...], ...]
+"""Activities that are open, outermost first: operator, position of the vertex that started each, and what else their
+rules need, and its number in the log; or marks of starts and stops, in order, where stops have the position -1."""
+
+Graph = tuple["I64 | I8", ...]
+"""Columns of `pag_graph.kernels.assembly.local_graph`, types by `EDGE_TYPES`."""
+
+
+DROPPED = {1: "worker_local_message", 2: "push_progress", 3: "merged_park", 4: "epoch_end_in_wait"}
+"""Reasons why an event becomes no vertex, by code."""
+
+LOCAL_MESSAGE, PUSHED, MERGED, ENDED_IN_WAIT = DROPPED
+
+
+def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
+    """Say which rows are ends of messages between operators of one worker, which are no edges."""
+    message = (rows.kind == act.SEND) | (rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)
+    local: NDArray[np.bool_] = message & (rows.peer == rows.worker)
+    return local
+
+
+def senders(rows: WorkerRows, processes: I64, uncertainty: I64) -> tuple[I64, I8, I64]:
+    """Say who sent what each row reads.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker, with `sent` filled.
+    processes, uncertainty
+        Per worker of the run: its process, and how far its clock may be off.
+
+    Returns
+    -------
+    sender
+        Per row: the sender of a message whose send is known, else the worker itself.
+    same
+        Per row: whether that is a worker of the same process.
+    slop
+        Per row: how far the two clocks may disagree.
+    """
+    # The sender of a matched message is in its vertex id, but `peer` says the same and needs no look-up.
+    sender = np.where(rows.sent != NEVER, rows.peer, rows.worker)
+    same = (processes[sender] == processes[rows.worker]).astype(np.int8)
+    return sender, same, np.where(same == 1, 0, uncertainty[sender] + uncertainty[rows.worker])
