@@ -4,17 +4,33 @@ The files stand in ``cypher/`` of the repository and in ``pag_graph/_cypher`` of
 by its path without the ending, such as ``analyses/critical_path``. Its header reads::
 
     // purpose: One sentence or two; lines that go on are indented.
-    // param run: what to pass as $run
+    // param run: id of the run
+    // param worker integer: a parameter with its type, which has to be given
+    // param limit integer = 20: a parameter with a default; null makes it one that may be absent
+    // param by type|worker = type: one of a few words
     // returns: the rows, their columns and their order
+    // example: skewed --epoch 4 --limit 2
+    //   worker | waiting_ns
+    //   3      | 2899299
+    //   2 rows
+
+Types are ``integer``, ``number``, ``string`` and ``boolean``. `run` and `epoch` mean the same everywhere and need no
+type. What loads data takes whole columns, which have none. An example names a bundled trace and the parameters; its
+last line counts the rows, of which it may show fewer.
+
+``python -m pag_graph.cypher > docs/cypher.md`` writes the reference of all queries; a test compares the two.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+import sys
+from dataclasses import MISSING, dataclass
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError, PagGraphError
 
@@ -22,9 +38,115 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SUFFIX = ".cypher"
-_ENTRY = re.compile(r"// (?P<field>purpose|param (?P<param>\w+)|returns): *(?P<text>.*)")
+_ENTRY = re.compile(
+    r"// (?P<field>purpose|param (?P<param>\w+)(?: (?P<kind>[\w|]+))?(?: = (?P<default>[^:]+))?|returns|example):"
+    r" *(?P<text>.*)"
+)
 _CONTINUED = re.compile(r"//  +(?P<text>\S.*)")
+_ROWS = re.compile(r"(?P<count>\d+) rows?")
 _PACKAGE = Path(__file__).parent
+_KINDS: dict[str, type] = {"integer": int, "number": float, "string": str, "boolean": bool}
+_KNOWN = {"run": "string", "epoch": "integer"}
+_FOR_PROGRAMS = ("load", "schema")
+_TOPICS = {
+    "root_cause": "Root causes: what on-call work asks",
+    "patterns": "Patterns",
+    "segments": "Waits, with the detail `waits`",
+    "epochs": "Epoch over epoch",
+    "analyses": "Analyses, the same as the engine's",
+    "provenance": "Provenance: of events, and of the data",
+    "browser": "To draw, in Neo4j Browser",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryParameter:
+    """A parameter that a query declares."""
+
+    name: str
+    meaning: str
+    kind: str | None
+    """``integer``, ``number``, ``string``, ``boolean``, or words with bars between; `None` for a whole column."""
+    default: Any
+    """`dataclasses.MISSING` where one must be given; of `run` and `epoch` what is loaded decides."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it can be, where they are few."""
+        return tuple(self.kind.split("|")) if self.kind and "|" in self.kind else ()
+
+    @property
+    def required(self) -> bool:
+        """Whether it has to be given."""
+        return self.default is MISSING
+
+    def convert(self, value: Any) -> Any:
+        """Return a value of the parameter's type.
+
+        Parameters
+        ----------
+        value
+            As it is, or as text from a command line.
+
+        Returns
+        -------
+        object
+            The value that the query gets.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it has another type, or is none of the words.
+
+        Examples
+        --------
+        >>> QueryParameter(name="limit", meaning="rows", kind="integer", default=20).convert("30")
+        30
+        """
+        if self.kind is None or (value is None and self.default is None):
+            return value
+        if self.choices:
+            if value in self.choices:
+                return value
+            self._refuse(value, f"must be {' or '.join(self.choices)}")
+        kind = _KINDS[self.kind]
+        if isinstance(value, bool) != (kind is bool) and not isinstance(value, str):
+            self._refuse(value, f"must be of type {self.kind}")
+        if isinstance(value, kind):
+            return value
+        if kind is float and isinstance(value, int):
+            return float(value)
+        if isinstance(value, str):
+            if kind is bool and value in {"true", "false"}:
+                return value == "true"
+            try:
+                number = kind(value) if kind is not bool else None
+            except ValueError:
+                number = None
+            # No NaN: nothing would be equal to it.
+            if number is not None and number == number:  # noqa: PLR0124
+                return number
+        return self._refuse(value, f"must be of type {self.kind}")
+
+    def _refuse(self, value: Any, why: str) -> Any:
+        message = f"The parameter {self.name} is {value!r}, and {why}."
+        hint = f"{self.name}: {self.meaning}."
+        raise InvalidParameterError(message, hint, {"parameter": self.name})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """What a query returns for a bundled trace, as its header shows it."""
+
+    sample: str
+    """Name of the bundled trace; ``any`` stands for a run of its own making, which the text says."""
+    parameters: Mapping[str, str]
+    """Parameters other than the run, as text."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    """Cells as `cell` writes them; perhaps not all rows."""
+    count: int
+    """How many rows there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +156,37 @@ class Query:
     name: str
     """Path in the library without the ending, such as ``analyses/critical_path``."""
     purpose: str
-    params: Mapping[str, str]
-    """Meaning of each parameter, by name."""
+    params: Mapping[str, QueryParameter]
+    """What it takes, by name, in the order of the header."""
     returns: str
     """The rows, their columns and their order."""
     text: str
     """The file as it is, with comments."""
+    example: Example | None = None
+
+    @property
+    def folder(self) -> str:
+        """The part of the library that it belongs to."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people ask it; the others load data and make constraints."""
+        return self.folder not in _FOR_PROGRAMS
+
+    @property
+    def code(self) -> str:
+        """The text without comments."""
+        return re.sub(r"(?m)^\s*//.*\n|\s+// .*$", "", self.text)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The details of an epoch that it can answer for; empty where any will do."""
+        if "detail: 'full'" in self.code:
+            return ("full",)
+        if match := re.search(r"\.detail IN \[(.*?)\]", self.code):
+            return tuple(re.findall(r"'(\w+)'", match[1]))
+        return ()
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -106,23 +253,191 @@ def load_query(name: str) -> Query:
     return _parsed(name, text)
 
 
+def queries_for_people() -> tuple[Query, ...]:
+    """Return the queries that people ask, by topic and name."""
+    topics = list(_TOPICS)
+    known = [load_query(name) for name in list_queries()]
+
+    def place(query: Query) -> tuple[int, str]:
+        return topics.index(query.folder) if query.folder in topics else len(topics), query.name
+
+    return tuple(sorted((query for query in known if query.is_for_people), key=place))
+
+
+def find_query(name: str) -> Query:
+    """Read a query that people ask, by its name or the last part of it.
+
+    Parameters
+    ----------
+    name
+        Such as ``root_cause/held_up_by``; ``held_up_by`` will do where no other query is called so.
+
+    Returns
+    -------
+    Query
+        The text with what its header says.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is none, or several; the message says which come near.
+    """
+    wanted = name.replace("-", "_")
+    known = queries_for_people()
+    found = [query for query in known if wanted in {query.name, query.name.rpartition("/")[2]}]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        message = f"{name!r} may be {' or '.join(query.name for query in found)}."
+        raise InvalidParameterError(message, "Give the whole name.", {"name": name})
+    near = [query.name for query in known if wanted in query.name]
+    message = f"There is no query {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ".")
+    raise InvalidParameterError(message, "List them: `pag neo4j queries`.", {"name": name})
+
+
+def cell(value: Any) -> str:
+    """Return a value as an example shows it: nothing for null, lists and maps as JSON.
+
+    Examples
+    --------
+    >>> cell(None), cell(True), cell(0.25), cell([1, None])
+    ('', 'true', '0.25', '[1, null]')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    if isinstance(value, str):
+        return value.replace("|", "¦").replace("\n", " ")
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
 def _parsed(name: str, text: str) -> Query:
     """Read the header: the comment lines that the file begins with."""
     entries: dict[str, str] = {}
-    params: dict[str, str] = {}
-    into, key = entries, ""
+    params: dict[str, dict[str, Any]] = {}
+    shown: list[str] = []
+    add = None
     for line in text.splitlines():
         if entry := _ENTRY.fullmatch(line):
-            into, key = (params, entry["param"]) if entry["param"] else (entries, entry["field"])
-            into[key] = entry["text"]
-        elif key and (continued := _CONTINUED.fullmatch(line)):
-            into[key] += f" {continued['text']}"
+            if entry["param"]:
+                into, key = params.setdefault(entry["param"], entry.groupdict()), "text"
+            elif entry["field"] == "example":
+                shown.append(entry["text"])
+                add = shown
+                continue
+            else:
+                into, key = entries, entry["field"]
+                entries[key] = entry["text"]
+            add = None
+        elif (continued := _CONTINUED.fullmatch(line)) and (add is not None or entries or params):
+            if add is not None:
+                add.append(continued["text"])
+            else:
+                into[key] += f" {continued['text']}"
         else:
             break
     return Query(
         name=name,
         purpose=entries.get("purpose", ""),
-        params=MappingProxyType(params),
+        params=MappingProxyType({each["param"]: _parameter(each) for each in params.values()}),
         returns=entries.get("returns", ""),
         text=text,
+        example=_example(shown) if shown else None,
     )
+
+
+def _parameter(entry: Mapping[str, Any]) -> QueryParameter:
+    kind, default = entry["kind"] or _KNOWN.get(entry["param"]), entry["default"]
+    if kind is not None and "|" not in kind and kind not in _KINDS:
+        message = f"The parameter {entry['param']} has the type {kind}; there are {', '.join(_KINDS)}."
+        raise PagGraphError(message)
+    given = QueryParameter(name=entry["param"], meaning=entry["text"], kind=kind, default=MISSING)
+    if default is None:
+        return given
+    value = None if default == "null" else given.convert(default)
+    return QueryParameter(name=given.name, meaning=given.meaning, kind=kind, default=value)
+
+
+def _example(lines: list[str]) -> Example:
+    sample, *words = lines[0].split()
+    parameters = {words[n].removeprefix("--"): words[n + 1] for n in range(0, len(words) - 1, 2)}
+    table = [tuple(part.strip() for part in line.split("|")) for line in lines[1:-1]]
+    counted = _ROWS.fullmatch(lines[-1])
+    return Example(
+        sample=sample,
+        parameters=MappingProxyType(parameters),
+        columns=table[0] if table else (),
+        rows=tuple(table[1:]),
+        count=int(counted["count"]) if counted else -1,
+    )
+
+
+_HEAD = """\
+# Cypher queries
+
+Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher > docs/cypher.md`.
+
+Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
+
+```sh
+pag neo4j queries                                   # what there is
+pag neo4j query held_up_by                          # the latest run, its slowest round
+pag neo4j query waited_for --worker 2 --at_ns 16000000 --format json
+```
+
+`run` may be left out where one run is loaded, and is the one that started last where there are several; `epoch` is the
+slowest round that is loaded with enough detail. Queries begin at published epochs and run in read access mode. Times
+end in `_ns` and are nanoseconds, instants from the run's origin. A query that needs more than the detail `waits` of an
+epoch says so. Examples are of bundled traces; their numbers are checked by the tests.
+"""
+
+
+def page() -> str:
+    """Return the text of ``docs/cypher.md``."""
+    queries = queries_for_people()
+    parts = [_HEAD]
+    for folder, group in groupby(queries, key=lambda query: query.folder):
+        parts.append(f"\n## {_TOPICS.get(folder, folder)}\n\n")
+        members = list(group)
+        parts.append("| query | answers |\n|---|---|\n")
+        parts.extend(f"| [{query.name}](#{_anchor(query.name)}) | {query.purpose} |\n" for query in members)
+        parts.extend(_about(query) for query in members)
+    return "".join(parts)
+
+
+def _anchor(name: str) -> str:
+    return name.replace("/", "")
+
+
+def _about(query: Query) -> str:
+    lines = [f"\n### {query.name}\n", query.purpose, ""]
+    if query.details:
+        lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
+    own = [each for each in query.params.values() if each.name not in _KNOWN]
+    takes = " and ".join(f"`{each}`" for each in query.params if each in _KNOWN)
+    lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]
+    if own:
+        lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
+        for each in own:
+            kind = ", ".join(f"`{word}`" for word in each.choices) or each.kind or "any"
+            default = "must be given" if each.required else "" if each.default is None else f"`{cell(each.default)}`"
+            lines.append(f"| `{each.name}` | {kind} | {default} | {each.meaning} |")
+        lines.append("")
+    lines += [f"Returns {query.returns}.".replace("..", "."), ""]
+    if query.example is not None:
+        lines += _shown(query, query.example)
+    return "\n".join(lines)
+
+
+def _shown(query: Query, example: Example) -> list[str]:
+    options = "".join(f" --{name} {value}" for name, value in example.parameters.items())
+    few = f", {len(example.rows)} of {example.count} rows" if len(example.rows) < example.count else ""
+    lines = [f"`pag neo4j query {query.name}{options}` of the bundled trace `{example.sample}`{few}:", ""]
+    lines += [f"| {' | '.join(example.columns)} |", f"|{'---|' * len(example.columns)}"]
+    lines += [f"| {' | '.join(row)} |" for row in example.rows]
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

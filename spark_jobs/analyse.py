@@ -9,7 +9,7 @@ analysis of the whole run writes one file. A value is JSON, or else taken as tex
 import argparse
 import json
 
-from pag_graph.api import ANALYSES, analyse
+from pag_graph.api import all_analyses, analyse
 from pag_graph.errors import InvalidParameterError
 
 
@@ -25,7 +25,7 @@ def setting(text: str) -> tuple[str, object]:
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("store")
 parser.add_argument("output")
-parser.add_argument("--analysis", required=True, choices=[analysis.name for analysis in ANALYSES])
+parser.add_argument("--analysis", required=True, choices=[analysis.name for analysis in all_analyses()])
 parser.add_argument("--set", action="append", default=[], type=setting, metavar="FIELD=VALUE", dest="settings")
 parser.add_argument("--against", help="another store, for comparisons")
 given = parser.parse_args()

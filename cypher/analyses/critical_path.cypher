@@ -10,6 +10,7 @@
 // its steps by the lists `sources`, `activities` and `targets`, because a path of its own would be made anew at each step.
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+WHERE window.detail IN ['critical', 'full']
 MATCH (last:Event {run: $run, id: window.end_vertex})
 WITH last, window.start_ns AS opens_ns, window.end_ns AS closes_ns
 MATCH (last)

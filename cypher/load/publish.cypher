@@ -1,19 +1,24 @@
-// purpose: Show a completely loaded epoch, with the first and the last event of each worker in its window.
+// purpose: Show completely loaded epochs, each with its snapshot. Parameters but for `run` and `detail` are columns: lists
+//   of one value per epoch.
 // param run: id of the run
 // param epoch: number of the epoch
-// param worker: column: number of the worker
-// param first: column: its first event in the window
-// param last: column: its last event in the window
+// param detail: how much of it is there: waits, critical or full
+// param snapshot: id of its snapshot
+// param commit: id of the commit that made the snapshot
 
-MATCH (epoch:Epoch {run: $run, epoch: $epoch})
-// Written before anything is read: of two loads at once the second waits here, and then sees what the first made.
-SET epoch.published = true
-WITH epoch
-OPTIONAL MATCH (epoch)-[old:FIRST|LAST]->()
-DELETE old
-WITH DISTINCT epoch
-UNWIND range(0, size($worker) - 1) AS i
-MATCH (first:Event {run: $run, id: $first[i]})
-MATCH (last:Event {run: $run, id: $last[i]})
-CREATE (epoch)-[:FIRST {worker: $worker[i]}]->(first)
-CREATE (epoch)-[:LAST {worker: $worker[i]}]->(last);
+UNWIND range(0, size($epoch) - 1) AS i
+MATCH (epoch:Epoch {run: $run, epoch: $epoch[i]})
+SET epoch.published = true,
+    epoch.detail = $detail
+WITH i, epoch
+MATCH (snapshot:Snapshot {run: $run, id: $snapshot[i]})
+MATCH (job:Job {id: $commit[i]})
+SET snapshot.current = true
+MERGE (epoch)-[:HAS_SNAPSHOT]->(snapshot)
+MERGE (snapshot)-[:WAS_GENERATED_BY]->(job)
+WITH i, epoch, snapshot
+MATCH (older:Snapshot {run: $run, epoch: $epoch[i]})
+WHERE older <> snapshot AND older.current
+SET older.current = false
+MERGE (snapshot)-[:WAS_REVISION_OF]->(older)
+MERGE (epoch)-[:HAS_SNAPSHOT]->(older);

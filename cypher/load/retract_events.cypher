@@ -2,6 +2,7 @@
 // param run: id of the run
 // param open_epoch: the first epoch that was open
 // param batch_rows: how many events to remove in this transaction
+// returns: one row: removed (how many)
 
 MATCH (event:Event)
 WHERE event.epoch >= $open_epoch AND event.run = $run

@@ -1,8 +1,10 @@
-// purpose: Add a run, or bring what is known of it up to date.
+// purpose: Add a run with the trace, rules, parameters and release that it was made of, or bring what is known of it up
+//   to date.
 // param run: id of the run
 // param trace_id: id of the trace that it was built from
 // param rules: rule set that it was built with
 // param parameters: parameters of the rule set, as JSON
+// param parameters_id: hash of the parameters
 // param product_version: release that built it
 // param origin_unix_ns: Unix time at which its times are 0
 // param end_ns: its end
@@ -25,4 +27,12 @@ SET run.trace_id = $trace_id,
     run.events = $events,
     run.source_system = $source_system,
     run.source_version = $source_version,
-    run.source_format = $source_format;
+    run.source_format = $source_format
+MERGE (trace:Trace {id: $trace_id})
+SET trace.system = $source_system,
+    trace.version = $source_version,
+    trace.format = $source_format
+MERGE (run)-[:WAS_DERIVED_FROM]->(trace)
+MERGE (:RuleSet {name: $rules})
+MERGE (given:Parameters {id: $parameters_id})
+SET given.json = $parameters;

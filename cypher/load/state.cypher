@@ -1,8 +1,17 @@
 // purpose: What is known of a run: how far it was built when it was last loaded, and which epochs are complete.
 // param run: id of the run
-// returns: one row where the run is known: last_closed_epoch, events (rows of the trace), published (numbers of epochs)
+// returns: one row where the run is known: last_closed_epoch, events (rows of the trace), epochs (numbers of all that were
+//   ever loaded), details (of each of them: waits, critical or full; null before it was first published), published
+//   (whether it is)
 
 MATCH (run:Run {id: $run})
+CALL (run) {
+  OPTIONAL MATCH (epoch:Epoch {run: run.id})
+  WITH epoch ORDER BY epoch.epoch
+  RETURN collect([epoch.epoch, epoch.detail, epoch.published]) AS epochs
+}
 RETURN run.last_closed_epoch AS last_closed_epoch,
        run.events AS events,
-       COLLECT { MATCH (epoch:Epoch {run: $run, published: true}) RETURN epoch.epoch ORDER BY epoch.epoch } AS published;
+       [epoch IN epochs | epoch[0]] AS epochs,
+       [epoch IN epochs | epoch[1]] AS details,
+       [epoch IN epochs | epoch[2]] AS published;

@@ -4,13 +4,16 @@
 // returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel, from_operator,
 //   to_operator, messages, records; a message counts where it was sent. Operators are names, null where not known.
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
-MATCH (worker:Worker {run: $run})
-MATCH (send:Event {run: $run, worker: worker.worker})
-WHERE window.start_ns < send.t_ns <= window.end_ns
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+MATCH (send:Event {run: $run, worker: at.worker})
+WHERE send.t_ns > opens_ns AND send.t_ns <= closes_ns
 MATCH (send)-[message:DATA_MESSAGE]->(receive:Event)
 WITH send.worker AS from_worker, receive.worker AS to_worker, message.channel AS channel, count(*) AS messages,
      sum(message.records) AS records
 OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: channel}]->(target:Operator)
+WHERE source.operator >= 0
 RETURN from_worker, to_worker, channel, source.name AS from_operator, target.name AS to_operator, messages, records
 ORDER BY records DESC, from_worker, to_worker, channel;

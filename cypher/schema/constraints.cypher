@@ -5,8 +5,24 @@ CREATE CONSTRAINT epoch_key IF NOT EXISTS FOR (epoch:Epoch) REQUIRE (epoch.run, 
 CREATE CONSTRAINT worker_key IF NOT EXISTS FOR (worker:Worker) REQUIRE (worker.run, worker.worker) IS UNIQUE;
 CREATE CONSTRAINT operator_key IF NOT EXISTS FOR (operator:Operator) REQUIRE (operator.run, operator.operator) IS UNIQUE;
 CREATE CONSTRAINT event_key IF NOT EXISTS FOR (event:Event) REQUIRE (event.run, event.id) IS UNIQUE;
+CREATE CONSTRAINT segment_key IF NOT EXISTS FOR (segment:Segment) REQUIRE (segment.run, segment.id) IS UNIQUE;
+CREATE CONSTRAINT snapshot_key IF NOT EXISTS FOR (snapshot:Snapshot) REQUIRE (snapshot.run, snapshot.id) IS UNIQUE;
+CREATE CONSTRAINT step_key IF NOT EXISTS FOR (step:CriticalStep) REQUIRE (step.run, step.epoch, step.step) IS UNIQUE;
+CREATE CONSTRAINT finding_key IF NOT EXISTS FOR (finding:Finding) REQUIRE (finding.run, finding.id) IS UNIQUE;
+CREATE CONSTRAINT job_key IF NOT EXISTS FOR (job:Job) REQUIRE job.id IS UNIQUE;
+CREATE CONSTRAINT trace_key IF NOT EXISTS FOR (trace:Trace) REQUIRE trace.id IS UNIQUE;
+CREATE CONSTRAINT rule_set_key IF NOT EXISTS FOR (rules:RuleSet) REQUIRE rules.name IS UNIQUE;
+CREATE CONSTRAINT parameters_key IF NOT EXISTS FOR (parameters:Parameters) REQUIRE parameters.id IS UNIQUE;
+CREATE CONSTRAINT version_key IF NOT EXISTS FOR (version:Version) REQUIRE (version.product, version.version) IS UNIQUE;
+CREATE CONSTRAINT lease_key IF NOT EXISTS FOR (lease:Lease) REQUIRE (lease.run, lease.lane) IS UNIQUE;
+CREATE CONSTRAINT export_key IF NOT EXISTS FOR (export:Export) REQUIRE export.id IS UNIQUE;
 
 // The state of a worker at an instant, and the events of a window.
 CREATE INDEX event_time IF NOT EXISTS FOR (event:Event) ON (event.run, event.worker, event.t_ns);
 // The events of a round of input. On its own: an index that has `epoch` second is not used for it.
 CREATE INDEX event_epoch IF NOT EXISTS FOR (event:Event) ON (event.epoch);
+// The segments of a worker in a window, and those that begin in one.
+CREATE INDEX segment_time IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.worker, segment.start_ns);
+CREATE INDEX segment_round IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.round);
+// What an epoch was seen as before.
+CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

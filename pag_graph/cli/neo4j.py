@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stdout
-from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.cli.neo4j_load import export, load, remove
+from pag_graph.cli.neo4j_queries import add_commands
+from pag_graph.cli.output import Format, print_json, progress, stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +43,9 @@ def start(
     http_port: Annotated[int, typer.Option(help="Port for Neo4j Browser; likewise.")] = 7474,
     fixed_ports: Annotated[bool, typer.Option("--fixed-ports", help="Fail if a port is taken.")] = False,
     heap: Annotated[str, typer.Option(help="Memory for Java.")] = "512m",
+    listen: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback let the network in.")
+    ] = "127.0.0.1",
     form: _Format = Format.TABLE,
 ) -> None:
     """Start a real Neo4j Community server on loopback; install it first if needed.
@@ -53,7 +56,13 @@ def start(
 
     with progress(quiet=form is not Format.TABLE) as report:
         now = server.start(
-            home, bolt_port=bolt_port, http_port=http_port, fixed_ports=fixed_ports, heap=heap, progress=report
+            home,
+            bolt_port=bolt_port,
+            http_port=http_port,
+            fixed_ports=fixed_ports,
+            heap=heap,
+            listen=listen,
+            progress=report,
         )
     _show(now, form)
 
@@ -81,99 +90,51 @@ def status(home: _Home = None, form: _Format = Format.TABLE) -> None:
     _show(server.status(home), form)
 
 
-@app.command()
-def load(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)],
-    epoch: Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to load; the slowest where absent.")] = None,
-    home: _Home = None,
-    uri: _Uri = None,
-    form: _Format = Format.TABLE,
-) -> None:
-    """Load an epoch into Neo4j; doing it twice changes nothing.
-
-    Example: pag neo4j load run.pag --epoch 5
-    """
-    from pag_graph.api import Pag
-    from pag_graph.sinks.neo4j.loader import load_epoch
-
-    run = Pag(store).run
-    chosen = run.slowest().epoch if epoch is None else epoch
-    assert chosen is not None  # noqa: S101  (windows of epochs have a number)
-    with connect(home, uri) as driver, progress(quiet=form is not Format.TABLE) as report:
-        done = load_epoch(run, driver, epoch=chosen, progress=report)
-    if form is Format.JSON:
-        print_json(asdict(done))
-        return
-    out = stdout()
-    out.print(f"Loaded epoch {chosen}: {done.events:,} events, {done.relationships:,} relationships.")
-    out.print(
-        f"Next: pag neo4j query analyses/critical_path --param run={run.info.run['run_id']} --param epoch={chosen}",
-        style="dim",
-    )
+app.command()(load)
+app.command()(export)
+app.command()(remove)
 
 
 @app.command()
-def query(
-    name: Annotated[str | None, typer.Argument(help="Query of the library; lists them where absent.")] = None,
-    param: Annotated[list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter.")] = None,
+def logs(
     home: _Home = None,
-    uri: _Uri = None,
-    form: _Format = Format.TABLE,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many.")] = 40,
 ) -> None:
-    """Run a query of the Cypher library, for reading only.
+    """Print the last lines of the server's log.
 
-    Example: pag neo4j query analyses/critical_path -p run=RUN -p epoch=5
+    Example: pag neo4j logs -n 100
     """
-    from pag_graph.cypher import list_queries, load_query
-    from pag_graph.sinks.neo4j.query import run_query
+    from pag_graph.sinks.neo4j import server
 
-    if name is None:
-        known = [load_query(query) for query in list_queries()]
-        print_rows([{"name": q.name, "purpose": q.purpose} for q in known if q.returns], ["name", "purpose"])
-        return
-    parameters = dict(_parameter(text) for text in param or [])
-    with connect(home, uri) as driver:
-        rows = run_query(driver, name, parameters)
-    if form is Format.JSON:
-        print_json(rows)
-        return
-    columns = list(rows[0]) if rows else []
-    if form is Format.CSV:
-        print_csv(rows, columns)
-    elif rows:
-        print_rows(rows, columns)
-    else:
-        stdout().print("No rows.")
+    for line in server.log_lines(home, lines):
+        typer.echo(line)
 
 
-def _parameter(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        message = f"--param {text!r} is not of the form NAME=VALUE."
-        raise InvalidParameterError(message)
-    try:
-        return name, int(value)
-    except ValueError:
-        return name, value
+@app.command()
+def reset(
+    home: _Home = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Stop the server and remove all its data; password and configuration are made anew at the next start.
+
+    Example: pag neo4j reset --yes
+    """
+    from pag_graph.sinks.neo4j import server
+
+    folder = server.home_folder(home)
+    if not yes:
+        typer.confirm(f"Remove everything in the database of {folder}?", abort=True)
+    removed = server.reset(home)
+    stdout().print("Removed." if removed else "There was nothing to remove.")
 
 
 @contextmanager
 def connect(home: Path | None, uri: str | None) -> Iterator[neo4j.Driver]:
     """Open a driver to the server of `home`, or to the one at `uri`."""
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.sinks.neo4j.connection import connection_from_environment, connection_to_home
 
-    if uri is None:
-        with server.driver(server.status(home)) as driver:
-            yield driver
-        return
-    import neo4j as neo4j_driver
-
-    password = os.environ.get("NEO4J_PASSWORD")
-    if password is None:
-        message = f"There is no password for {uri}."
-        raise Neo4jError(message, "Set NEO4J_PASSWORD (and NEO4J_USERNAME, unless it is neo4j).")
-    user = os.environ.get("NEO4J_USERNAME", "neo4j")
-    with neo4j_driver.GraphDatabase.driver(uri, auth=(user, password)) as driver:
+    reached = connection_to_home(home) if uri is None else connection_from_environment(uri)
+    with reached.open() as driver:
         yield driver
 
 
@@ -191,3 +152,6 @@ def _show(now: ServerStatus, form: Format) -> None:
     out.print(f"  Browser: {now.http_uri}/browser/  (user {now.user}, password in {now.password_file})")
     out.print(f"  drivers: {now.bolt_uri}")
     out.print("  stop it: pag neo4j stop")
+
+
+add_commands(app)

@@ -21,8 +21,8 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.sinks.neo4j import server
-from pag_graph.sinks.neo4j.loader import load_epoch, load_run
+from pag_graph.sinks.neo4j import events, model, server
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_epoch, load_run, remove_run
 from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_queries_agree_with_the_engine_in_every_window(neo4j_driver: neo4j.Drive
             for row in traffic(skewed.snapshot(window)).to_pylist()
             if row["type"] == "data_message"
         ]
-    marked = ask(neo4j_driver, "MATCH (a)-[{critical: true}]->(b) RETURN a.id AS a, b.id AS b")
+    marked = ask(neo4j_driver, "MATCH (a:Event)-[{critical: true}]->(b:Event) RETURN a.id AS a, b.id AS b")
     assert {(row["a"], row["b"]) for row in marked} == critical
     listed = run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)})
     assert [(row["epoch"], row["span_ns"]) for row in listed] == [
@@ -135,7 +135,7 @@ def test_paths_of_long_rounds_agree_and_take_one_way_back(neo4j_driver: neo4j.Dr
 
 
 def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_run(skewed, neo4j_driver, batch_rows=100)
+    load_run(skewed, neo4j_driver, options=LoadOptions(batch_rows=100))
     vertices = skewed.scan("vertices").sort("id").collect()
     events = ask(neo4j_driver, "MATCH (e:Event) RETURN properties(e) AS has ORDER BY e.id")
     present = [{k: v for k, v in row.items() if v is not None} for row in vertices.to_dicts()]
@@ -195,7 +195,7 @@ def test_around_the_events(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
 def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
     first = load_epoch(skewed, neo4j_driver, epoch=4)
     before = contents(neo4j_driver)
-    again = load_epoch(skewed, neo4j_driver, epoch=4, batch_rows=7)
+    again = load_epoch(skewed, neo4j_driver, epoch=4, options=LoadOptions(batch_rows=7))
     assert contents(neo4j_driver) == before
     assert (again.events, again.relationships, again.critical) == (first.events, first.relationships, first.critical)
     assert first.critical == critical_path(skewed.snapshot(skewed.window(epoch=4))).steps.num_rows
@@ -214,7 +214,7 @@ def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.D
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        load_epoch(skewed, neo4j_driver, epoch=5, batch_rows=20, progress=kill)
+        load_epoch(skewed, neo4j_driver, epoch=5, options=LoadOptions(batch_rows=20), progress=kill)
     assert ask(neo4j_driver, "MATCH (e:Event) RETURN count(*) > 0 AS some") == [{"some": True}]
     for name in ("analyses/critical_path", "patterns/who_waits_for_whom", "patterns/data_messages"):
         assert run_query(neo4j_driver, name, here) == []
@@ -233,11 +233,12 @@ def test_a_reload_is_hidden_while_it_runs(neo4j_driver: neo4j.Driver, skewed: Ru
         state = ask(neo4j_driver, "MATCH (e:Epoch {epoch: 5}) RETURN e.published AS published")
         seen.append((done, total, state[0]["published"]))
 
-    report = load_epoch(skewed, neo4j_driver, epoch=5, batch_rows=50, progress=look)
+    load_epoch(skewed, neo4j_driver, epoch=5, options=LoadOptions(batch_rows=50), progress=look)
     assert len(seen) > 2
-    assert not any(published for *_, published in seen)
-    total = report.events + report.relationships
-    assert seen[-1][:2] == (total, total)
+    # Whoever waits for the last report sees it published.
+    assert not any(published for *_, published in seen[:-1])
+    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+    assert seen[-1][0] == seen[-1][1]
 
 
 def test_two_loads_at_once_leave_what_one_does(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
@@ -249,7 +250,13 @@ def test_two_loads_at_once_leave_what_one_does(neo4j_driver: neo4j.Driver, skewe
 
     def load() -> None:
         try:
-            load_run(api.open(skewed.info.path).run, neo4j_driver, epochs=epochs, again=True, batch_rows=100)
+            load_run(
+                api.open(skewed.info.path).run,
+                neo4j_driver,
+                epochs=epochs,
+                again=True,
+                options=LoadOptions(batch_rows=100),
+            )
         except BaseException as error:  # noqa: BLE001  (shown by the assertion below)
             failed.append(error)
 
@@ -333,6 +340,14 @@ def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_p
     assert listed == [epoch for epoch in early_epochs if epoch not in one.unpublished]
     rest = load_run(run, neo4j_driver)
     assert rest.skipped == tuple(listed)
+    revised = ask(
+        neo4j_driver,
+        "MATCH (new:Snapshot {current: true})-[:WAS_REVISION_OF]->(old:Snapshot {current: false}) "
+        "RETURN new.epoch AS epoch, old.epoch AS old, old.commit <> new.commit AS later",
+    )
+    assert {row["epoch"] for row in revised} >= {epoch for epoch in one.unpublished if epoch in early_epochs}
+    assert all(row["epoch"] == row["old"] and row["later"] for row in revised)
+    neo4j_driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
     grown = contents(neo4j_driver)
     for epoch in run.epochs["epoch"].to_list():
         here = {"run": ids(run), "epoch": epoch}
@@ -340,6 +355,71 @@ def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_p
     neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
     load_run(run, neo4j_driver)
     assert contents(neo4j_driver) == grown
+
+
+def test_a_run_is_removed_whole_and_alone(neo4j_driver: neo4j.Driver, st2: Run, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver, epochs=[3, 4])
+    alone = contents(neo4j_driver)
+    load_run(st2, neo4j_driver)
+    assert remove_run(neo4j_driver, ids(st2)) > st2.scan("vertices").collect().height
+    assert contents(neo4j_driver) == alone
+    assert remove_run(neo4j_driver, ids(st2)) == 0
+    remove_run(neo4j_driver, ids(skewed))
+    assert contents(neo4j_driver) == ([], [])
+
+
+def operators(driver: neo4j.Driver, text: str, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Profile a query; return its operators with what the server says of each."""
+    with driver.session() as session, session.begin_transaction() as transaction:
+        plan = transaction.run(f"PROFILE {text}", values).consume().profile
+        transaction.rollback()
+    found, stack = [], [plan]
+    while stack:
+        step = stack.pop()
+        assert step is not None
+        found.append((step["operatorType"].split("@")[0], step["args"].get("Details", "")))
+        stack.extend(step.get("children", ()))
+    return found
+
+
+SCANS = {"AllNodesScan", "NodeByLabelScan", "PartitionedNodeByLabelScan", "UnionNodeByLabelsScan"}
+
+
+def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver, epochs=[3])
+    run = {"run": ids(skewed)}
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "event_time": (events._READ_EVENTS, {"worker": 1, "low": 0, "high": 10**9}),
+        "event_epoch": (load_query("load/retract_events").text, {"open_epoch": 4, "batch_rows": 1}),
+        "segment_time": (
+            (
+                "MATCH (s:Segment {run: $run, worker: $worker}) WHERE s.start_ns <= $t RETURN s "
+                "ORDER BY s.start_ns DESC LIMIT 1"
+            ),
+            {"worker": 1, "t": 10**6},
+        ),
+        "segment_round": ("MATCH (s:Segment {run: $run, round: $epoch}) RETURN s", {"epoch": 3}),
+        "snapshot_epoch": ("MATCH (s:Snapshot {run: $run, epoch: $epoch}) RETURN s", {"epoch": 3}),
+        **{
+            f"{table.label} by key": (
+                model.merge_nodes(table),
+                {name: [] for name in table.columns},
+            )
+            for table in model.NODES
+        },
+        **{
+            f"{table.type} by keys": (model.merge_relationships(table), {name: [] for name in table.all_columns})
+            for table in (*model.ACTIVITIES.values(), model.THEN, model.RELEASED, model.CONTAINS_STEP)
+        },
+        **{f"remove {table.label}": (model.remove_nodes(table), {"batch_rows": 1}) for table in model.NODES},
+    }
+    for what, (text, values) in asked.items():
+        used = operators(neo4j_driver, text, {**run, **values})
+        assert not SCANS & {name for name, _ in used}, what
+        assert any("Index" in name for name, _ in used), what
+    named = {row["name"] for row in ask(neo4j_driver, "SHOW INDEXES YIELD name, type WHERE type = 'RANGE' RETURN name")}
+    assert {"event_time", "event_epoch", "segment_time", "segment_round", "snapshot_epoch"} <= named
+    assert all(row["state"] == "ONLINE" for row in ask(neo4j_driver, "SHOW INDEXES YIELD state RETURN state"))
 
 
 def test_library_queries_cannot_write(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
@@ -370,7 +450,7 @@ def test_epochs_and_batches_are_checked_before_anything_is_written(neo4j_driver:
     with pytest.raises(InvalidParameterError, match="epoch 99"):
         load_epoch(skewed, neo4j_driver, epoch=99)
     with pytest.raises(InvalidParameterError, match="at least 1"):
-        load_epoch(skewed, neo4j_driver, epoch=3, batch_rows=0)
+        load_epoch(skewed, neo4j_driver, epoch=3, options=LoadOptions(batch_rows=0))
     assert contents(neo4j_driver) == ([], [])
 
 

@@ -10,7 +10,6 @@ import pytest
 from pag_graph import cypher
 from pag_graph.cypher import cypher_library, list_queries, load_query
 from pag_graph.errors import InvalidParameterError, PagGraphError
-from pag_graph.model import tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,18 +71,6 @@ def test_queries_for_people_only_read_and_say_what_they_return(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in list_queries() if name.startswith("load/")])
 def test_no_loading_query_takes_whole_maps(name: str) -> None:
     assert not re.search(r"SET \w+ \+?= \$|SET \w+ \+?= row\b", load_query(name).text)
-
-
-def test_events_and_relationships_carry_every_column_of_the_tables() -> None:
-    assert load_query("load/events").params.keys() - {"run"} == set(tables.PAG_VERTICES.names)
-    # The type is the relationship's own; criticality is not stored but computed.
-    relationships = load_query("load/relationships").params.keys()
-    assert relationships - {"run", "critical"} | {"type"} == set(tables.PAG_EDGES.names)
-    assert load_query("load/workers").params.keys() - {"run"} == set(tables.TRACE_WORKERS.names)
-    assert load_query("load/operators").params.keys() - {"run"} == set(tables.TRACE_OPERATORS.names)
-    assert load_query("load/channels").params.keys() - {"run"} == set(tables.TRACE_CHANNELS.names)
-    epoch = load_query("load/begin_epoch").params.keys()
-    assert epoch - {"run", "highest_epoch"} == set(tables.PAG_EPOCHS.names)
 
 
 def test_a_header_may_go_on_over_lines(package: Path) -> None:

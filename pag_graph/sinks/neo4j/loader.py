@@ -2,48 +2,79 @@
 
 An event is loaded once per run, whatever windows show it. An epoch is hidden (``published: false``) until everything
 its window shows is there; whoever starts at ``(:Epoch {published: true})`` never sees half of one. Loading can be
-killed and done again at any time: what is there already is found by its key and not doubled.
+killed and done again at any time: what is there already is read first, what lacks is added, and what differs is put
+right. While a run is loaded nobody else can write it (`pag_graph.sinks.neo4j.lease`).
 
-All values are parameters. The one thing put into the text of a query is the type of a relationship, and that is a
-member of `ActivityType`; types as parameters are slower by far in Neo4j 5.26.
+All values are parameters; the text of queries is made of names of this package (`pag_graph.sinks.neo4j.model`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import random
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.critical_path import critical_path
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.model.tables import PAG_EDGES
+from pag_graph.model.enums import RuleSet
 from pag_graph.pag.build import silent
+from pag_graph.pag.snapshot import Run
+from pag_graph.sinks.neo4j import lease as leases
+from pag_graph.sinks.neo4j.content import Reader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.events import EventSync
+from pag_graph.sinks.neo4j.model import (
+    CONTAINS_FINDING,
+    CONTAINS_STEP,
+    EPOCH,
+    FEEDS,
+    FINDING,
+    NODES,
+    OPERATOR,
+    RELEASED,
+    SEGMENT,
+    SNAPSHOT,
+    STEP,
+    THEN,
+    WORKER,
+    remove_nodes,
+)
 from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.writer import Writer, execute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import neo4j
 
     from pag_graph.pag.build import Progress
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.pag.engine import Engine
+    from pag_graph.pag.snapshot import Window
+    from pag_graph.sinks.neo4j.connection import Connection
+    from pag_graph.sinks.neo4j.content import Content
+    from pag_graph.sinks.neo4j.lease import Lease
 
-_TYPE_PLACE = "ACTIVITY_TYPE"
-"""Stands for the type of the relationships in ``load/relationships``."""
+BATCH_ROWS = 5_000
+"""Rows written by one transaction: measured in ``bench/neo4j_load.py``."""
+
+GROUP_EDGES = 200_000
+"""Edges that are loaded and published together; memory holds several copies of them."""
+
+PATIENCE_S = 120.0
+"""For how long a load tries again when the server is away."""
 
 
-class _Work(NamedTuple):
-    """One run of a query."""
-
-    text: str
-    parameters: Mapping[str, Any]
-    rows: int
-    """How many rows it writes."""
+def default_sessions() -> int:
+    """Return how many sessions write at once unless told: what most servers on this machine could use."""
+    return min(os.cpu_count() or 1, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +83,43 @@ class LoadReport:
 
     run: str
     """Id of the run in the database."""
+    detail: Detail
+    """How much of each epoch was asked for."""
     epochs: tuple[int, ...]
     """Epochs that were loaded and published."""
     skipped: tuple[int, ...]
-    """Epochs that were there already, complete and of the same state of the store."""
+    """Epochs that were there already, complete, in as much detail and of the same state of the store."""
     unpublished: tuple[int, ...]
     """Epochs that were loaded once from an earlier state of the store, have changed since and are hidden now."""
     events: int
-    """Events that were written; those that two windows show count for both."""
+    """Events that were shown to be there; those that two groups of epochs show count for both."""
     relationships: int
-    """Activities and messages that were written, counted in the same way."""
+    """Activities and messages between them, counted in the same way."""
+    segments: int
+    """Segments, counted in the same way."""
     critical: int
-    """Those of them on the critical path of their epoch; 0 for rules that have none."""
+    """Activities and messages on the critical path of their epoch; 0 for rules that have none."""
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How to load."""
+
+    detail: Detail = Detail.FULL
+    batch_rows: int = BATCH_ROWS
+    sessions: int = 0
+    """Sessions that write at once; as many as `default_sessions` says for 0."""
+    group_edges: int = GROUP_EDGES
+    patience_s: float = PATIENCE_S
+    lease_s: float = leases.LEASE_S
+
+    def __post_init__(self) -> None:
+        for name in ("batch_rows", "group_edges"):
+            value = getattr(self, name)
+            if value < 1:
+                message = f"{name} is {value}; it has to be at least 1."
+                raise InvalidParameterError(message, None, {name: value})
 
 
 def load_epoch(
@@ -72,10 +127,10 @@ def load_epoch(
     driver: neo4j.Driver,
     *,
     epoch: int,
-    batch_rows: int = 10_000,
+    options: LoadOptions | None = None,
     progress: Progress | None = None,
 ) -> LoadReport:
-    """Load the window of one epoch and publish it; if it is there already, write it anew.
+    """Load the window of one epoch and publish it; if it is there already, bring it in order.
 
     Parameters
     ----------
@@ -85,8 +140,8 @@ def load_epoch(
         From `pag_graph.sinks.neo4j.server.driver`, or one's own.
     epoch
         Number of the epoch.
-    batch_rows
-        Rows written by one transaction.
+    options
+        How to load; all events where absent.
     progress
         Called with (label, done, all), in rows.
 
@@ -103,7 +158,7 @@ def load_epoch(
     Neo4jError
         If the server cannot be reached, refuses the login or refuses to write.
     """
-    return load_run(run, driver, epochs=[epoch], again=True, batch_rows=batch_rows, progress=progress)
+    return load_run(run, driver, epochs=[epoch], again=True, options=options, progress=progress)
 
 
 def load_run(
@@ -112,21 +167,21 @@ def load_run(
     *,
     epochs: Sequence[int] | None = None,
     again: bool = False,
-    batch_rows: int = 10_000,
+    options: LoadOptions | None = None,
     progress: Progress | None = None,
 ) -> LoadReport:
     """Load the windows of several epochs; those that are published are left alone.
 
     Parameters
     ----------
-    run, driver, batch_rows
+    run, driver, options
         As for `load_epoch`.
     epochs
         Their numbers; all where absent.
     again
-        Whether to write epochs anew that are published.
+        Whether to look at epochs that are published, too, and to put right what differs from the store.
     progress
-        Called with (label, done, all); in rows for one epoch, in epochs for several.
+        Called with (label, done, all), in rows.
 
     Returns
     -------
@@ -137,184 +192,440 @@ def load_run(
     Raises
     ------
     InvalidParameterError
-        If there is no such epoch, or `batch_rows` is not positive.
+        If there is no such epoch, or an option is out of its range.
+    Neo4jError
+        If the server cannot be reached, refuses the login or refuses to write; or if another load of the run took over.
+    """
+    return _Load(run, driver, options or LoadOptions(), progress or silent).load(epochs, again=again)
+
+
+def load_on_engine(
+    run: Run,
+    connection: Connection,
+    engine: Engine,
+    *,
+    epochs: Sequence[int] | None = None,
+    again: bool = False,
+    options: LoadOptions | None = None,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Load the windows of several epochs from the tasks of an engine, such as Spark's partitions.
+
+    Each task reads its epochs from the store and writes what lies in their windows; what lies between two tasks' epochs
+    is written by one of them. Epochs are published together when all tasks are done.
+
+    Parameters
+    ----------
+    run, epochs, again, options, progress
+        As for `load_run`; each task writes with one session.
+    connection
+        How every task reaches the database.
+    engine
+        Runs the tasks.
+
+    Returns
+    -------
+    LoadReport
+        As `load_run`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such epoch.
     Neo4jError
         If the server cannot be reached, refuses the login or refuses to write.
     """
-    if batch_rows < 1:
-        message = f"batch_rows is {batch_rows}; it has to be at least 1."
-        raise InvalidParameterError(message, None, {"batch_rows": batch_rows})
-    began = time.monotonic()
-    report = progress or silent
-    wanted = run.epochs["epoch"].to_list() if epochs is None else sorted(set(epochs))
-    windows = {epoch: run.window(epoch=epoch) for epoch in wanted}
-    run_id = str(run.info.run["run_id"])
-    with plain_errors(f"load run {run_id}"):
-        published, hidden = _prepare(run, driver, batch_rows)
-        skipped = tuple(epoch for epoch in wanted if epoch in published and not again)
-        loaded = tuple(epoch for epoch in wanted if epoch not in skipped)
-        events = relationships = critical = 0
-        for done, epoch in enumerate(loaded, 1):
-            in_rows = report if len(loaded) == 1 else silent
-            rows = _load_window(driver, run.snapshot(windows[epoch]), batch_rows, in_rows)
-            events, relationships, critical = events + rows[0], relationships + rows[1], critical + rows[2]
-            if len(loaded) > 1:
-                report("load epochs", done, len(loaded))
-    return LoadReport(
-        run=run_id,
-        epochs=loaded,
-        skipped=skipped,
-        unpublished=tuple(sorted(hidden.difference(loaded))),
-        events=events,
-        relationships=relationships,
-        critical=critical,
-        seconds=time.monotonic() - began,
-    )
+    with connection.open() as driver:
+        load = _Load(run, driver, options or LoadOptions(), progress or silent)
+        return load.load(epochs, again=again, on=(engine, connection))
 
 
-def _prepare(run: Run, driver: neo4j.Driver, batch_rows: int) -> tuple[set[int], set[int]]:
-    """Bring schema and run up to date; return the epochs that are published, and those that no longer are."""
-    for statement in load_query("schema/constraints").statements:
-        _execute(driver, statement)
-    run_id = run.info.run["run_id"]
-    known = _state(driver, run_id)
-    published = set(known["published"]) if known else set()
-    hidden: set[int] = set()
-    if known and (known["last_closed_epoch"], known["events"]) != (run.info.run["last_closed_epoch"], run.info.events):
-        _retract(driver, run, int(known["last_closed_epoch"]), batch_rows)
-        left = set(_state(driver, run_id)["published"])
-        published, hidden = left, published - left
-    source = run.info.run["source"]
-    described = load_query("load/run")
-    values = {name: run.info.run.get(name) for name in described.params} | {
-        "run": run_id,
-        "parameters": json.dumps(run.info.run["parameters"], sort_keys=True),
-        "events": run.info.events,
-        **{f"source_{name}": source[name] for name in ("system", "version", "format")},
+def remove_run(
+    driver: neo4j.Driver, run_id: str, *, batch_rows: int = BATCH_ROWS, lease_s: float = leases.LEASE_S
+) -> int:
+    """Remove all that was loaded of a run.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    run_id
+        Id of the run.
+    batch_rows
+        Nodes removed by one transaction.
+    lease_s
+        For how long nobody else may write the run if this is killed.
+
+    Returns
+    -------
+    int
+        How many nodes were removed, beside those that describe the run itself. Its epochs are hidden first.
+
+    Raises
+    ------
+    Neo4jError
+        If the server cannot be reached, refuses the login or refuses to write.
+    """
+    removed = 0
+    with plain_errors(f"remove run {run_id}"):
+        prepare_schema(driver)
+        with leases.held(driver, run_id, lanes=1, lease_s=lease_s) as lease:
+            writer = Writer(driver, lease)
+            writer.write(load_query("load/unpublish").text, {"run": run_id, "open_epoch": -1})
+            for table in (*NODES, EPOCH):
+                values = {"run": run_id, "batch_rows": batch_rows}
+                while found := writer.write(remove_nodes(table), values)[0]["removed"]:
+                    removed += found
+            writer.write(load_query("load/remove_run").text, {"run": run_id})
+    return removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Epochs that are loaded and published together."""
+
+    windows: tuple[Window, ...]
+    detail: Detail
+
+
+class _Load:
+    """One load of a run."""
+
+    def __init__(self, run: Run, driver: neo4j.Driver, options: LoadOptions, progress: Progress) -> None:
+        self.run = run
+        self.driver = driver
+        self.options = options
+        self.progress = progress
+        self.run_id = str(run.info.run["run_id"])
+        self.reader = Reader(run)
+
+    def load(
+        self, epochs: Sequence[int] | None, *, again: bool, on: tuple[Engine, Connection] | None = None
+    ) -> LoadReport:
+        began = time.monotonic()
+        known = self.run.epochs["epoch"].to_list()
+        wanted = known if epochs is None else sorted(set(epochs))
+        windows = {epoch: self.run.window(epoch=epoch) for epoch in wanted}
+        sessions = self.options.sessions or default_sessions()
+        lanes = sessions if on is None else max(len(wanted), 1)
+        with plain_errors(f"load run {self.run_id}"):
+            prepare_schema(self.driver)
+            with leases.held(
+                self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
+            ) as lease:
+                writer = Writer(self.driver, lease)
+                details, hidden = patiently(partial(self._prepare, writer), self.options.patience_s)
+                skipped = tuple(
+                    epoch
+                    for epoch in wanted
+                    if not again
+                    and epoch in details
+                    and epoch not in hidden
+                    and details[epoch].covers(self.options.detail)
+                )
+                loaded = [epoch for epoch in wanted if epoch not in skipped]
+                groups = self._groups([windows[epoch] for epoch in loaded], details)
+                counts = self._load_here(writer, groups) if on is None else self._load_there(writer, groups, *on)
+        return LoadReport(
+            run=self.run_id,
+            detail=self.options.detail,
+            epochs=tuple(loaded),
+            skipped=skipped,
+            unpublished=tuple(sorted(hidden.difference(loaded))),
+            **counts,
+            seconds=time.monotonic() - began,
+        )
+
+    def _waiting(self, left_s: float) -> None:
+        self.progress("wait for another load of this run", 0, max(round(left_s), 1))
+
+    def _prepare(self, writer: Writer) -> tuple[dict[int, Detail], set[int]]:
+        """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
+        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+        before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
+        if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
+            self.run.info.run["last_closed_epoch"],
+            self.run.info.events,
+        ):
+            self._retract(writer, int(rows[0]["last_closed_epoch"]))
+            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+        describe(writer, self.reader, self.options.batch_rows)
+        details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
+        shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}
+        return details, (before | details.keys()) - shown
+
+    def _retract(self, writer: Writer, last_closed: int) -> None:
+        """Take back what may have changed since the run was loaded from another state of its store.
+
+        Epochs that every worker had left stay as they are. What is remembered of the run changes only after this, so
+        that it is done to its end even if it is killed.
+        """
+        open_epoch = min(last_closed, int(self.run.info.run["last_closed_epoch"])) + 1
+        values = {"run": self.run_id, "open_epoch": open_epoch}
+        writer.write(load_query("load/unpublish").text, values)
+        writer.write(load_query("load/retract_marks").text, values)
+        for name in ("load/retract_events", "load/retract_segments", "load/retract_steps"):
+            text = load_query(name).text
+            while writer.write(text, {**values, "batch_rows": self.options.batch_rows})[0]["removed"]:
+                pass
+        writer.write(load_query("load/retract_epochs").text, values)
+
+    def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail]) -> list[_Group]:
+        """Put epochs together that follow each other and are loaded in the same detail, up to a number of edges."""
+        edges = dict(self.run.epochs.select("epoch", "edges").iter_rows())
+        order = {epoch: place for place, epoch in enumerate(self.run.epochs["epoch"].to_list())}
+        groups: list[_Group] = []
+        room = 0
+        for window in windows:
+            epoch = window.epoch
+            assert epoch is not None  # noqa: S101  (windows of epochs have a number)
+            # What is there in more detail stays so.
+            there = details.get(epoch, self.options.detail)
+            detail = there if there.covers(self.options.detail) else self.options.detail
+            last = groups[-1].windows[-1].epoch if groups else None
+            fits = (
+                last is not None
+                and groups[-1].detail is detail
+                and order[epoch] == order[last] + 1
+                and room >= edges[epoch]
+                and self.run.rules is not RuleSet.ST2
+            )
+            if fits:
+                groups[-1] = _Group(windows=(*groups[-1].windows, window), detail=detail)
+                room -= edges[epoch]
+            else:
+                groups.append(_Group(windows=(window,), detail=detail))
+                room = self.options.group_edges - edges[epoch]
+        return groups
+
+    def _load_here(self, writer: Writer, groups: Sequence[_Group]) -> dict[str, int]:
+        """Load group after group with several sessions; each is published when it is complete."""
+        counts = _Counts()
+        total = sum(self._size(group) for group in groups)
+        base = 0
+        for group in groups:
+            content = self.reader.read(group.windows, group.detail)
+            # The size of a group is an estimate until it is read.
+            total += content.rows - self._size(group)
+
+            def load(content: Content = content, base: int = base, total: int = total) -> None:
+                advance = _Advance(self.progress, _label(content), base, total)
+                begin(writer, content)
+                sync = EventSync(self.run, writer, content, self.options.batch_rows)
+                sync.write_nodes(advance)
+                sync.write_rest(advance)
+                write_summary(writer, content, self.options.batch_rows, advance)
+                publish(writer, content)
+
+            patiently(load, self.options.patience_s)
+            counts.add(content)
+            base += content.rows
+            self.progress(_label(content), base, total)
+        return counts.values
+
+    def _load_there(
+        self, writer: Writer, groups: Sequence[_Group], engine: Engine, connection: Connection
+    ) -> dict[str, int]:
+        """Load all groups at once as tasks of an engine; all are published in the end."""
+        tasks = [
+            _Task(
+                store=self.run.info.path,
+                connection=connection,
+                lease=writer.lease,
+                options=self.options,
+                group=group,
+                lane=lane,
+                others=tuple(other.windows for other in groups if other is not group),
+            )
+            for lane, group in enumerate(groups)
+        ]
+        for step in ("nodes", "relationships", "summary"):
+            engine.map(partial(_run_task, step), tasks, label=f"load {step}", progress=self.progress)
+        counts = _Counts()
+        for group in groups:
+            content = self.reader.read(group.windows, group.detail)
+            patiently(partial(publish, writer, content), self.options.patience_s)
+            counts.add(content)
+        return counts.values
+
+    def _size(self, group: _Group) -> int:
+        epochs = [window.epoch for window in group.windows]
+        rows = self.run.epochs.filter(pl.col("epoch").is_in(epochs))
+        return (
+            sum(int(rows[name].sum()) for name in ("edges", "vertices")) if group.detail is Detail.FULL else len(epochs)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What one task of an engine loads."""
+
+    store: Path
+    connection: Connection
+    lease: Lease
+    options: LoadOptions
+    group: _Group
+    lane: int
+    others: tuple[tuple[Window, ...], ...]
+    """Windows of all other tasks."""
+
+
+def _run_task(step: str, task: _Task) -> int:
+    run = Run(task.store)
+    reader = Reader(run)
+    content = reader.read(task.group.windows, task.group.detail)
+    lease = replace(task.lease, attempt=f"{step}-{os.getpid()}-{random.getrandbits(64):x}")
+    others = [window for windows in task.others for window in windows]
+    with task.connection.open() as driver, plain_errors(f"load run {reader.run_id}"):
+        writer = Writer(driver, lease, lane=task.lane)
+
+        def load() -> None:
+            writer.claim()
+            sync = EventSync(run, writer, content, task.options.batch_rows, others=others)
+            if step == "nodes":
+                begin(writer, content)
+                sync.write_nodes(_Advance(silent, "", 0, 0))
+            elif step == "relationships":
+                sync.write_rest(_Advance(silent, "", 0, 0))
+            else:
+                write_summary(writer, content, task.options.batch_rows, _Advance(silent, "", 0, 0))
+                sync.mark_critical()
+
+        patiently(load, task.options.patience_s)
+    return content.rows
+
+
+def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
+    """Write what is known of the run beside its epochs."""
+    run = reader.run
+    described = run.info.run
+    parameters = json.dumps(described["parameters"], sort_keys=True)
+    origin = {
+        "trace_id": described["trace_id"],
+        "rules": described["rules"],
+        "parameters_id": hashlib.sha256(parameters.encode()).hexdigest()[:16],
     }
-    _execute(driver, described.text, values)
+    query = load_query("load/run")
+    values = {name: described.get(name) for name in query.params} | {
+        **origin,
+        "run": reader.run_id,
+        "parameters": parameters,
+        "events": run.info.events,
+        **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
+    }
+    writer.write(query.text, values)
+    jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
+    writer.write(load_query("load/jobs").text, jobs)
+    workers = run.scan("workers").collect()
+    # A column that files may lack.
+    absent = [pl.lit(None, pl.String).alias(name) for name in WORKER.columns if name not in workers.columns]
+    writer.merge(WORKER, workers.with_columns(absent), batch_rows)
+    writer.merge(OPERATOR, run.operators, batch_rows)
     connected = run.channels.drop_nulls(["source_operator", "target_operator"])
-    work = [
-        *_work("load/workers", run_id, run.scan("workers").sort("worker").collect(), batch_rows),
-        *_work("load/operators", run_id, run.operators.sort("operator"), batch_rows),
-        *_work("load/channels", run_id, connected.sort("channel"), batch_rows),
-    ]
-    _write(driver, work, batch_rows)
-    return published, hidden
+    writer.merge(FEEDS, connected, batch_rows)
+    findings = reader.findings
+    writer.merge(FINDING, findings, batch_rows)
+    writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
 
 
-def _state(driver: neo4j.Driver, run_id: str) -> dict[str, Any]:
-    """Return the row of ``load/state``; empty where the run is not known."""
-    rows = _execute(driver, load_query("load/state").text, {"run": run_id})
-    return rows[0] if rows else {}
+def begin(writer: Writer, content: Content) -> None:
+    """Add the epochs of a content, hidden."""
+    query = load_query("load/begin_epochs")
+    writer.write(query.text, {"run": writer.run_id, **columns(content.epochs, query.params)})
 
 
-def _retract(driver: neo4j.Driver, run: Run, last_closed: int, batch_rows: int) -> None:
-    """Take back what may have changed since the run was loaded from another state of its store.
+def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None]) -> None:
+    """Write segments, what released them, and results."""
+    for table, rows in (
+        (SEGMENT, content.segments),
+        (THEN, content.then),
+        (RELEASED, content.released),
+        (SNAPSHOT, content.snapshots),
+        (STEP, content.steps),
+        (CONTAINS_STEP, content.steps),
+        (CONTAINS_FINDING, content.findings),
+    ):
+        writer.merge(table, rows, batch_rows, advance)
 
-    Epochs that every worker had left stay as they are. What is remembered of the run changes only after this, so that
-    it is done to its end even if it is killed.
+
+def publish(writer: Writer, content: Content) -> None:
+    """Show the epochs of a content, all in one transaction."""
+    shown = {
+        "run": writer.run_id,
+        "detail": str(content.detail),
+        "epoch": content.snapshots["epoch"].to_list(),
+        "snapshot": content.snapshots["id"].to_list(),
+        "commit": content.snapshots["commit"].to_list(),
+    }
+    ends = {"run": writer.run_id, **content.ends.to_dict(as_series=False)}
+    writer.write_all([(load_query("load/publish_ends").text, ends), (load_query("load/publish").text, shown)])
+
+
+def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:
+    """Return those columns of a frame as lists that a query takes as parameters."""
+    return frame.select([name for name in names if name in frame.columns]).to_dict(as_series=False)
+
+
+def patiently(action: Callable[[], Any], patience_s: float) -> Any:
+    """Do something that can be done again, until it succeeds or the server has been away for too long.
+
+    The driver itself tries transactions again that fail for the moment: deadlocks, a leader that changes. What is left
+    are a server that restarts, and commits whose outcome the driver does not know.
     """
-    open_epoch = min(last_closed, int(run.info.run["last_closed_epoch"])) + 1
-    values = {"run": run.info.run["run_id"], "open_epoch": open_epoch}
-    _execute(driver, load_query("load/unpublish").text, values)
-    text = load_query("load/retract_events").text
-    while _execute(driver, text, {**values, "batch_rows": batch_rows})[0]["removed"]:
-        pass
-    _execute(driver, load_query("load/retract_epochs").text, values)
+    import neo4j.exceptions as driver_errors
+
+    passing = (driver_errors.ServiceUnavailable, driver_errors.SessionExpired, driver_errors.TransientError)
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.2
+    while True:
+        try:
+            return action()
+        except passing:
+            if time.monotonic() + pause_s > deadline:
+                raise
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  (no secret)
+            pause_s = min(pause_s * 2, 10.0)
 
 
-def _load_window(driver: neo4j.Driver, snapshot: Snapshot, batch_rows: int, progress: Progress) -> tuple[int, int, int]:
-    """Load what a window shows; return the numbers of events, relationships and critical ones."""
-    run, window = snapshot.run, snapshot.window
-    run_id = run.info.run["run_id"]
-    end_vertex, edges = _edges(snapshot)
-    vertices = pl.DataFrame(pl.from_arrow(replace(snapshot, edges=edges).vertices()))
-    (row,) = run.epochs.filter(pl.col("epoch") == window.epoch).to_dicts()
-    highest = vertices["epoch"].max() if vertices.height else window.epoch
-    begin = {**row, "run": run_id, "end_vertex": end_vertex, "highest_epoch": highest}
-    _execute(driver, load_query("load/begin_epoch").text, begin)
-    work = [
-        *_work("load/events", run_id, vertices, batch_rows),
-        # Sorted, so that two loads at once lock the same events in the same order.
-        *(
-            _Work(part.text.replace(_TYPE_PLACE, kind.upper()), part.parameters, part.rows)
-            for kind in ActivityType
-            for part in _work("load/relationships", run_id, edges.filter(pl.col("type") == str(kind)), batch_rows)
-        ),
-    ]
-    _write(driver, work, batch_rows, progress, f"load {window.name}")
-    publish = {"run": run_id, "epoch": window.epoch, **_first_and_last(snapshot, vertices)}
-    _execute(driver, load_query("load/publish").text, publish)
-    return vertices.height, edges.height, int(edges["critical"].sum())
+class _Counts:
+    """Sums over contents."""
+
+    def __init__(self) -> None:
+        self.values = {"events": 0, "relationships": 0, "segments": 0, "critical": 0}
+
+    def add(self, content: Content) -> None:
+        critical = content.activities if content.detail is not Detail.WAITS else content.released
+        for name, rows in (
+            ("events", content.events.height),
+            ("relationships", content.activities.height),
+            ("segments", content.segments.height),
+            ("critical", int(critical["critical"].sum() or 0)),
+        ):
+            self.values[name] += rows
 
 
-def _edges(snapshot: Snapshot) -> tuple[int | None, pl.DataFrame]:
-    """Return the vertex that the critical path ends with, and the window's edges with a column ``critical``.
+class _Advance:
+    """Counts rows as they are written, and reports them."""
 
-    With them come the messages that ended waits of the window after it: whom a wait was for is part of the wait.
-    """
-    edges = snapshot.edges.select(PAG_EDGES.names)
-    late = snapshot.enders.select(PAG_EDGES.names).join(edges, on=["src", "dst", "type"], how="anti")
-    edges = pl.concat([edges, late]).sort("src", "dst")
-    end_vertex = snapshot.window.end_vertex
-    if snapshot.run.rules is RuleSet.ST2:
-        return end_vertex, edges.with_columns(critical=pl.lit(None, pl.Boolean))
-    path = critical_path(snapshot)
-    steps = pl.DataFrame(pl.from_arrow(path.steps)).select(
-        src="edge_src", dst="edge_dst", type="type", critical=pl.lit(value=True)
-    )
-    # Without a vertex of its own, a window ends where the path does, unless everybody waits there.
-    if end_vertex is None and steps.height and not path.all_waiting:
-        end_vertex = int(steps["dst"][-1])
-    return end_vertex, edges.join(steps, on=["src", "dst", "type"], how="left").sort("src", "dst")
+    def __init__(self, progress: Progress, label: str, base: int, total: int) -> None:
+        self.progress, self.label, self.done, self.total = progress, label, base, total
+
+    def __call__(self, rows: int) -> None:
+        self.done += rows
+        self.progress(self.label, min(self.done, self.total), self.total)
 
 
-def _first_and_last(snapshot: Snapshot, vertices: pl.DataFrame) -> dict[str, list[int]]:
-    """Return columns: each worker with its first and its last event in the window."""
-    window = snapshot.window
-    inside = pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="right")
-    if snapshot.run.rules is RuleSet.ST2:
-        inside = pl.col("epoch") == window.epoch
-    ends = vertices.filter(inside).group_by("worker").agg(first=pl.col("id").min(), last=pl.col("id").max())
-    return ends.sort("worker").to_dict(as_series=False)
+def _label(content: Content) -> str:
+    first, last = content.windows[0], content.windows[-1]
+    return f"load {first.name}" if first is last else f"load epochs {first.epoch} to {last.epoch}"
 
 
-def _work(name: str, run_id: str, rows: pl.DataFrame, batch_rows: int) -> Iterator[_Work]:
-    """Cut a table into runs of a query that takes its columns as parameters."""
-    query = load_query(name)
-    columns = [column for column in query.params if column != "run"]
-    for part in rows.select(columns).iter_slices(batch_rows):
-        yield _Work(query.text, {"run": run_id, **part.to_dict(as_series=False)}, part.height)
+def _listed(rows: Sequence[Mapping[str, Any]], *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[0][name] for name in names), strict=True) if rows else iter(())
 
 
-def _write(
-    driver: neo4j.Driver, work: Sequence[_Work], batch_rows: int, progress: Progress = silent, label: str = ""
-) -> None:
-    """Do the work in order, as much in a transaction as `batch_rows` allows.
-
-    The driver tries a transaction again that fails for the moment, because of a deadlock for instance.
-    """
-    done, total = 0, sum(part.rows for part in work)
-    with driver.session() as session:
-        waiting: list[_Work] = []
-        for part in [*work, None]:
-            rows = sum(each.rows for each in waiting)
-            if waiting and (part is None or rows + part.rows > batch_rows):
-                session.execute_write(_run_all, waiting)
-                done += rows
-                progress(label, done, total)
-                waiting = []
-            if part is not None:
-                waiting.append(part)
-
-
-def _run_all(transaction: neo4j.ManagedTransaction, work: Sequence[_Work]) -> None:
-    for part in work:
-        transaction.run(part.text, dict(part.parameters)).consume()
-
-
-def _execute(driver: neo4j.Driver, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
-    rows, _, _ = driver.execute_query(text, dict(parameters or {}))
-    return [row.data() for row in rows]
+def prepare_schema(driver: neo4j.Driver) -> None:
+    """Make constraints and indexes; those that are there stay."""
+    for statement in load_query("schema/constraints").statements:
+        execute(driver, statement)
+    execute(driver, "CALL db.awaitIndexes(600)")

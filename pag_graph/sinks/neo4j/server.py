@@ -14,16 +14,18 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import MissingExtraError, Neo4jError
+from pag_graph.sinks.neo4j import browser
 from pag_graph.sinks.neo4j.jars import file_lock, find_java, install, neo4j_version, tail, user_folder
 
 if TYPE_CHECKING:
@@ -37,18 +39,20 @@ HOST = "127.0.0.1"
 USER = "neo4j"
 
 _PORTS_TRIED = 100
+_ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
 _POLL_S = 0.25
 _LOG_LINES = 12
+_IMPORTING = "importing"
 
 # Advertised addresses carry the port, or the Browser would look for Bolt at 7687. Logs of transactions are not
 # allocated in advance: that would take 512 MiB of disk before the first node is written.
 _CONFIGURATION = """\
-server.default_listen_address={host}
-server.default_advertised_address={host}
-server.bolt.listen_address={host}:{bolt_port}
-server.bolt.advertised_address={host}:{bolt_port}
-server.http.listen_address={host}:{http_port}
-server.http.advertised_address={host}:{http_port}
+server.default_listen_address={listen}
+server.default_advertised_address={advertised}
+server.bolt.listen_address={listen}:{bolt_port}
+server.bolt.advertised_address={advertised}:{bolt_port}
+server.http.listen_address={listen}:{http_port}
+server.http.advertised_address={advertised}:{http_port}
 server.https.enabled=false
 dbms.security.auth_enabled=true
 dbms.usage_report.enabled=false
@@ -85,6 +89,12 @@ class _Process:
     start_ticks: int
     bolt_port: int
     http_port: int
+    listen: str = HOST
+
+    @property
+    def host(self) -> str:
+        """Where to reach it from this machine."""
+        return HOST if self.listen in _ANYWHERE else self.listen
 
 
 def start(
@@ -95,9 +105,10 @@ def start(
     fixed_ports: bool = False,
     heap: str = "512m",
     page_cache: str = "256m",
+    listen: str = HOST,
     cache: Path | None = None,
     progress: Progress | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float = 240.0,
 ) -> ServerStatus:
     """Start the server of `home` and wait until it answers; if it runs already, return its status.
 
@@ -111,6 +122,8 @@ def start(
         Take exactly these ports or fail.
     heap, page_cache
         Memory, in Java's notation.
+    listen
+        Address of this machine to listen on; anything but loopback lets the network in, without TLS.
     cache
         Where the jars are kept; see `jars.install`.
     progress
@@ -134,12 +147,17 @@ def start(
         if process is not None:
             _wait_until_ready(home, process, report, timeout_s)
             return status(home)
-        bolt = free_port(bolt_port, fixed=fixed_ports)
-        http = free_port(http_port, fixed=fixed_ports, besides=bolt)
-        _configure(home, bolt, http, page_cache)
+        if is_half_imported(home):
+            message = f"A bulk import into {home} was interrupted, and its data is not whole."
+            hint = "Do the import again (`pag neo4j load STORE --bulk`), or empty the server: `pag neo4j reset`."
+            raise Neo4jError(message, hint, {"home": str(home)})
+        bolt = free_port(bolt_port, fixed=fixed_ports, host=listen)
+        http = free_port(http_port, fixed=fixed_ports, besides=bolt, host=listen)
+        _configure(home, bolt, http, page_cache, listen)
         jars = install(cache, progress)
+        browser.install(home, jars)
         _set_password(home, jars)
-        process = _launch(home, jars, bolt, http, heap)
+        process = _launch(home, jars, _Process(0, 0, bolt, http, listen), heap)
         try:
             _wait_until_ready(home, process, report, timeout_s)
         except BaseException:  # an interrupt as well must not leave a server behind that nobody waits for
@@ -169,12 +187,47 @@ def status(home: Path | None = None) -> ServerStatus:
         responsive=process is not None and _trouble(home, process) is None,
         pid=process.pid if process else None,
         bolt_uri=_bolt_uri(process) if process else None,
-        http_uri=f"http://{HOST}:{process.http_port}" if process else None,
+        http_uri=f"http://{process.host}:{process.http_port}" if process else None,
         user=USER,
         home=home,
         version=_version(home),
         password_file=home / "password",
     )
+
+
+def reset(home: Path | None = None, timeout_s: float = 60.0) -> bool:
+    """Stop the server of `home` and remove its data, password and logs; say whether there was anything.
+
+    Raises
+    ------
+    Neo4jError
+        When `home` is something else than the home of a server.
+    """
+    home = home_folder(home)
+    if not home.exists():
+        return False
+    if _version(home) is None and {path.name for path in home.iterdir()} - {"lock"}:
+        message = f"{home} is not the home of a Neo4j server; nothing was removed."
+        raise Neo4jError(message, "Name the server's folder.", {"home": str(home)})
+    with file_lock(home / "lock"):
+        process = _running(home)
+        if process is not None:
+            _end(home, process, timeout_s)
+        found = False
+        for name in ("data", "logs", "import", "conf", "plugins", "password", "server.json", _IMPORTING, "version"):
+            path = home / name
+            found = found or path.exists()
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def log_lines(home: Path | None = None, count: int = 40) -> list[str]:
+    """Return the last lines of the server's log, or of what it printed before it had one; none if it never ran."""
+    home = home_folder(home)
+    return tail(home / "logs" / "neo4j.log", count) or tail(home / "logs" / "console.log", count)
 
 
 def driver(server: ServerStatus) -> neo4j.Driver:
@@ -213,6 +266,21 @@ def administer(
         return _admin_tool(home, install(cache), arguments, heap)
 
 
+def is_half_imported(home: Path) -> bool:
+    """Tell whether an import into a home was interrupted."""
+    return (home / _IMPORTING).exists()
+
+
+@contextmanager
+def importing(home: Path) -> Iterator[None]:
+    """Mark that the data of a home is being made anew; if that is interrupted, the server does not start on it."""
+    marker = home / _IMPORTING
+    with _held(home):
+        marker.touch()
+    yield
+    marker.unlink()
+
+
 def home_folder(home: Path | None = None) -> Path:
     """Return the absolute folder of the server: `home`, else the default one."""
     if home is not None:
@@ -220,8 +288,8 @@ def home_folder(home: Path | None = None) -> Path:
     return user_folder(None, "PAG_HOME", "XDG_DATA_HOME", ".local/share") / "neo4j"
 
 
-def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None) -> int:
-    """Return `wanted` or, unless `fixed`, the next port on loopback that is free and not `besides`.
+def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
+    """Return `wanted` or, unless `fixed`, the next port on `host` that is free and not `besides`.
 
     Raises
     ------
@@ -229,10 +297,10 @@ def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None) -
         When there is none.
     """
     for port in range(wanted, min(wanted + (1 if fixed else _PORTS_TRIED), 65536)):
-        with socket.socket() as probe, suppress(OSError):
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe, suppress(OSError):
             # As Java does: a port that only waits for the last packets of a closed connection counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
+            probe.bind((host, port))
             found = int(probe.getsockname()[1])
             if found != besides:
                 return found
@@ -270,8 +338,8 @@ def _check_home(home: Path) -> None:
     if found not in {None, ours}:
         message = f"The data in {home} was made by Neo4j {found}; this release runs Neo4j {ours}."
         hint = (
-            f"Remove {home}, or name another home, and load the runs again from their stores with `pag neo4j load`; "
-            "to keep the old data, use the release that made it."
+            f"Empty {home} with `pag neo4j reset`, or name another home, and load the runs again from their stores "
+            "with `pag neo4j load`; to keep the old data, use the release that made it."
         )
         raise Neo4jError(message, hint, {"home": str(home), "found": found, "expected": ours})
 
@@ -282,9 +350,17 @@ def _version(home: Path) -> str | None:
     return file.read_text(encoding="utf-8").strip() if file.exists() else None
 
 
-def _configure(home: Path, bolt_port: int, http_port: int, page_cache: str) -> None:
+def _configure(home: Path, bolt_port: int, http_port: int, page_cache: str, listen: str = HOST) -> None:
     """Write the configuration; the heap is no part of it, Java gets that as an option."""
-    text = _CONFIGURATION.format(host=HOST, bolt_port=bolt_port, http_port=http_port, page_cache=page_cache)
+    text = _CONFIGURATION.format(
+        listen=f"[{listen}]" if ":" in listen else listen,
+        # Others cannot come to "anywhere"; they can to the machine's name.
+        advertised=socket.getfqdn() if listen in _ANYWHERE else listen,
+        bolt_port=bolt_port,
+        http_port=http_port,
+        page_cache=page_cache,
+    )
+    text += browser.settings(http_port)
     _write(home / "conf" / "neo4j.conf", text)
 
 
@@ -347,7 +423,7 @@ def _admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> 
     return done.stdout
 
 
-def _launch(home: Path, jars: Path, bolt_port: int, http_port: int, heap: str) -> _Process:
+def _launch(home: Path, jars: Path, planned: _Process, heap: str) -> _Process:
     """Start the server's process, in a session of its own so that it outlives the terminal, and record it."""
     command = [str(find_java()), f"-Xmx{heap}", "-cp", f"{home}/plugins/*:{home}/conf:{jars}/*"]
     command += ["org.neo4j.server.CommunityEntryPoint", f"--home-dir={home}", f"--config-dir={home}/conf"]
@@ -364,7 +440,7 @@ def _launch(home: Path, jars: Path, bolt_port: int, http_port: int, heap: str) -
         ],
         setsid=True,
     )
-    process = _Process(pid, _start_ticks(pid) or 0, bolt_port, http_port)
+    process = replace(planned, pid=pid, start_ticks=start_ticks(pid) or 0)
     _write(home / "server.json", json.dumps(asdict(process)) + "\n")
     return process
 
@@ -380,10 +456,10 @@ def _running(home: Path) -> _Process | None:
 
 
 def _is_alive(process: _Process) -> bool:
-    return _start_ticks(process.pid) == process.start_ticks
+    return start_ticks(process.pid) == process.start_ticks
 
 
-def _start_ticks(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; `None` when it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -444,7 +520,7 @@ def _trouble(home: Path, process: _Process) -> Exception | None:
     try:
         # The driver would take its time to find out that nobody listens yet; HTTP comes a little later than Bolt.
         for port in (process.bolt_port, process.http_port):
-            socket.create_connection((HOST, port), timeout=5.0).close()
+            socket.create_connection((process.host, port), timeout=5.0).close()
     except OSError as error:
         return error
     _require_driver()
@@ -459,7 +535,7 @@ def _trouble(home: Path, process: _Process) -> Exception | None:
 
 
 def _bolt_uri(process: _Process) -> str:
-    return f"bolt://{HOST}:{process.bolt_port}"
+    return f"bolt://{process.host}:{process.bolt_port}"
 
 
 def _open(uri: str, password_file: Path) -> neo4j.Driver:

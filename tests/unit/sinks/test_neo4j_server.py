@@ -222,7 +222,7 @@ def record(home: Path, pid: int, start_ticks: int | None) -> None:
 def test_server_is_known_by_pid_start_time_and_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with impostor(home) as process:
-        ticks = server._start_ticks(process.pid)
+        ticks = server.start_ticks(process.pid)
         assert ticks
 
         record(home, process.pid, ticks)
@@ -247,7 +247,7 @@ def test_broken_record_is_no_server(tmp_path: Path, text: str) -> None:
 
 def test_stop_ends_the_server_once(tmp_path: Path) -> None:
     with impostor(tmp_path) as process:
-        record(tmp_path, process.pid, server._start_ticks(process.pid))
+        record(tmp_path, process.pid, server.start_ticks(process.pid))
 
         assert server.stop(tmp_path)
         assert not server.stop(tmp_path)
@@ -257,10 +257,10 @@ def test_stop_ends_the_server_once(tmp_path: Path) -> None:
 def test_stop_kills_a_server_that_does_not_listen(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     with impostor(tmp_path, code) as process:
-        record(tmp_path, process.pid, server._start_ticks(process.pid))
+        record(tmp_path, process.pid, server.start_ticks(process.pid))
 
         assert server.stop(tmp_path, timeout_s=0.5)
-        assert server._start_ticks(process.pid) is None
+        assert server.start_ticks(process.pid) is None
 
 
 def test_stop_leaves_other_processes_alone(tmp_path: Path) -> None:
@@ -310,6 +310,52 @@ def test_lost_password_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(Neo4jError, match="password is gone"):
         server._set_password(tmp_path, tmp_path)
+
+
+def test_reset_removes_the_servers_files_and_nothing_else(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert not server.reset(home)
+    (home / "data" / "databases").mkdir(parents=True)
+    for name in ("version", "password", "letter.txt"):
+        (home / name).write_text("5.1.0\n", encoding="utf-8")
+    with impostor(home) as process:
+        record(home, process.pid, server.start_ticks(process.pid))
+        assert server.reset(home)
+        assert server.start_ticks(process.pid) is None
+    assert {path.name for path in home.iterdir()} == {"letter.txt", "lock"}
+    assert not (home / "data").exists()
+
+
+def test_reset_leaves_other_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+
+    with pytest.raises(Neo4jError, match="nothing was removed"):
+        server.reset(tmp_path)
+
+    assert (tmp_path / "data").exists()
+
+
+def test_log_lines_are_the_last_of_what_the_server_said(tmp_path: Path) -> None:
+    assert server.log_lines(tmp_path) == []
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "console.log").write_text("no Java\n", encoding="utf-8")
+    assert server.log_lines(tmp_path) == ["no Java"]
+    (tmp_path / "logs" / "neo4j.log").write_text("one\n\ntwo\nthree\n", encoding="utf-8")
+    assert server.log_lines(tmp_path, 2) == ["two", "three"]
+
+
+def test_only_who_says_so_listens_beyond_loopback(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    server._configure(tmp_path, 1, 2, "1m")
+    text = (tmp_path / "conf" / "neo4j.conf").read_text(encoding="utf-8")
+    assert set(re.findall(r"address=([\w.]+)", text)) == {"127.0.0.1"}
+    server._configure(tmp_path, 1, 2, "1m", "0.0.0.0")
+    text = (tmp_path / "conf" / "neo4j.conf").read_text(encoding="utf-8")
+    assert "server.bolt.listen_address=0.0.0.0:1\n" in text
+    assert "advertised_address=0.0.0.0" not in text
+    assert server._Process(1, 1, 1, 2, "0.0.0.0").host == "127.0.0.1"
+    assert server._Process(1, 1, 1, 2, "10.0.0.1").host == "10.0.0.1"
+    assert server._Process(1, 1, 1, 2).host == "127.0.0.1"
 
 
 def test_default_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-// purpose: Add an epoch, hidden until it is published, between its neighbours.
+// purpose: Add epochs, hidden until they are published, between their neighbours. Parameters but for `run` are columns:
+//   lists of one value per epoch.
 // param run: id of the run
 // param epoch: number of the epoch
 // param role: startup, round or shutdown
 // param start_ns: the window opens after this instant
 // param end_ns: and closes with this one
 // param end_vertex: event that the critical path ends with, or null
+// param end_segment: segment that it ends in, or null
 // param entry_ns: first event of the epoch on any worker, or null
 // param exit_ns: last event of the epoch on any worker, or null
 // param events: rows of the trace that carry this epoch
@@ -16,28 +18,30 @@
 // param highest_epoch: highest epoch of an event that the window shows
 
 MATCH (run:Run {id: $run})
-MERGE (epoch:Epoch {run: $run, epoch: $epoch})
+UNWIND range(0, size($epoch) - 1) AS i
+MERGE (epoch:Epoch {run: $run, epoch: $epoch[i]})
 SET epoch.published = false,
-    epoch.role = $role,
-    epoch.start_ns = $start_ns,
-    epoch.end_ns = $end_ns,
-    epoch.end_vertex = $end_vertex,
-    epoch.entry_ns = $entry_ns,
-    epoch.exit_ns = $exit_ns,
-    epoch.events = $events,
-    epoch.vertices = $vertices,
-    epoch.edges = $edges,
-    epoch.waiting_ns = $waiting_ns,
-    epoch.unknown_ns = $unknown_ns,
-    epoch.coverage = $coverage,
-    epoch.highest_epoch = $highest_epoch
+    epoch.role = $role[i],
+    epoch.start_ns = $start_ns[i],
+    epoch.end_ns = $end_ns[i],
+    epoch.end_vertex = $end_vertex[i],
+    epoch.end_segment = $end_segment[i],
+    epoch.entry_ns = $entry_ns[i],
+    epoch.exit_ns = $exit_ns[i],
+    epoch.events = $events[i],
+    epoch.vertices = $vertices[i],
+    epoch.edges = $edges[i],
+    epoch.waiting_ns = $waiting_ns[i],
+    epoch.unknown_ns = $unknown_ns[i],
+    epoch.coverage = $coverage[i],
+    epoch.highest_epoch = $highest_epoch[i]
 MERGE (run)-[:HAS_EPOCH]->(epoch)
 WITH epoch
 CALL (epoch) {
-  MATCH (before:Epoch {run: $run, epoch: $epoch - 1})
+  MATCH (before:Epoch {run: $run, epoch: epoch.epoch - 1})
   MERGE (before)-[:NEXT]->(epoch)
 }
 CALL (epoch) {
-  MATCH (after:Epoch {run: $run, epoch: $epoch + 1})
+  MATCH (after:Epoch {run: $run, epoch: epoch.epoch + 1})
   MERGE (epoch)-[:NEXT]->(after)
 };

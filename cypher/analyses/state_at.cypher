@@ -1,0 +1,29 @@
+// purpose: What every worker was doing at an instant.
+// param run: id of the run
+// param at_ns integer: the instant, in ns from the run's origin
+// returns: one row per worker: worker, type, operator (name), since_ns, for_ns, until_ns, event (id of the last event up
+//   to the instant), epoch (that it carries). No row for a worker whose time there is not loaded.
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
+WHERE (window.start_ns < $at_ns OR window.start_ns = 0) AND window.end_ns >= $at_ns AND $at_ns >= 0
+WITH window ORDER BY window.start_ns LIMIT 1
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+CALL (at) {
+  MATCH (last:Event {run: $run, worker: at.worker})
+  WHERE last.t_ns <= $at_ns
+  RETURN last
+  ORDER BY last.run DESC, last.worker DESC, last.t_ns DESC, last.pos DESC
+  LIMIT 1
+}
+OPTIONAL MATCH (last)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]->(next:Event)
+OPTIONAL MATCH (operator:Operator {run: $run, operator: activity.operator})
+RETURN at.worker AS worker,
+       toLower(type(activity)) AS type,
+       operator.name AS operator,
+       last.t_ns AS since_ns,
+       $at_ns - last.t_ns AS for_ns,
+       next.t_ns AS until_ns,
+       last.id AS event,
+       last.epoch AS epoch
+ORDER BY worker;

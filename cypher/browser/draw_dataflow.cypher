@@ -1,0 +1,11 @@
+// purpose: The operators of a run and the channels between them.
+// param run: id of the run
+// returns: nodes and relationships to draw: source, channel, target
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(:Epoch {published: true})
+WITH DISTINCT 1 AS is_loaded
+MATCH (source:Operator {run: $run})-[channel:FEEDS]->(target:Operator)
+WHERE source.operator >= 0
+RETURN source, channel, target
+ORDER BY channel.channel, source.operator, target.operator
+LIMIT 300;

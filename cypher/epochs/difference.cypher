@@ -1,0 +1,31 @@
+// purpose: Why an epoch took longer, or less long, than another one: where their critical paths differ.
+// param run: id of the run
+// param epoch: number of the epoch
+// param against integer = null: number of the other epoch; the one before where absent
+// returns: one row per activity and operator on either path, largest difference first: type, operator, name, before_ns,
+//   after_ns, difference_ns, before_steps, after_steps; the differences add up to that of the windows' lengths.
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(other:Epoch {published: true, detail: 'full'})
+WHERE CASE WHEN $against IS NULL THEN other.end_ns = window.start_ns AND other <> window ELSE other.epoch = $against END
+UNWIND [other, window] AS round
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+MATCH (end:Event {run: $run, worker: at.worker})
+WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
+MATCH (begin:Event)-[step {critical: true}]->(end)
+WITH type(step) AS type, coalesce(step.operator, -1) AS operator, round = window AS is_after,
+     end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END AS step_ns
+WITH type, operator,
+     sum(CASE WHEN is_after THEN 0 ELSE step_ns END) AS before_ns, sum(CASE WHEN is_after THEN step_ns ELSE 0 END) AS after_ns,
+     sum(CASE WHEN is_after THEN 0 ELSE 1 END) AS before_steps, sum(CASE WHEN is_after THEN 1 ELSE 0 END) AS after_steps
+OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
+RETURN toLower(type) AS type,
+       CASE WHEN operator >= 0 THEN operator END AS operator,
+       named.name AS name,
+       before_ns,
+       after_ns,
+       after_ns - before_ns AS difference_ns,
+       before_steps,
+       after_steps
+ORDER BY abs(difference_ns) DESC, type, operator;

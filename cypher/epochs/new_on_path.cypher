@@ -1,0 +1,38 @@
+// purpose: What is on the critical path of an epoch that was on none of the rounds before it.
+// param run: id of the run
+// param epoch: number of the epoch
+// param rounds integer = 3: how many rounds before the epoch to compare with
+// returns: one row per activity, operator and worker that is new, longest first: type, operator, name, worker,
+//   to_worker, steps, path_ns, share (of the window), rounds (that were found loaded)
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+CALL (window) {
+  MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
+  WHERE round.end_ns <= window.start_ns
+  WITH round ORDER BY round.end_ns DESC LIMIT $rounds
+  RETURN collect(round) AS before
+}
+UNWIND [window] + before AS round
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+MATCH (end:Event {run: $run, worker: at.worker})
+WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
+MATCH (begin:Event)-[step {critical: true}]->(end)
+WITH window, size(before) AS rounds, type(step) AS type, coalesce(step.operator, -1) AS operator,
+     begin.worker AS worker, end.worker AS to_worker,
+     round = window AS is_now,
+     end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END AS step_ns
+WITH window, rounds, type, operator, worker, to_worker, count(*) AS steps, sum(step_ns) AS path_ns,
+     all(now IN collect(is_now) WHERE now) AS is_new
+WHERE is_new
+OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
+RETURN toLower(type) AS type,
+       CASE WHEN operator >= 0 THEN operator END AS operator,
+       named.name AS name,
+       worker,
+       to_worker,
+       steps,
+       path_ns,
+       round(toFloat(path_ns) / (window.end_ns - window.start_ns), 4) AS share,
+       rounds
+ORDER BY path_ns DESC, type, operator, worker, to_worker;

@@ -1,0 +1,24 @@
+// purpose: The rounds that took longer than the rounds just before them.
+// param run: id of the run
+// param factor number = 1.2: more than so many times the mean of the rounds before
+// param rounds integer = 3: how many rounds before each to compare with
+// param limit integer = 20: how many rows at most
+// returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio, waiting_ns,
+//   coverage
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
+WITH round ORDER BY round.epoch
+WITH collect(round) AS rounds
+UNWIND range(1, size(rounds) - 1) AS n
+WITH rounds[n] AS round, rounds[CASE WHEN n > $rounds THEN n - $rounds ELSE 0 END..n] AS before
+WITH round, round.end_ns - round.start_ns AS span_ns,
+     toFloat(reduce(ns = 0, each IN before | ns + each.end_ns - each.start_ns)) / size(before) AS before_ns
+WHERE span_ns > $factor * before_ns
+RETURN round.epoch AS epoch,
+       span_ns,
+       toInteger(round(before_ns)) AS before_ns,
+       round(span_ns / before_ns, 3) AS ratio,
+       round.waiting_ns AS waiting_ns,
+       round.coverage AS coverage
+ORDER BY ratio DESC, epoch
+LIMIT $limit;

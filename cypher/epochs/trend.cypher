@@ -1,0 +1,17 @@
+// purpose: How the rounds of a run develop: length, waiting, and how they compare with the median.
+// param run: id of the run
+// returns: one row per round in time order: epoch, span_ns, ratio (of the median round), waiting_share (waiting of all
+//   workers' time), coverage, events
+
+MATCH (run:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
+WITH run.workers AS workers, round ORDER BY round.epoch
+WITH workers, collect(round) AS rounds, percentileDisc(round.end_ns - round.start_ns, 0.5) AS median_ns
+UNWIND rounds AS round
+WITH workers, median_ns, round, round.end_ns - round.start_ns AS span_ns
+RETURN round.epoch AS epoch,
+       span_ns,
+       round(toFloat(span_ns) / median_ns, 3) AS ratio,
+       round(toFloat(round.waiting_ns) / (span_ns * workers), 4) AS waiting_share,
+       round.coverage AS coverage,
+       round.events AS events
+ORDER BY epoch;

@@ -1,0 +1,8 @@
+// purpose: Up to which commit of its store a run has been exported.
+// param run: id of the run
+// returns: one row where it has: version (of the table `epochs`), commit
+
+MATCH (export:Export {run: $run})
+RETURN export.to_version AS version, export.to_commit AS commit
+ORDER BY version DESC
+LIMIT 1;

@@ -1,0 +1,43 @@
+// purpose: Which workers waited for many others: waits by receiver, with all that they were for.
+// param run: id of the run
+// param epoch: number of the epoch
+// returns: one row per worker that waited, most senders first: worker, senders (how many), from_workers, waits,
+//   waiting_ns (inside the window), longest_ns, data_waits (ended by data), most_from (worker that it waited for longest),
+//   most_ns (how long)
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+CALL (at, opens_ns, closes_ns) {
+  MATCH (begin:Event {run: $run, worker: at.worker})
+  WHERE begin.t_ns <= opens_ns
+  RETURN begin
+  ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
+  LIMIT 1
+  UNION ALL
+  MATCH (begin:Event {run: $run, worker: at.worker})
+  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
+  RETURN begin
+}
+MATCH (begin)-[:WAITING]->(end:Event)
+OPTIONAL MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
+WITH at.worker AS worker, sender.worker AS from_worker, coalesce(type(message) = 'DATA_MESSAGE', false) AS is_data,
+     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
+     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS waited_ns
+WITH worker, from_worker, count(*) AS waits, sum(waited_ns) AS waiting_ns, max(waited_ns) AS longest_ns,
+     sum(CASE WHEN is_data THEN 1 ELSE 0 END) AS data_waits
+ORDER BY worker, waiting_ns DESC, from_worker
+WITH worker, collect(from_worker) AS from_workers, sum(waits) AS waits, sum(waiting_ns) AS waiting_ns,
+     max(longest_ns) AS longest_ns, sum(data_waits) AS data_waits,
+     head(collect({worker: from_worker, ns: waiting_ns})) AS most
+RETURN worker,
+       size(from_workers) AS senders,
+       from_workers,
+       waits,
+       waiting_ns,
+       longest_ns,
+       data_waits,
+       most.worker AS most_from,
+       most.ns AS most_ns
+ORDER BY senders DESC, waiting_ns DESC, worker;

@@ -1,0 +1,42 @@
+// purpose: Workers that had nothing to do while data lay unread at another one: work that could have been elsewhere. The twin
+//   of the motif of the same name.
+// param run: id of the run
+// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
+// param last_epoch integer = null: last one
+// param min_ns integer = 100000: least time that both lasted together
+// param limit integer = 1000: how many rows at most
+// returns: one row per idle time and message, the longest idle time first: idle_worker, idle_type, idle_start_ns, idle_ns,
+//   busy_worker, lay_ns (from the arrival to the read), read_ns, records, idle_end and read (events)
+
+MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
+WITH collect(round.epoch) AS epochs
+CALL (epochs) {
+  UNWIND epochs AS own
+  MATCH (r:Event {run: $run, epoch: own})
+  MATCH (r)<-[message:DATA_MESSAGE]-(:Event)
+  WHERE message.read = r.id AND message.receive_buffer_ns >= $min_ns
+  RETURN collect({read: r.id, worker: r.worker, t_ns: r.t_ns, lay_ns: message.receive_buffer_ns,
+                  records: message.records}) AS messages
+}
+UNWIND epochs AS own
+MATCH (z:Event {run: $run, epoch: own})
+MATCH (z)<-[idle:WAITING|INPUT_WAIT|IDLE]-(a:Event)
+WHERE idle.duration_ns >= $min_ns
+UNWIND messages AS message
+WITH a, idle, z, message
+WHERE z.worker <> message.worker
+  AND z.t_ns - (message.t_ns - message.lay_ns) >= $min_ns
+  AND message.t_ns - a.t_ns >= $min_ns
+RETURN z.worker AS idle_worker,
+       toLower(type(idle)) AS idle_type,
+       idle.start_ns AS idle_start_ns,
+       idle.duration_ns AS idle_ns,
+       message.worker AS busy_worker,
+       message.lay_ns AS lay_ns,
+       message.t_ns AS read_ns,
+       message.records AS records,
+       z.id AS idle_end,
+       message.read AS read
+ORDER BY idle_ns DESC, idle_end, read_ns, read
+LIMIT $limit;

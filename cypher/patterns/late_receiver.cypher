@@ -1,0 +1,30 @@
+// purpose: Data that lay at a worker which was busy with something else: the receiver was late. The twin of the motif of
+//   the same name.
+// param run: id of the run
+// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
+// param last_epoch integer = null: last one
+// param min_ns integer = 100000: least time from the arrival to the read
+// param limit integer = 1000: how many rows at most
+// returns: one row per message, longest first: worker, from_worker, lay_ns, read_ns, channel, records, activity (what the worker
+//   did just before the read), operator, activity_ns, sent and read (events)
+
+MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
+MATCH (r:Event {run: $run, epoch: round.epoch})
+MATCH (r)<-[message:DATA_MESSAGE]-(s:Event)
+WHERE message.read = r.id AND message.receive_buffer_ns >= $min_ns
+MATCH (r)<-[activity]-(p:Event)
+WHERE p.worker = r.worker
+RETURN r.worker AS worker,
+       s.worker AS from_worker,
+       message.receive_buffer_ns AS lay_ns,
+       r.t_ns AS read_ns,
+       message.channel AS channel,
+       message.records AS records,
+       toLower(type(activity)) AS activity,
+       activity.operator AS operator,
+       activity.duration_ns AS activity_ns,
+       s.id AS sent,
+       r.id AS read
+ORDER BY lay_ns DESC, read, sent
+LIMIT $limit;

@@ -1,0 +1,28 @@
+// purpose: Waits that had begun already when the message that ended them was sent: the sender was late. The twin of the
+//   motif of the same name.
+// param run: id of the run
+// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
+// param last_epoch integer = null: last one
+// param min_ns integer = 1: least time from the beginning of the wait to the send
+// param limit integer = 1000: how many rows at most
+// returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
+//   sent and wait_end (events), send_ns
+
+MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
+MATCH (z:Event {run: $run, epoch: round.epoch})
+MATCH (z)<-[wait:WAITING]-(:Event)
+MATCH (z)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(s:Event)
+WHERE message.start_ns - wait.start_ns >= $min_ns
+RETURN z.worker AS worker,
+       s.worker AS from_worker,
+       wait.start_ns AS wait_start_ns,
+       wait.duration_ns AS waited_ns,
+       toLower(type(message)) AS message,
+       message.channel AS channel,
+       message.records AS records,
+       s.id AS sent,
+       z.id AS wait_end,
+       message.start_ns AS send_ns
+ORDER BY waited_ns DESC, wait_end, sent
+LIMIT $limit;

@@ -1,0 +1,39 @@
+// purpose: Three data messages that a worker sent in a row with nothing in between: larger batches would cost less. The twin
+//   of the motif of the same name.
+// param run: id of the run
+// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
+// param last_epoch integer = null: last one
+// param within_ns integer = 100000: longest time from the first to the third send
+// param limit integer = 1000: how many rows at most
+// returns: one row per three messages, in order of the first send: worker, first_sent_ns, first_gap_ns, second_gap_ns,
+//   first_receiver, second_receiver, third_receiver, first_records, second_records, third_records, first_sent and
+//   third_sent (events)
+
+MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
+WITH collect(round.epoch) AS epochs
+UNWIND epochs AS own
+MATCH (r1:Event {run: $run, epoch: own})
+MATCH (r1)<-[m1:DATA_MESSAGE]-(s1:Event)
+MATCH (s1)-[gap1]->(s2:Event)
+WHERE s2.worker = s1.worker AND gap1.epoch IN epochs
+MATCH (s2)-[m2:DATA_MESSAGE]->(r2:Event)
+WHERE m2.epoch IN epochs
+MATCH (s2)-[gap2]->(s3:Event)
+WHERE s3.worker = s2.worker AND gap2.epoch IN epochs AND gap1.duration_ns + gap2.duration_ns <= $within_ns
+MATCH (s3)-[m3:DATA_MESSAGE]->(r3:Event)
+WHERE m3.epoch IN epochs
+RETURN s1.worker AS worker,
+       s1.t_ns AS first_sent_ns,
+       gap1.duration_ns AS first_gap_ns,
+       gap2.duration_ns AS second_gap_ns,
+       r1.worker AS first_receiver,
+       r2.worker AS second_receiver,
+       r3.worker AS third_receiver,
+       m1.records AS first_records,
+       m2.records AS second_records,
+       m3.records AS third_records,
+       s1.id AS first_sent,
+       s3.id AS third_sent
+ORDER BY first_sent_ns, first_sent, third_sent, first_receiver, second_receiver, third_receiver
+LIMIT $limit;

@@ -1,0 +1,31 @@
+// purpose: Operators that are on the critical path of every round, or of most.
+// param run: id of the run
+// param share number = 1.0: on the paths of at least this share of the rounds
+// returns: one row per operator, most time first: operator, name, address, rounds (on whose path it is), of_rounds (that
+//   are loaded), path_ns (on all of them), least_ns and most_ns (on one of them), most_epoch (the first with so much)
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
+WITH collect(round) AS rounds
+UNWIND rounds AS round
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+MATCH (end:Event {run: $run, worker: at.worker})
+WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
+MATCH (begin:Event)-[step {critical: true}]->(end)
+WITH size(rounds) AS of_rounds, round, step.operator AS operator, sum(end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END) AS path_ns
+WHERE operator IS NOT NULL
+ORDER BY operator, path_ns DESC, round.epoch
+WITH of_rounds, operator, count(*) AS rounds, sum(path_ns) AS path_ns, min(path_ns) AS least_ns, max(path_ns) AS most_ns,
+     head(collect(round.epoch)) AS most_epoch
+WHERE rounds >= $share * of_rounds
+OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
+RETURN operator,
+       named.name AS name,
+       named.address AS address,
+       rounds,
+       of_rounds,
+       path_ns,
+       least_ns,
+       most_ns,
+       most_epoch
+ORDER BY path_ns DESC, operator;

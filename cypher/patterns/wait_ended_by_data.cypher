@@ -1,0 +1,27 @@
+// purpose: Waits that data from another worker ended: the worker had nothing left to work on. The twin of the motif of
+//   the same name.
+// param run: id of the run
+// param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
+// param last_epoch integer = null: last one
+// param min_ns integer = 0: shortest wait
+// param limit integer = 1000: how many rows at most
+// returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
+//   sent and wait_end (events)
+
+MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
+MATCH (z:Event {run: $run, epoch: round.epoch})
+MATCH (z)<-[wait:WAITING]-(:Event)
+WHERE wait.duration_ns >= $min_ns
+MATCH (z)<-[message:DATA_MESSAGE]-(s:Event)
+RETURN z.worker AS worker,
+       s.worker AS from_worker,
+       wait.start_ns AS wait_start_ns,
+       wait.duration_ns AS waited_ns,
+       toLower(type(message)) AS message,
+       message.channel AS channel,
+       message.records AS records,
+       s.id AS sent,
+       z.id AS wait_end
+ORDER BY waited_ns DESC, wait_end, sent
+LIMIT $limit;

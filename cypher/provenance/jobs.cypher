@@ -1,0 +1,22 @@
+// purpose: The commits that made a run what it is, and which epochs each of them brought.
+// param run: id of the run
+// returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),
+//   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true})
+MATCH (window)-[:HAS_SNAPSHOT]->(:Snapshot {current: true})-[:WAS_GENERATED_BY]->(job:Job)
+WITH job, count(*) AS epochs, min(window.epoch) AS first_epoch, max(window.epoch) AS last_epoch
+OPTIONAL MATCH (job)-[:WAS_INFORMED_BY]->(before:Job)
+OPTIONAL MATCH (job)-[:USED]->(trace:Trace)
+OPTIONAL MATCH (job)-[:USED]->(rules:RuleSet)
+RETURN job.id AS job,
+       job.version AS version,
+       job.committed AS committed,
+       before.id AS informed_by,
+       epochs,
+       first_epoch,
+       last_epoch,
+       job.events AS events,
+       trace.id AS trace,
+       rules.name AS rules
+ORDER BY version, job;

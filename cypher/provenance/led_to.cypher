@@ -1,0 +1,40 @@
+// purpose: Everything that led to an event: all events that happened before it and can have had a part in it.
+// param run: id of the run
+// param event integer = null: id of the event; the one that closes the slowest round where absent
+// param back_ns integer = null: how far back in time to look; to the start of its window where absent
+// param limit integer = 100: how many rows at most
+// returns: one row per event, latest first: event, worker, t_ns, before_ns (how long before), kind, operator (name), epoch
+//
+// Only epochs that are published, one after the other without a gap, are walked. Each event is found once, however many
+// ways lead to it.
+
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
+WITH window ORDER BY window.start_ns DESC, window.end_ns DESC
+WITH collect(window) AS windows
+CALL (windows) {
+  UNWIND windows AS round
+  WITH round ORDER BY round.role = 'round' DESC, round.end_ns - round.start_ns DESC, round.epoch
+  RETURN head(collect(round.end_vertex)) AS closing
+}
+MATCH (effect:Event {run: $run, id: coalesce($event, closing)})
+WITH effect, windows, head([round IN windows WHERE round.start_ns < effect.t_ns AND effect.t_ns <= round.end_ns]) AS own
+WITH effect, own, reduce(from_ns = own.start_ns, round IN windows |
+       CASE WHEN round.end_ns = from_ns THEN round.start_ns ELSE from_ns END) AS from_ns
+WITH effect, CASE
+       WHEN $back_ns IS NULL THEN own.start_ns
+       WHEN effect.t_ns - $back_ns < from_ns THEN from_ns
+       ELSE effect.t_ns - $back_ns
+     END AS from_ns
+MATCH (effect)((later:Event)<-[]-(earlier:Event) WHERE earlier.t_ns > from_ns)+(cause:Event)
+WITH DISTINCT effect, cause
+ORDER BY cause.t_ns DESC, cause.id DESC
+LIMIT $limit
+OPTIONAL MATCH (operator:Operator {run: $run, operator: cause.operator})
+RETURN cause.id AS event,
+       cause.worker AS worker,
+       cause.t_ns AS t_ns,
+       effect.t_ns - cause.t_ns AS before_ns,
+       cause.kind AS kind,
+       operator.name AS operator,
+       cause.epoch AS epoch
+ORDER BY t_ns DESC, event DESC;

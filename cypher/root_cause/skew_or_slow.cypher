@@ -1,0 +1,57 @@
+// purpose: Whether a worker took longer than the others because it had more data, or because it was slow.
+// param run: id of the run
+// param epoch: number of the epoch
+// param above number = 1.5: a worker stands out if it worked more than so many times the median
+// returns: one row per worker, most work first: worker, work_ns, waiting_ns, records (read), ns_per_record (null where
+//   none was read), work_ratio (work_ns over the median of all workers), records_ratio (likewise), others_waited_ns
+//   (waits of others that its messages ended), verdict: `data` where it worked above the median for that many more
+//   records, `speed` where it did so without, null for others. All inside the window.
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+CALL (at, opens_ns, closes_ns) {
+  MATCH (begin:Event {run: $run, worker: at.worker})
+  WHERE begin.t_ns <= opens_ns
+  RETURN begin
+  ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
+  LIMIT 1
+  UNION ALL
+  MATCH (begin:Event {run: $run, worker: at.worker})
+  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
+  RETURN begin
+}
+MATCH (begin)-[activity:!DATA_MESSAGE&!PROGRESS_MESSAGE&!CONTROL_MESSAGE&!SPAWN]->(end:Event)
+OPTIONAL MATCH (end)<-[:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
+WHERE type(activity) = 'WAITING'
+WITH at.worker AS worker, sender.worker AS by_worker, type(activity) AS type,
+     CASE WHEN end.t_ns <= closes_ns AND end.t_ns > opens_ns THEN coalesce(activity.records, 0) ELSE 0 END AS records,
+     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
+     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS inside_ns
+WITH worker, by_worker,
+     sum(CASE WHEN type IN ['WAITING', 'IDLE', 'SPINNING', 'INPUT_WAIT', 'UNKNOWN'] THEN 0 ELSE inside_ns END) AS work_ns,
+     sum(CASE WHEN type = 'WAITING' THEN inside_ns ELSE 0 END) AS waiting_ns,
+     sum(records) AS records
+WITH collect({worker: worker, by_worker: by_worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records}) AS parts
+UNWIND parts AS part
+WITH parts, part.worker AS worker, sum(part.work_ns) AS work_ns, sum(part.waiting_ns) AS waiting_ns,
+     sum(part.records) AS records
+WITH parts, collect({worker: worker, work_ns: work_ns, waiting_ns: waiting_ns, records: records}) AS workers
+UNWIND workers AS each
+WITH parts, workers, percentileCont(each.work_ns, 0.5) AS work_median, percentileCont(each.records, 0.5) AS records_median
+UNWIND workers AS each
+WITH each, work_median, records_median,
+     reduce(ns = 0, part IN parts |
+       ns + CASE WHEN part.by_worker = each.worker THEN part.waiting_ns ELSE 0 END) AS others_waited_ns
+RETURN each.worker AS worker,
+       each.work_ns AS work_ns,
+       each.waiting_ns AS waiting_ns,
+       each.records AS records,
+       CASE WHEN each.records > 0 THEN round(toFloat(each.work_ns) / each.records, 1) END AS ns_per_record,
+       CASE WHEN work_median > 0 THEN round(each.work_ns / work_median, 3) END AS work_ratio,
+       CASE WHEN records_median > 0 THEN round(each.records / records_median, 3) END AS records_ratio,
+       others_waited_ns,
+       CASE WHEN each.work_ns > $above * work_median AND others_waited_ns > 0
+            THEN CASE WHEN each.records > $above * records_median THEN 'data' ELSE 'speed' END END AS verdict
+ORDER BY work_ns DESC, worker;

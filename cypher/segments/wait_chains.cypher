@@ -1,0 +1,29 @@
+// purpose: Chains of waits across workers, of any length: who waited for somebody who had waited for somebody.
+// param run: id of the run
+// param epoch: number of the epoch
+// param limit integer = 10: how many chains at most
+// returns: one row per chain that ends with one of the window's waits, longest first: chain (its workers, the last waiter
+//   first, each after the one that released it), messages, waited_ns (of the last wait), first_ns (when the first message
+//   of the chain was sent), end_ns (when the last wait ended), chain_ns (between the two), operators (most active in the
+//   stretches between, latest first). A chain goes back to the window's start, or to a wait that no message ended.
+
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+MATCH (at:Worker {run: $run})
+WHERE at.worker >= 0
+MATCH (awake:Segment {run: $run, worker: at.worker})
+WHERE awake.start_ns > window.start_ns AND awake.start_ns <= window.end_ns
+// At most one message released a segment: there is one way back from each.
+MATCH (awake)((later:Segment)<-[message:RELEASED]-(earlier:Segment) WHERE message.sent_ns > window.start_ns)+(origin:Segment)
+WHERE NOT EXISTS { (origin)<-[before:RELEASED]-(:Segment) WHERE before.sent_ns > window.start_ns }
+WITH awake, message, earlier, [awake] + earlier AS segments
+ORDER BY size(message) DESC, head(message).waited_ns DESC, awake.id
+LIMIT $limit
+RETURN [segment IN segments | segment.worker] AS chain,
+       size(message) AS messages,
+       head(message).waited_ns AS waited_ns,
+       last(message).sent_ns AS first_ns,
+       awake.start_ns AS end_ns,
+       awake.start_ns - last(message).sent_ns AS chain_ns,
+       [segment IN earlier |
+         head(COLLECT { MATCH (o:Operator {run: $run, operator: head(segment.operators)}) RETURN o.name })] AS operators
+ORDER BY messages DESC, waited_ns DESC, end_ns;

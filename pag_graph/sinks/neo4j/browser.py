@@ -1,0 +1,223 @@
+"""Neo4j Browser: colours, a guide, and the query library as saved queries, served by the server itself.
+
+Neo4j serves what lies under ``browser`` in the first jar that has it. The jar of Neo4j Browser is copied into the
+server's ``plugins``, which come first, with the pages of `pages` added under ``browser/pag``. So they come from the
+same place as Browser, no other host has to be allowed, and nothing is fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import json
+import os
+import shutil
+import threading
+import zipfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.cypher import cypher_library, load_query, queries_for_people
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pag_graph.cypher import Query
+
+_HOST = "127.0.0.1"
+_JAR = "pag-browser.jar"
+_FOLDER = "browser/pag"
+_QUERY_LINE = "QUERY "
+# A query sets all parameters, because Browser takes numbers written into `:params` for floating-point ones.
+_START = """\
+:param [{{{names}}}] => {{
+  MATCH (latest:Run)-[:HAS_EPOCH]->(window:Epoch {{published: true}})
+  WITH latest, window
+  ORDER BY latest.origin_unix_ns DESC, window.role = 'round' DESC, window.end_ns - window.start_ns DESC, window.epoch
+  LIMIT 1
+  RETURN {values}
+}}"""
+_TYPES = {"html": "text/html; charset=utf-8", "grass": "text/plain; charset=utf-8", "zip": "application/zip"}
+_EPOCH_1980 = (1980, 1, 1, 0, 0, 0)
+
+
+def pages() -> dict[str, bytes]:
+    """Return the files that are served, by name: ``guide.html``, ``style.grass`` and ``saved.zip``.
+
+    Returns
+    -------
+    dict
+        The same bytes every time, as long as the library is the same.
+    """
+    folder = cypher_library() / "browser"
+    return {
+        "guide.html": _guide((folder / "guide.html").read_text(encoding="utf-8")).encode(),
+        "style.grass": (folder / "style.grass").read_bytes(),
+        "saved.zip": saved_queries(),
+    }
+
+
+def saved_queries() -> bytes:
+    """Return all queries for people as the archive that Browser takes for saved queries, a folder for each topic.
+
+    Returns
+    -------
+    bytes
+        Drop the file onto Browser, and they stand under Favorites.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for query in queries_for_people():
+            # Browser calls a query by its first comment.
+            title = f"// {query.name.rpartition('/')[2].replace('_', ' ')}\n"
+            _add(archive, f"{query.folder}/{query.name.rpartition('/')[2]}.cypher", (title + query.text).encode())
+    return packed.getvalue()
+
+
+def settings(http_port: int) -> str:
+    """Return the lines of ``neo4j.conf`` that make Browser open the guide, in our colours, after the login.
+
+    Parameters
+    ----------
+    http_port
+        Port that the server listens on for HTTP.
+    """
+    base = f"http://{_HOST}:{http_port}/{_FOLDER}"
+    return (
+        f"browser.post_connect_cmd=style {base}/style.grass; play {base}/guide.html\n"
+        f"browser.remote_content_hostname_whitelist={_HOST},localhost,guides.neo4j.com\n"
+    )
+
+
+def guide_uri(http_uri: str) -> str:
+    """Return where the guide of a server of ours is, to be given to Browser's ``:play``."""
+    return f"{http_uri}/{_FOLDER}/guide.html"
+
+
+def style_uri(http_uri: str) -> str:
+    """Return where the colours of a server of ours are, to be given to Browser's ``:style``."""
+    return f"{http_uri}/{_FOLDER}/style.grass"
+
+
+def install(home: Path, jars: Path) -> None:
+    """Put Browser with our pages into the plugins of a server that does not run; leave it if it is current.
+
+    Parameters
+    ----------
+    home
+        The server's folder.
+    jars
+        The folder with Neo4j's jars.
+    """
+    original = next(iter(sorted(jars.glob("neo4j-browser-*.jar"))), None)
+    target = home / "plugins" / _JAR
+    if original is None:
+        target.unlink(missing_ok=True)
+        return
+    files = pages()
+    digest = hashlib.sha256(original.name.encode())
+    for name, content in files.items():
+        digest.update(name.encode() + content)
+    comment = digest.hexdigest().encode()
+    if target.exists():
+        with zipfile.ZipFile(target) as present:
+            if present.comment == comment:
+                return
+    new = target.with_suffix(".new")
+    shutil.copyfile(original, new)
+    with zipfile.ZipFile(new, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            _add(archive, f"{_FOLDER}/{name}", content)
+        archive.comment = comment
+    os.replace(new, target)  # noqa: PTH105  (atomic, as everywhere in a server's home)
+
+
+@contextmanager
+def served(port: int = 0) -> Iterator[str]:
+    """Serve the pages on loopback, for Browser on a server that is not ours, as long as the context lasts.
+
+    Parameters
+    ----------
+    port
+        Port to listen on; 0 for any.
+
+    Yields
+    ------
+    str
+        Address to which ``guide.html`` or ``style.grass`` is added.
+    """
+    files = pages()
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.lstrip("/")
+            content = files.get(name)
+            self.send_response(200 if content is not None else 404)
+            # Browser comes from another port, so the page has to be open to it.
+            self.send_header("Access-Control-Allow-Origin", "*")
+            self.send_header("Access-Control-Allow-Headers", "*")
+            self.send_header("Content-Type", _TYPES.get(name.rpartition(".")[2], "text/plain"))
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def do_OPTIONS(self) -> None:
+            self.send_response(204)
+            self.send_header("Access-Control-Allow-Origin", "*")
+            self.send_header("Access-Control-Allow-Headers", "*")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing: requests are Browser's, not the user's."""
+
+    with ThreadingHTTPServer((_HOST, port), Pages) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{_HOST}:{listening.server_address[1]}"
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH_1980)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
+
+
+def _guide(text: str) -> str:
+    """Put the queries into the guide."""
+    lines = []
+    shown = []
+    for line in text.splitlines():
+        name = line.strip().removeprefix(_QUERY_LINE)
+        if line.strip().startswith(_QUERY_LINE):
+            query = load_query(name)
+            shown.append(query)
+            lines.append(f"<p>{html.escape(query.purpose)}</p>{_box(query.text)}")
+        else:
+            lines.append(line)
+    start = html.escape(_start(shown), quote=False)
+    return "\n".join(lines).replace(">START<", f">{start}<") + "\n"
+
+
+def _box(text: str) -> str:
+    # Its header is for readers of the file; the guide has said what it is for.
+    code = "\n".join(line for line in text.splitlines() if not line.startswith("//")).strip()
+    return f'<pre class="pre-scrollable code runnable">{html.escape(code, quote=False)}</pre>'
+
+
+def _start(queries: list[Query]) -> str:
+    """Return the command that gives every parameter a value; where defaults differ, the first query's."""
+    values = {"run": "latest.id", "epoch": "window.epoch"}
+    for query in queries:
+        for each in query.params.values():
+            if not each.required:
+                values.setdefault(each.name, json.dumps(each.default))
+    return _START.format(
+        names=", ".join(values), values=", ".join(f"{value} AS {name}" for name, value in values.items())
+    )

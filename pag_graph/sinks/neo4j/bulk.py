@@ -1,0 +1,345 @@
+"""The first load of a run into an empty database: files for ``neo4j-admin database import``, then the server.
+
+The files hold what is many: events, activities, segments, steps. The rest is written by the driver when the server
+runs, in the same way as by a load, and the epochs are published last. The result is what a load would have made.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.errors import Neo4jError
+from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.pag.build import silent
+from pag_graph.sinks.neo4j import lease as leases
+from pag_graph.sinks.neo4j import loader, server
+from pag_graph.sinks.neo4j.content import Content, Reader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.model import (
+    ACTIVITIES,
+    CONTAINS_FINDING,
+    EVENT,
+    RELEASED,
+    SEGMENT,
+    SNAPSHOT,
+    STEP,
+    THEN,
+    NodeTable,
+    RelationshipTable,
+)
+from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.pag.build import Progress
+    from pag_graph.pag.snapshot import Run
+
+_KEY = ["src", "dst", "type"]
+
+_NO_OPERATORS = """\
+MATCH (segment:Segment {run: $run})
+WHERE segment.operators IS NULL
+WITH segment LIMIT $batch_rows
+SET segment.operators = [], segment.operators_ns = []
+RETURN count(*) AS changed"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkReport:
+    """What was imported."""
+
+    run: str
+    epochs: tuple[int, ...]
+    nodes: int
+    """Nodes in the files."""
+    relationships: int
+    """Relationships in the files."""
+    files_s: float
+    """Time for writing the files."""
+    import_s: float
+    """Time of ``neo4j-admin``, start of Java included."""
+    seconds: float
+    """All of it, with the start of the server and publishing."""
+
+
+def load_bulk(
+    run: Run,
+    home: Path | None = None,
+    *,
+    detail: Detail = Detail.FULL,
+    overwrite: bool = False,
+    heap: str = "1g",
+    threads: int | None = None,
+    options: loader.LoadOptions | None = None,
+    ports: tuple[int, int] = (7687, 7474),
+    progress: Progress | None = None,
+) -> BulkReport:
+    """Load all epochs of a run into the embedded server's database, which is made anew; the server is started then.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    home
+        The server's folder; the server must not run.
+    detail
+        How much to load.
+    overwrite
+        Whether to do so when the server has a database already, all of which is lost.
+    heap
+        Memory for the import, and for the server then, in Java's notation.
+    threads
+        Of the import; as many as there are cores where absent.
+    options
+        Batches and groups, as for `loader.load_run`.
+    ports
+        For Bolt and HTTP, where the server shall listen afterwards.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    BulkReport
+        What was done. Memory holds a group of epochs and all segments; files take about 150 bytes per event on disk,
+        and are removed in the end.
+
+    Raises
+    ------
+    Neo4jError
+        If the server runs, has a database already, or the import fails.
+    """
+    began = time.monotonic()
+    report = progress or silent
+    options = options or loader.LoadOptions()
+    folder = server.home_folder(home)
+    there = folder / "data" / "databases" / "neo4j"
+    if there.exists() and not overwrite and not server.is_half_imported(folder):
+        message = f"The server in {folder} has a database already; an import makes it anew, and all in it is lost."
+        raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
+    if server.status(folder).running:
+        message = f"The Neo4j server in {folder} runs; an import needs it stopped."
+        raise Neo4jError(message, "Stop it: `pag neo4j stop`.", {"home": str(folder)})
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="pag-graph-import-") as name:
+        files = ImportFiles(Reader(run), detail, Path(name))
+        files.write(options.group_edges, report)
+        files_s = time.monotonic() - began
+        report("import", 0, 1)
+        before = time.monotonic()
+        with server.importing(folder):
+            shutil.rmtree(there, ignore_errors=True)
+            server.administer(files.arguments(threads), folder, heap=heap)
+        import_s = time.monotonic() - before
+        report("import", 1, 1)
+    started = server.start(folder, bolt_port=ports[0], http_port=ports[1], heap=heap, progress=report)
+    _finish(started, files, options)
+    return BulkReport(
+        run=files.reader.run_id,
+        epochs=tuple(run.epochs["epoch"].to_list()),
+        nodes=files.nodes,
+        relationships=files.relationships,
+        files_s=files_s,
+        import_s=import_s,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.LoadOptions) -> None:
+    """Write what the files do not hold, and publish."""
+    run_id = files.reader.run_id
+    with server.driver(started) as driver, plain_errors(f"publish run {run_id}"):
+        loader.prepare_schema(driver)
+        with leases.held(driver, run_id, lanes=1) as lease:
+            writer = Writer(driver, lease)
+            loader.describe(writer, files.reader, options.batch_rows)
+            values = {"run": run_id, "batch_rows": options.batch_rows}
+            while writer.write(_NO_OPERATORS, values)[0]["changed"]:
+                pass
+            for content in files.contents:
+                loader.begin(writer, content)
+                writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
+                writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
+                loader.publish(writer, content)
+
+
+class ImportFiles:
+    """Files of a run for ``neo4j-admin database import``.
+
+    Parameters
+    ----------
+    reader
+        Of the run.
+    detail
+        How much to load.
+    folder
+        Where to write; must exist.
+    """
+
+    def __init__(self, reader: Reader, detail: Detail, folder: Path) -> None:
+        self.reader, self.detail, self.folder = reader, detail, folder
+        self.contents: list[Content] = []
+        """Per group of epochs: what is few, for the driver to write."""
+        self.nodes = self.relationships = 0
+        self._headers: dict[tuple[str, str], Path] = {}
+        self._parts: dict[tuple[str, str], list[Path]] = {}
+
+    def write(self, group_edges: int, progress: Progress) -> None:
+        """Write all files."""
+        run = self.reader.run
+        windows = run.windows()
+        edges = dict(run.epochs.select("epoch", "edges").iter_rows())
+        # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
+        keep = self.detail is not Detail.FULL or run.rules is RuleSet.ST2
+        events, activities = pl.DataFrame(), pl.DataFrame()
+        segments, then, released = [], [], []
+        group: list[Any] = []
+        for place, window in enumerate(windows):
+            group.append(window)
+            last = place == len(windows) - 1
+            full = sum(edges[each.epoch] for each in group) >= group_edges or run.rules is RuleSet.ST2
+            if not (full or last):
+                continue
+            content = self.reader.read(group, self.detail)
+            progress("write files", place + 1, len(windows))
+            segments.append(content.segments)
+            then.append(content.then)
+            released.append(content.released)
+            self._steps(content)
+            self._snapshots(content)
+            start_ns, end_ns = group[0].start_ns, group[-1].end_ns
+            fresh = content.events
+            if not keep and start_ns:
+                # What lies before is written.
+                fresh = fresh.filter(pl.col("t_ns") > start_ns)
+            events = pl.concat([events, fresh]).unique("id") if events.width else fresh
+            activities = _merged([activities, content.activities]) if activities.width else content.activities
+            if not (keep or last):
+                ready = ~(pl.col("t_ns") > end_ns)
+                self._nodes(EVENT, events.filter(ready))
+                events = events.filter(~ready)
+                finish = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
+                self._activities(activities.filter(finish <= end_ns))
+                activities = activities.filter(finish > end_ns)
+            self.contents.append(_small(content))
+            group = []
+        self._nodes(EVENT, events)
+        self._activities(activities)
+        # Segments are few, and later groups may show them as well.
+        self._nodes(SEGMENT, pl.concat(segments).unique("id"))
+        self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
+        self._relationships(RELEASED, _merged(released))
+
+    def arguments(self, threads: int | None = None) -> list[str]:
+        """Return the arguments of ``neo4j-admin`` that import the files."""
+        found = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
+        found += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
+        found += [f"--report-file={self.folder / 'report'}"]
+        if threads is not None:
+            found.append(f"--threads={threads}")
+        for (kind, label), parts in sorted(self._parts.items()):
+            files = ",".join(str(path) for path in (self._headers[kind, label], *parts))
+            found.append(f"--{kind}={label.split('/')[0]}={files}")
+        return found
+
+    def _steps(self, content: Content) -> None:
+        if not content.steps.height:
+            return
+        # Places in the path of an epoch, far enough apart for every path.
+        number = pl.col("epoch") * (1 << 40) + pl.col("step")
+        steps = content.steps.with_columns(number=number)
+        self._nodes(STEP, steps, identity="number")
+        self._write(
+            ("relationships", "CONTAINS/steps"),
+            {":START_ID(Snapshot)": "epoch", ":END_ID(CriticalStep)": "number"},
+            steps,
+        )
+        self.relationships += steps.height
+
+    def _snapshots(self, content: Content) -> None:
+        named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
+        self._write(("nodes", "Snapshot"), named, content.snapshots)
+        self.nodes += content.snapshots.height
+
+    def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
+        columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
+        self._write(("nodes", table.label), columns, rows)
+        self.nodes += rows.height
+
+    def _activities(self, rows: pl.DataFrame) -> None:
+        for kind in ActivityType:
+            self._relationships(ACTIVITIES[kind], rows.filter(pl.col("type") == str(kind)))
+
+    def _relationships(self, table: RelationshipTable, rows: pl.DataFrame) -> None:
+        ends = {
+            f":START_ID({table.source.label})": table.source_columns[0],
+            f":END_ID({table.target.label})": table.target_columns[0],
+        }
+        self._write(("relationships", table.type), {**ends, **_typed(table.columns, rows)}, rows)
+        self.relationships += rows.height
+
+    def _write(self, file: tuple[str, str], columns: dict[str, str], rows: pl.DataFrame) -> None:
+        """Add rows to a file; `columns` are the fields of its header with the columns that they come from."""
+        if not rows.height:
+            return
+        parts = self._parts.setdefault(file, [])
+        name = "-".join(file).replace("/", "-")
+        if file not in self._headers:
+            self._headers[file] = self.folder / f"{name}-header.csv"
+            self._headers[file].write_text(",".join(columns) + "\n", encoding="utf-8")
+        parts.append(self.folder / f"{name}-{len(parts)}.csv")
+        named = rows.with_columns(run=pl.lit(self.reader.run_id))
+        chosen = [_field(named, column).alias(str(place)) for place, column in enumerate(columns.values())]
+        named.select(chosen).write_csv(parts[-1], include_header=False, quote_style="necessary")
+
+
+def _typed(columns: Sequence[str], rows: pl.DataFrame) -> dict[str, str]:
+    """Return the fields of a header, with types, for columns."""
+    return {f"{name}:{_type(rows.schema[name])}": name for name in columns}
+
+
+def _type(kind: pl.DataType) -> str:
+    if isinstance(kind, pl.List):
+        return "long[]"
+    if kind == pl.String:
+        return "string"
+    return "boolean" if kind == pl.Boolean else "long"
+
+
+def _field(rows: pl.DataFrame, column: str) -> pl.Expr:
+    if isinstance(rows.schema[column], pl.List):
+        return pl.col(column).cast(pl.List(pl.String)).list.join(";")
+    return pl.col(column)
+
+
+def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Join relationships that are the same; critical is what is so in any window."""
+    rows = pl.concat(frames, how="vertical_relaxed")
+    marked = rows.filter(pl.col("critical")).select(_KEY).unique().with_columns(critical=pl.lit(value=True))
+    return rows.unique(_KEY, keep="first").drop("critical").join(marked, on=_KEY, how="left").select(rows.columns)
+
+
+def _small(content: Content) -> Content:
+    """Return a content without what the files hold."""
+    return Content(
+        detail=content.detail,
+        windows=content.windows,
+        epochs=content.epochs,
+        snapshots=content.snapshots,
+        segments=content.segments.clear(),
+        then=content.then.clear(),
+        released=content.released.clear(),
+        findings=content.findings,
+        steps=content.steps.clear(),
+        events=content.events.clear(),
+        activities=content.activities.clear(),
+        ends=content.ends,
+    )

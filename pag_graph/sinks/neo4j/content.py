@@ -1,0 +1,450 @@
+"""What epochs of a run are in Neo4j: read from the store as the tables of `pag_graph.sinks.neo4j.model`.
+
+A load by the driver and a bulk import write the same tables, so they give the same database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.analyses.columns import LOCAL, WAITING, delivered_ns
+from pag_graph.analyses.critical_path import CriticalPath, critical_path
+from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, SNAPSHOT, STEP, THEN, TIME_BY_TYPE
+from pag_graph.store.delta import commits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+
+_EDGE_KEY = ["src", "dst", "type"]
+_NO_OPERATOR = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What some epochs show, as tables; columns are those of the tables in `pag_graph.sinks.neo4j.model`."""
+
+    detail: Detail
+    windows: tuple[Window, ...]
+    epochs: pl.DataFrame
+    """One row per epoch: `PAG_EPOCHS`, with ``end_segment`` and ``highest_epoch``."""
+    snapshots: pl.DataFrame
+    segments: pl.DataFrame
+    then: pl.DataFrame
+    released: pl.DataFrame
+    findings: pl.DataFrame
+    """One row per finding at an event of an epoch: ``snapshot`` and ``finding``."""
+    steps: pl.DataFrame
+    """Steps of the critical paths; none for the detail `waits`."""
+    events: pl.DataFrame
+    """`PAG_VERTICES`, sorted by `id`; none for the detail `waits`."""
+    activities: pl.DataFrame
+    """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events."""
+    ends: pl.DataFrame
+    """One row per epoch and worker: ``first`` and ``last`` event in its window; only for the detail `full`."""
+
+    @property
+    def rows(self) -> int:
+        """Nodes and relationships, all in all."""
+        tables = (self.segments, self.then, self.released, self.steps, self.steps, self.events, self.activities)
+        return sum(table.height for table in tables)
+
+
+class Reader:
+    """Reads what epochs of a run show.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.run_id = str(run.info.run["run_id"])
+
+    def read(self, windows: Sequence[Window], detail: Detail) -> Content:
+        """Read the content of some epochs that follow each other.
+
+        Parameters
+        ----------
+        windows
+            Of epochs, in time order; memory holds all their edges.
+        detail
+            How much of them.
+
+        Returns
+        -------
+        Content
+            Reads only files and row groups that can hold edges of the windows.
+        """
+        parts = list(self.run.snapshots(windows))
+        paths = [self.path(part) for part in parts]
+        seen = _distinct([part.edges.select(PAG_EDGES.names) for part in parts])
+        enders = _distinct([part.enders.select(PAG_EDGES.names) for part in parts])
+        critical = _distinct([path_edges(path) for path in paths]).with_columns(critical=pl.lit(value=True))
+        edges = _distinct([seen, enders]).join(critical, on=_EDGE_KEY, how="left").sort("src", "dst")
+        vertices = self._vertices(edges)
+        segment_of = vertices.select("id", "segment")
+        waits = edges.filter(pl.col("type") == WAITING)
+        then = self._then(waits, segment_of)
+        released = self._released(edges, waits, segment_of)
+        local = edges.filter(pl.col("type").is_in(LOCAL))
+        shown = pl.concat([local["src"], local["dst"]]).unique()
+        wanted = pl.concat(
+            [
+                segment_of.filter(pl.col("id").is_in(shown.implode()))["segment"],
+                released["source"],
+                released["target"],
+            ]
+        ).unique()
+        snapshots = self._snapshots(parts, paths, segment_of)
+        steps = self._steps(snapshots, paths) if detail is not Detail.WAITS else _empty(STEP.columns)
+        events, activities = self._events(vertices, edges, parts, paths, detail)
+        return Content(
+            detail=detail,
+            windows=tuple(windows),
+            epochs=self._epochs(parts, paths, segment_of),
+            snapshots=snapshots,
+            segments=self._segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
+            then=then,
+            released=released,
+            findings=self._findings(windows, snapshots),
+            steps=steps,
+            events=events,
+            activities=activities,
+            ends=pl.concat([self._ends(part, vertices) for part in parts]) if detail is Detail.FULL else _empty_ends(),
+        )
+
+    def path(self, snapshot: Snapshot) -> CriticalPath | None:
+        """Return the critical path of a window; None for rules that have none."""
+        return None if self.run.rules is RuleSet.ST2 else critical_path(snapshot)
+
+    @cached_property
+    def findings(self) -> pl.DataFrame:
+        """Rows of `PAG_FINDINGS` with an ``id`` made of what they say, and ``t_ns`` where they name a vertex."""
+        rows = self.run.scan("findings").select(PAG_FINDINGS.names).collect()
+        seen: dict[str, int] = {}
+        ids = []
+        for row in rows.iter_rows():
+            said = hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
+            seen[said] = seen.get(said, 0) + 1
+            # Two that say the same are told apart by their number.
+            ids.append(said if seen[said] == 1 else f"{said}-{seen[said]}")
+        at = self.run.scan("vertices").select(vertex="id", t_ns="t_ns", at_epoch="epoch")
+        named = rows.with_columns(id=pl.Series(ids, dtype=pl.String))
+        if not rows["vertex"].count():
+            none = pl.lit(None, pl.Int64)
+            return named.with_columns(t_ns=none, at_epoch=none)
+        near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
+        return named.join(near, on="vertex", how="left", maintain_order="left")
+
+    def jobs(self) -> pl.DataFrame:
+        """Return the commits that made the run, oldest first: one row per `Job`."""
+        rows = [
+            {
+                "id": commit.id,
+                "version": commit.version,
+                "committed": commit.committed,
+                "closed_epochs": commit.closed_epochs,
+                "last_closed_epoch": commit.run["last_closed_epoch"],
+                "events": commit.events,
+                "product_version": commit.run["product_version"],
+            }
+            for commit in commits(self.run.info)
+            if commit.run["run_id"] == self.run_id
+        ]
+        return pl.DataFrame(rows).with_columns(previous=pl.col("id").shift(1))
+
+    @cached_property
+    def _finals(self) -> list[tuple[int, str]]:
+        """Per commit, oldest first: the last epoch that it made final, and its id."""
+        return list(self.jobs().select("last_closed_epoch", "id").iter_rows())
+
+    def _commit_of(self, highest_epoch: int) -> str:
+        """Return the commit since which nothing with this or a lower epoch has changed, or the latest one."""
+        return next((id_ for last, id_ in self._finals if last >= highest_epoch), self._finals[-1][1])
+
+    @cached_property
+    def _labels(self) -> tuple[int, int]:
+        """The lowest and the highest epoch of any event."""
+        bounds = self.run.scan("vertices").select(low=pl.col("epoch").min(), high=pl.col("epoch").max()).collect()
+        return int(bounds["low"][0]), int(bounds["high"][0])
+
+    def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
+        ids = pl.concat([edges["src"], edges["dst"]]).unique()
+        labels = pl.concat([edges["src_epoch"], edges["epoch"]])
+        near = self.run.scan("vertices").filter(pl.col("epoch").is_between(labels.min(), labels.max()))
+        return near.select(PAG_VERTICES.names).join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect()
+
+    def _then(self, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
+        return (
+            waits.join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
+            .with_columns(target="dst", waited_ns="duration_ns")
+            .select(THEN.all_columns)
+            .sort("source", "target")
+        )
+
+    def _released(self, edges: pl.DataFrame, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
+        """Messages whose arrival begins a segment: after a wait, or a worker's birth."""
+        waited = waits.select("dst", waited_ns="duration_ns")
+        begins = segment_of.filter(pl.col("id") == pl.col("segment")).select(dst="id")
+        return (
+            edges.filter(~pl.col("type").is_in(LOCAL))
+            .join(begins, on="dst", how="semi")
+            .join(waited, on="dst", how="left")
+            .filter(pl.col("waited_ns").is_not_null() | (pl.col("type") == str(ActivityType.SPAWN)))
+            .join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
+            .with_columns(
+                target="dst",
+                sent_ns="start_ns",
+                arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
+                delivered_ns=delivered_ns(self.run.rules),
+                waited_ns=pl.col("waited_ns").fill_null(0),
+            )
+            .select(RELEASED.all_columns)
+            .sort("source", "target", "src")
+        )
+
+    def _segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
+        """Read whole segments, which may begin before and end after what the windows show."""
+        lowest, highest = self._labels
+        low, high, more = int(low), int(high), 1
+        while True:
+            near = (
+                self.run.scan("vertices")
+                .filter(pl.col("epoch").is_between(low, high))
+                .select("id", "worker", "epoch", "t_ns", "segment")
+                .collect()
+            )
+            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
+            # Ids of a worker rise: a segment has ended where a later one has begun.
+            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
+            ended = (
+                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
+            )
+            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
+            if (begun or low <= lowest) and (not going_on or high >= highest):
+                break
+            low = low if begun else max(low - more, lowest)
+            high = min(high + more, highest) if going_on else high
+            more *= 2
+        rows = near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+        facts = rows.group_by("segment", maintain_order=True).agg(
+            pl.col("worker").first(),
+            pl.col("epoch").first(),
+            start_ns=pl.col("t_ns").first(),
+            end_ns=pl.col("t_ns").last(),
+            last_epoch=pl.col("epoch").last(),
+            events=pl.len().cast(pl.Int64),
+        )
+        spent = (
+            self.run.scan("edges")
+            .filter(
+                pl.col("epoch").is_between(rows["epoch"].min(), rows["epoch"].max()),
+                pl.col("type").is_in(LOCAL),
+                pl.col("type") != WAITING,
+            )
+            .select("src", "type", "operator", "duration_ns")
+            .collect()
+            .join(rows.select(src="id", segment="segment"), on="src")
+        )
+        times = spent.group_by("segment").agg(
+            pl.col("duration_ns").filter(pl.col("type") == name.removesuffix("_ns")).sum().alias(name)
+            for name in TIME_BY_TYPE
+        )
+        operators = (
+            spent.drop_nulls("operator")
+            .group_by("segment", "operator")
+            .agg(pl.col("duration_ns").sum())
+            .sort("segment", "duration_ns", "operator", descending=[False, True, False])
+            .group_by("segment", maintain_order=True)
+            .agg(operators="operator", operators_ns="duration_ns")
+        )
+        return (
+            facts.join(times, on="segment", how="left")
+            .join(operators, on="segment", how="left")
+            .with_columns(
+                pl.col(TIME_BY_TYPE).fill_null(0),
+                pl.col("operators", "operators_ns").fill_null([]),
+                id="segment",
+                round=self._round(facts),
+            )
+            .select(SEGMENT.columns)
+            .sort("id")
+        )
+
+    def _round(self, segments: pl.DataFrame) -> pl.Series:
+        """Return the number of the epoch in whose window each segment starts."""
+        if self.run.rules is RuleSet.ST2:
+            return segments["epoch"]
+        epochs = self.run.epochs
+        at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
+        return epochs["epoch"].gather(at)
+
+    def _epochs(
+        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
+    ) -> pl.DataFrame:
+        segments = dict(segment_of.iter_rows())
+        rows = []
+        for part, path in zip(parts, paths, strict=True):
+            (row,) = self.run.epochs.filter(pl.col("epoch") == part.window.epoch).select(PAG_EPOCHS.names).to_dicts()
+            end_vertex, end_segment = part.window.end_vertex, None
+            if path is not None and path.steps.num_rows and not path.all_waiting:
+                last = {name: path.steps[name][-1].as_py() for name in ("edge_dst", "worker", "to_worker")}
+                if end_vertex is None:
+                    # Without a vertex of its own, a window ends where the path does, unless everybody waits there.
+                    end_vertex = last["edge_dst"]
+                segment = segments[last["edge_dst"]]
+                # Over a message one comes into a segment only at its start.
+                if last["worker"] == last["to_worker"] or segment == last["edge_dst"]:
+                    end_segment = segment
+            rows.append({**row, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": _highest(part)})
+        schema: dict[str, Any] = {
+            **pl.DataFrame(PAG_EPOCHS.empty_table()).schema,
+            "end_segment": pl.Int64,
+            "highest_epoch": pl.Int64,
+        }
+        return pl.DataFrame(rows, schema=schema)
+
+    def _snapshots(
+        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
+    ) -> pl.DataFrame:
+        segments = dict(segment_of.iter_rows())
+        rows = []
+        for part, path in zip(parts, paths, strict=True):
+            window = part.window
+            (row,) = self.run.epochs.filter(pl.col("epoch") == window.epoch).to_dicts()
+            commit = self._commit_of(_highest(part))
+            facts: dict[str, Any] = {
+                **{name: row[name] for name in SNAPSHOT.columns if name in row},
+                "id": f"{self.run_id}/{window.epoch}/{commit}",
+                "span_ns": window.span_ns,
+                "commit": commit,
+            }
+            if path is not None:
+                steps = pl.DataFrame(pl.from_arrow(path.steps))
+                times = (
+                    steps.group_by("type", pl.col("operator").fill_null(_NO_OPERATOR))
+                    .agg(pl.col("duration_ns").sum())
+                    .sort("duration_ns", "type", "operator", descending=[True, False, False])
+                )
+                messages = steps.filter(pl.col("worker") != pl.col("to_worker"))
+                # A path comes into a segment by a message that ends at its first event.
+                begun = [dst for dst in messages["edge_dst"].to_list() if segments.get(dst) == dst]
+                facts |= {
+                    "path_steps": steps.height,
+                    "path_messages": messages.height,
+                    "path_segments": begun,
+                    "path_types": times["type"].to_list(),
+                    "path_operators": times["operator"].to_list(),
+                    "path_times_ns": times["duration_ns"].to_list(),
+                }
+            rows.append({name: facts.get(name) for name in SNAPSHOT.columns})
+        lists: dict[str, Any] = {
+            "path_steps": pl.Int64,
+            "path_messages": pl.Int64,
+            "path_segments": pl.List(pl.Int64),
+            "path_types": pl.List(pl.String),
+            "path_operators": pl.List(pl.Int64),
+            "path_times_ns": pl.List(pl.Int64),
+        }
+        return pl.DataFrame(rows, schema_overrides=lists)
+
+    def _steps(self, snapshots: pl.DataFrame, paths: Sequence[CriticalPath | None]) -> pl.DataFrame:
+        frames = [
+            pl.DataFrame(pl.from_arrow(path.steps))
+            .select(CRITICAL_PATH.names)
+            .with_columns(epoch=pl.lit(epoch, pl.Int64), snapshot=pl.lit(snapshot))
+            .select(STEP.columns)
+            for path, epoch, snapshot in zip(paths, snapshots["epoch"], snapshots["id"], strict=True)
+            if path is not None
+        ]
+        return pl.concat(frames) if frames else _empty(STEP.columns)
+
+    def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
+        frames = []
+        for window, snapshot in zip(windows, snapshots["id"], strict=True):
+            st2 = self.run.rules is RuleSet.ST2
+            there = pl.col("at_epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+            frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
+        return pl.concat(frames)
+
+    def _events(
+        self,
+        vertices: pl.DataFrame,
+        edges: pl.DataFrame,
+        parts: Sequence[Snapshot],
+        paths: Sequence[CriticalPath | None],
+        detail: Detail,
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        if detail is Detail.WAITS:
+            return vertices.clear(), edges.clear()
+        if detail is Detail.CRITICAL:
+            # Each window for itself, so that it does not matter which others are read with it.
+            near = _distinct([_near_path(part, path) for part, path in zip(parts, paths, strict=True)])
+            edges = edges.join(near, on=_EDGE_KEY, how="semi", maintain_order="left")
+            ends = pl.concat([edges["src"], edges["dst"]]).unique()
+            vertices = vertices.filter(pl.col("id").is_in(ends.implode()))
+        return vertices, edges
+
+    def _ends(self, part: Snapshot, vertices: pl.DataFrame) -> pl.DataFrame:
+        window = part.window
+        st2 = self.run.rules is RuleSet.ST2
+        shown = pl.col("epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+        return (
+            vertices.filter(shown)
+            .group_by("worker")
+            .agg(first=pl.col("id").min(), last=pl.col("id").max())
+            .sort("worker")
+            .select(pl.lit(window.epoch, pl.Int64).alias("epoch"), "worker", "first", "last")
+        )
+
+
+def path_edges(path: CriticalPath | None) -> pl.DataFrame:
+    """Return the store's edges that a critical path is made of: ``src``, ``dst`` and ``type``."""
+    if path is None:
+        return pl.DataFrame(schema={"src": pl.Int64, "dst": pl.Int64, "type": pl.String})
+    return pl.DataFrame(pl.from_arrow(path.steps)).select(src="edge_src", dst="edge_dst", type="type")
+
+
+def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
+    """Say whether an instant lies in one of the windows."""
+    return pl.any_horizontal(
+        [t_ns.is_between(w.start_ns, w.end_ns, closed="right" if w.start_ns else "both") for w in windows]
+    )
+
+
+def _highest(part: Snapshot) -> int:
+    """Return the highest epoch of an event that a window shows."""
+    found = [frame[name].max() for frame in (part.edges, part.enders) for name in ("epoch", "src_epoch")]
+    return max((int(label) for label in found if isinstance(label, int)), default=part.window.epoch or 0)
+
+
+def _near_path(part: Snapshot, path: CriticalPath | None) -> pl.DataFrame:
+    """Return the edges that a window shows and that touch its critical path: ``src``, ``dst`` and ``type``."""
+    shown = pl.concat([part.edges.select(_EDGE_KEY), part.enders.select(_EDGE_KEY)])
+    ids = pl.concat([path_edges(path)["src"], path_edges(path)["dst"]]).unique().implode()
+    return shown.filter(pl.col("src").is_in(ids) | pl.col("dst").is_in(ids))
+
+
+def _distinct(edges: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(edges).unique(_EDGE_KEY, keep="first", maintain_order=True)
+
+
+def _empty(columns: tuple[str, ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+
+
+def _empty_ends() -> pl.DataFrame:
+    return _empty(("epoch", "worker", "first", "last"))

@@ -1,0 +1,195 @@
+"""Events and the activities between them, brought from what the database holds to what it shall hold.
+
+What is there is read first; on a first load that is next to nothing. What lacks is created, which is faster than
+looking for everything: a transaction creates a stretch of a worker's events together with the activities between them,
+so that no event has to be found by its key. What differs is put right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.model.enums import ActivityType
+from pag_graph.sinks.neo4j.content import inside
+from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_events, create_relationships
+from pag_graph.sinks.neo4j.writer import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.sinks.neo4j.content import Content
+    from pag_graph.sinks.neo4j.writer import Writer
+
+_READ_EVENTS = """\
+MATCH (event:Event {run: $run, worker: $worker})
+WHERE $low <= event.t_ns <= $high
+RETURN event"""
+
+_READ_ACTIVITIES = """\
+UNWIND $id AS id
+MATCH (source:Event {run: $run, id: id})-[activity]->(target:Event)
+RETURN source.id AS src, target.id AS dst, toLower(type(activity)) AS type, properties(activity) AS has"""
+
+_KEY = ["src", "dst", "type"]
+
+
+class EventSync:
+    """Brings the events and activities of a content into the database.
+
+    Parameters
+    ----------
+    run
+        The run.
+    writer
+        Writes it.
+    content
+        What shall be there.
+    batch_rows
+        Events, or activities, of one transaction.
+    others
+        Windows that other processes load at the same time. What lies in them is theirs to create; what lies in
+        nobody's windows is merged.
+    """
+
+    def __init__(
+        self, run: Run, writer: Writer, content: Content, batch_rows: int, others: Sequence[Window] = ()
+    ) -> None:
+        self.run, self.writer, self.content, self.batch_rows, self.others = run, writer, content, batch_rows, others
+        self._known: pl.Series | None = None
+        self._created = content.activities.select(_KEY).clear()
+
+    def write_nodes(self, advance: Callable[[int], None]) -> None:
+        """Create the events that lack, with the activities between those of one transaction."""
+        events = self.content.events
+        there = self._read_events()
+        self._known = there["id"]
+        mine, nobodys = self._mine(events, pl.col("t_ns"), pl.col("t_ns"))
+        lacking = events.filter(mine).join(there, on="id", how="anti").sort("id")
+        self.writer.write_side_by_side(self._parts(lacking), advance)
+        changed = _differing(events, there, ["id"])
+        self.writer.merge(
+            EVENT, pl.concat([changed, events.filter(nobodys).join(there, on="id", how="anti")]), self.batch_rows
+        )
+        advance(events.height - lacking.height)
+
+    def write_rest(self, advance: Callable[[int], None]) -> None:
+        """Create the other activities that lack."""
+        wanted = self.content.activities
+        there = self._read_activities()
+        start, end = pl.col("start_ns"), pl.col("start_ns") + pl.col("duration_ns")
+        mine, nobodys = self._mine(wanted, pl.max_horizontal(start, end), pl.min_horizontal(start, end))
+        lacking = wanted.join(pl.concat([there.select(_KEY), self._created]), on=_KEY, how="anti")
+        create = lacking.filter(self._select(wanted, lacking, mine))
+        merge = pl.concat([lacking.filter(self._select(wanted, lacking, nobodys)), _differing(wanted, there, _KEY)])
+        self.writer.write_side_by_side(self._by_type(create), advance)
+        self._merge(merge)
+        advance(wanted.height - self._created.height - create.height)
+
+    def mark_critical(self) -> None:
+        """Mark what is critical in these windows and was created by another process."""
+        if self.others:
+            self._merge(self.content.activities.filter(pl.col("critical")))
+
+    def _mine(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
+        """Say which rows are this process' to create, and which nobody's: by the window of the later end, if any."""
+        if not self.others:
+            return pl.repeat(value=True, n=rows.height, eager=True), pl.repeat(value=False, n=rows.height, eager=True)
+        own, other = self.content.windows, self.others
+        late_own, late_other = inside(own, later), inside(other, later)
+        early_own, early_other = inside(own, earlier), inside(other, earlier)
+        mine = late_own | (~late_other & early_own)
+        theirs = ~late_own & (late_other | (~early_own & early_other))
+        found = rows.select(mine=mine, nobodys=~mine & ~theirs)
+        return found["mine"], found["nobodys"]
+
+    def _select(self, wanted: pl.DataFrame, lacking: pl.DataFrame, chosen: pl.Series) -> pl.Series:
+        """Carry a choice of rows over to a part of them."""
+        if not self.others:
+            value = bool(chosen.len() and chosen[0])
+            return pl.repeat(value=value, n=lacking.height, eager=True)
+        marked = wanted.select(_KEY).with_columns(chosen=chosen)
+        return lacking.select(_KEY).join(marked, on=_KEY, how="left", maintain_order="left")["chosen"]
+
+    def _parts(self, events: pl.DataFrame) -> Iterator[Work]:
+        """Cut events, sorted by `id`, into stretches, each with the activities that begin and end in it."""
+        place = (
+            events.select(pl.col("id"))
+            .with_row_index("row")
+            .with_columns(part=pl.col("row") // self.batch_rows, place=(pl.col("row") % self.batch_rows).cast(pl.Int64))
+        )
+        between = (
+            self.content.activities.join(place.select(src="id", part="part", source="place"), on="src")
+            .join(place.select(dst="id", other="part", target="place"), on="dst")
+            .filter(pl.col("part") == pl.col("other"))
+            .sort("part", "source", "target")
+        )
+        self._created = between.select(_KEY)
+        by_part = {part: rows for (part,), rows in between.group_by("part")}
+        for part, rows in enumerate(events.select(EVENT.columns).iter_slices(self.batch_rows)):
+            values: dict[str, Any] = {"run": self.writer.run_id, **rows.to_dict(as_series=False)}
+            inner = by_part.get(part, between.clear())
+            kinds = tuple(kind for kind in ActivityType if (inner["type"] == str(kind)).any())
+            for kind in kinds:
+                of_kind = inner.filter(pl.col("type") == str(kind))
+                for name in ACTIVITIES[kind].columns:
+                    values[f"{kind}_{name}"] = of_kind[name].to_list()
+                values[f"{kind}_src"], values[f"{kind}_dst"] = of_kind["source"].to_list(), of_kind["target"].to_list()
+            yield Work(create_events(kinds), values, rows.height + inner.height)
+
+    def _by_type(self, activities: pl.DataFrame) -> Iterator[Work]:
+        for kind in ActivityType:
+            table = ACTIVITIES[kind]
+            of_kind = activities.filter(pl.col("type") == str(kind)).select(table.all_columns)
+            for rows in of_kind.sort("dst", "src").iter_slices(self.batch_rows):
+                values = {"run": self.writer.run_id, **rows.to_dict(as_series=False)}
+                yield Work(create_relationships(table), values, rows.height)
+
+    def _merge(self, activities: pl.DataFrame) -> None:
+        for kind in ActivityType:
+            self.writer.merge(ACTIVITIES[kind], activities.filter(pl.col("type") == str(kind)), self.batch_rows)
+
+    def _read_events(self) -> pl.DataFrame:
+        """Return what is there of the stretches of time in which events shall be."""
+        found: list[dict[str, Any]] = []
+        bounds = self.content.events.group_by("worker").agg(low=pl.col("t_ns").min(), high=pl.col("t_ns").max())
+        for row in bounds.sort("worker").iter_rows(named=True):
+            records = self._rows(_READ_EVENTS, row)
+            found.extend(dict(record["event"]) for record in records)
+        schema = dict(self.content.events.schema)
+        return pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+
+    def _read_activities(self) -> pl.DataFrame:
+        """Return the activities that were there before, between events that were."""
+        known = self._read_events()["id"] if self._known is None else self._known
+        wanted = known.filter(known.is_in(self.content.events["id"].implode()))
+        found: list[dict[str, Any]] = []
+        for begin in range(0, wanted.len(), self.batch_rows):
+            records = self._rows(_READ_ACTIVITIES, {"id": wanted[begin : begin + self.batch_rows].to_list()})
+            found.extend(
+                {**record["has"], "src": record["src"], "dst": record["dst"], "type": record["type"]}
+                for record in records
+            )
+        schema = dict(self.content.activities.schema)
+        return pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+
+    def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
+        # Sent to where writes go: a follower of a cluster may not have the latest ones yet.
+        return self.writer.driver.execute_query(text, {"run": self.writer.run_id, **values}).records
+
+
+def _differing(wanted: pl.DataFrame, there: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Return the wanted rows that are there with other values; being critical in another window is no difference."""
+    if not there.height:
+        return wanted.clear()
+    names = [name for name in wanted.columns if name not in key]
+    both = wanted.join(there, on=key, how="inner", suffix="_there", maintain_order="left")
+    same = [
+        pl.col(name).is_null() | pl.col(name).eq_missing(pl.col(f"{name}_there"))
+        if name == "critical"
+        else pl.col(name).eq_missing(pl.col(f"{name}_there"))
+        for name in names
+    ]
+    return both.filter(~pl.all_horizontal(same)).select(wanted.columns)

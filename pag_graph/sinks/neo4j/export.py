@@ -1,0 +1,141 @@
+"""Keep a database current: load what was committed to a store since the last export, and record it.
+
+What there is to do follows from the store's own history and from the database alone, so exports can be killed,
+repeated, and run at once: one waits for the other, and then finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.cypher import load_query
+from pag_graph.model.enums import EpochRole
+from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.writer import execute
+from pag_graph.store.delta import commits
+
+if TYPE_CHECKING:
+    import neo4j
+
+    from pag_graph.pag.build import Progress
+    from pag_graph.pag.engine import Engine
+    from pag_graph.pag.snapshot import Run
+    from pag_graph.sinks.neo4j.connection import Connection
+
+_RECORD = "load/export_record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What an export did."""
+
+    run: str
+    store: str
+    detail: Detail
+    commits: int
+    """Commits of the store since the last export."""
+    from_version: int | None
+    """Version of the store's table `epochs` up to which it was exported before; null for never."""
+    to_version: int
+    """Version that is in the database now."""
+    epochs: tuple[int, ...]
+    """Epochs that were loaded."""
+    skipped: int
+    """Epochs that were there already."""
+    events: int
+    relationships: int
+    segments: int
+    seconds: float
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was loaded."""
+        return bool(self.epochs)
+
+    def summary(self) -> dict[str, Any]:
+        """Return it as plain values, for schedulers."""
+        return {**asdict(self), "detail": str(self.detail), "epochs": list(self.epochs), "changed": self.changed}
+
+
+def export_store(
+    run: Run,
+    connection: Connection,
+    *,
+    options: loader.LoadOptions | None = None,
+    final_only: bool = False,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Load the epochs that were committed since the last export of the run.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    connection
+        The database.
+    options
+        How to load; the detail `waits` where absent.
+    final_only
+        Whether to leave out epochs that a later append may still change.
+    engine
+        Where the tasks run that load; this process where absent.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    ExportReport
+        What was done; also recorded in the database, as a node `Export`.
+
+    Raises
+    ------
+    Neo4jError
+        If the server cannot be reached, refuses the login or refuses to write.
+    """
+    began = time.monotonic()
+    options = options or replace(loader.LoadOptions(), detail=Detail.WAITS)
+    run_id = str(run.info.run["run_id"])
+    made = [commit for commit in commits(run.info) if commit.run["run_id"] == run_id]
+    epochs = None
+    if final_only:
+        last = int(run.info.run["last_closed_epoch"])
+        rows = run.epochs.filter((run.epochs["epoch"] <= last) & (run.epochs["role"] != str(EpochRole.SHUTDOWN)))
+        epochs = rows["epoch"].to_list()
+    with connection.open() as driver, plain_errors(f"export run {run_id}"):
+        loader.prepare_schema(driver)
+        rows_before = execute(driver, load_query("load/export_state").text, {"run": run_id})
+        before = int(rows_before[0]["version"]) if rows_before else None
+        if engine is None:
+            done = loader.load_run(run, driver, epochs=epochs, options=options, progress=progress)
+        else:
+            done = loader.load_on_engine(run, connection, engine, epochs=epochs, options=options, progress=progress)
+        report = ExportReport(
+            run=run_id,
+            store=str(run.info.path),
+            detail=options.detail,
+            commits=sum(before is None or commit.version > before for commit in made),
+            from_version=before,
+            to_version=made[-1].version,
+            epochs=done.epochs,
+            skipped=len(done.skipped),
+            events=done.events,
+            relationships=done.relationships,
+            segments=done.segments,
+            seconds=time.monotonic() - began,
+        )
+        if report.changed or before != report.to_version:
+            _record(driver, report, made[-1].id)
+    return report
+
+
+def _record(driver: neo4j.Driver, report: ExportReport, commit: str) -> None:
+    values = {name: value for name, value in report.summary().items() if name in load_query(_RECORD).params}
+    values |= {"id": uuid.uuid4().hex, "to_commit": commit, "product_version": version("pag-graph")}
+    execute(driver, load_query(_RECORD).text, values)

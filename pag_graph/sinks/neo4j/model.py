@@ -1,0 +1,240 @@
+"""What a run is in Neo4j: nodes and relationships as tables, derived from the tables of the store.
+
+A load is a set of tables, one for each label and each type of relationship; the driver writes them, or a bulk import.
+The text of every loading query is made here, from names that stand in this package; values are parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+
+from pag_graph.model.enums import LOCAL_TYPES, ActivityType
+from pag_graph.model.tables import (
+    CRITICAL_PATH,
+    PAG_EDGES,
+    PAG_EPOCHS,
+    PAG_FINDINGS,
+    PAG_VERTICES,
+    TRACE_CHANNELS,
+    TRACE_OPERATORS,
+    TRACE_WORKERS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTable:
+    """Nodes of one label."""
+
+    label: str
+    key: tuple[str, ...]
+    """What tells its nodes apart, beside the run."""
+    columns: tuple[str, ...]
+    """All properties but the run, the key among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationshipTable:
+    """Relationships of one type."""
+
+    type: str
+    source: NodeTable
+    target: NodeTable
+    source_columns: tuple[str, ...]
+    """Columns with the key of the node that it begins at."""
+    target_columns: tuple[str, ...]
+    """Columns with the key of the node that it ends at."""
+    columns: tuple[str, ...] = ()
+    """Properties."""
+    key: tuple[str, ...] = field(default=())
+    """Properties that tell several between the same two nodes apart."""
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Columns of the table: both ends and the properties."""
+        return tuple(dict.fromkeys((*self.source_columns, *self.target_columns, *self.columns)))
+
+
+def _without(names: list[str], *left_out: str) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in left_out)
+
+
+TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not ActivityType.WAITING)
+"""Properties of a `Segment`: its time by type."""
+
+WORKER = NodeTable(label="Worker", key=("worker",), columns=tuple(TRACE_WORKERS.names))
+OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
+FEEDS = RelationshipTable(
+    type="FEEDS",
+    source=OPERATOR,
+    target=OPERATOR,
+    source_columns=("source_operator",),
+    target_columns=("target_operator",),
+    columns=_without(TRACE_CHANNELS.names, "source_operator", "target_operator"),
+    key=("channel",),
+)
+FINDING = NodeTable(label="Finding", key=("id",), columns=("id", *PAG_FINDINGS.names))
+EVENT = NodeTable(label="Event", key=("id",), columns=tuple(PAG_VERTICES.names))
+ACTIVITIES = {
+    kind: RelationshipTable(
+        type=kind.upper(),
+        source=EVENT,
+        target=EVENT,
+        source_columns=("src",),
+        target_columns=("dst",),
+        columns=(*_without(PAG_EDGES.names, "src", "dst", "type"), "critical"),
+    )
+    for kind in ActivityType
+}
+"""Per type of edge: the relationships between events."""
+SEGMENT = NodeTable(
+    label="Segment",
+    key=("id",),
+    columns=(
+        *("id", "worker", "epoch", "round", "start_ns", "end_ns", "last_epoch", "events"),
+        *TIME_BY_TYPE,
+        *("operators", "operators_ns"),
+    ),
+)
+THEN = RelationshipTable(
+    type="THEN",
+    source=SEGMENT,
+    target=SEGMENT,
+    source_columns=("source",),
+    target_columns=("target",),
+    columns=("start_ns", "waited_ns", "epoch", "src_epoch"),
+)
+RELEASED = RelationshipTable(
+    type="RELEASED",
+    source=SEGMENT,
+    target=SEGMENT,
+    source_columns=("source",),
+    target_columns=("target",),
+    columns=(
+        *_without(PAG_EDGES.names, "start_ns", "duration_ns", "activation", "send_buffer_ns", "receive_buffer_ns"),
+        *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical"),
+    ),
+    key=("src",),
+)
+SNAPSHOT = NodeTable(
+    label="Snapshot",
+    key=("id",),
+    columns=(
+        *("id", "epoch", "role", "start_ns", "end_ns", "span_ns", "waiting_ns", "unknown_ns", "coverage", "commit"),
+        *("path_steps", "path_messages", "path_segments", "path_types", "path_operators", "path_times_ns"),
+    ),
+)
+STEP = NodeTable(label="CriticalStep", key=("epoch", "step"), columns=("epoch", "snapshot", *CRITICAL_PATH.names))
+CONTAINS_STEP = RelationshipTable(
+    type="CONTAINS",
+    source=SNAPSHOT,
+    target=STEP,
+    source_columns=("snapshot",),
+    target_columns=("epoch", "step"),
+)
+CONTAINS_FINDING = RelationshipTable(
+    type="CONTAINS", source=SNAPSHOT, target=FINDING, source_columns=("snapshot",), target_columns=("finding",)
+)
+
+EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "end_segment", "highest_epoch"))
+
+NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
+"""Tables of nodes that a load fills."""
+
+
+def _pattern(table: NodeTable, name: str, values: tuple[str, ...]) -> str:
+    """Write a node with its key; `values` are names of parameters, in the order of the key."""
+    key = ", ".join(f"{one}: ${value}[i]" for one, value in zip(table.key, values, strict=True))
+    return f"({name}:{table.label} {{run: $run, {key}}})"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}: ${name}[i]" for name in columns)
+
+
+def _set(name: str, columns: tuple[str, ...]) -> str:
+    """Write a SET of listed properties: faster than of whole maps, and null removes what was there."""
+    if not columns:
+        return ""
+    # What is critical in one window stays so when another one is loaded that shows it too.
+    values = {
+        column: f"coalesce(${column}[i], {name}.{column})" if column == "critical" else f"${column}[i]"
+        for column in columns
+    }
+    return "SET " + ",\n    ".join(f"{name}.{column} = {value}" for column, value in values.items())
+
+
+@cache
+def merge_nodes(table: NodeTable) -> str:
+    """Return the query that adds nodes or brings them up to date; parameters are `run` and one list per column."""
+    rest = tuple(name for name in table.columns if name not in table.key)
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
+            f"MERGE {_pattern(table, 'node', table.key)}",
+            _set("node", rest),
+        )
+    )
+
+
+@cache
+def remove_nodes(table: NodeTable) -> str:
+    """Return the query that removes some nodes of a run and says how many; parameters are `run` and `batch_rows`."""
+    # An index on several properties is used only if all of them are asked for.
+    rest = " AND ".join(f"node.{name} IS NOT NULL" for name in table.key)
+    return (
+        f"MATCH (node:{table.label} {{run: $run}})\nWHERE {rest}\nWITH node LIMIT $batch_rows\n"
+        "DETACH DELETE node\nRETURN count(*) AS removed"
+    )
+
+
+@cache
+def merge_relationships(table: RelationshipTable) -> str:
+    """Return the query that adds relationships or brings them up to date; parameters as for `merge_nodes`."""
+    key = f" {{{_listed(table.key)}}}" if table.key else ""
+    rest = tuple(name for name in table.columns if name not in table.key)
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
+            f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
+            f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
+            f"MERGE (source)-[relationship:{table.type}{key}]->(target)",
+            _set("relationship", rest),
+        )
+    )
+
+
+@cache
+def create_relationships(table: RelationshipTable) -> str:
+    """Return the query that adds relationships which are known not to be there; parameters as for `merge_nodes`."""
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
+            f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
+            f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
+            f"CREATE (source)-[:{table.type} {{{_listed(table.columns)}}}]->(target)",
+        )
+    )
+
+
+@cache
+def create_events(kinds: tuple[ActivityType, ...]) -> str:
+    """Return the query that adds events and the activities between them, all known not to be there.
+
+    Parameters are `run`, one list per column of the events, and per type of activity one list per column, named
+    ``type_column``; instead of ids, ``type_src`` and ``type_dst`` are places in the lists of events. No event has to be
+    looked up.
+    """
+    events = f"CREATE (event:Event {{run: $run, {_listed(EVENT.columns)}}})"
+    parts = [f"UNWIND range(0, size($id) - 1) AS i\n{events}"]
+    if kinds:
+        parts.append("WITH collect(event) AS events")
+    for kind in kinds:
+        table = ACTIVITIES[kind]
+        properties = ", ".join(f"{name}: ${kind}_{name}[i]" for name in table.columns)
+        parts.append(
+            f"CALL (events) {{\n  UNWIND range(0, size(${kind}_src) - 1) AS i\n"
+            f"  WITH events[${kind}_src[i]] AS source, events[${kind}_dst[i]] AS target, i\n"
+            f"  CREATE (source)-[:{table.type} {{{properties}}}]->(target)\n}}"
+        )
+    return "\n".join(parts)

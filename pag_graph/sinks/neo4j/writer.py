@@ -1,0 +1,150 @@
+"""Transactions that write a run: each checks that the run is still ours to write, and several go side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.cypher import load_query
+from pag_graph.sinks.neo4j.lease import overtaken
+from pag_graph.sinks.neo4j.model import NodeTable, merge_nodes, merge_relationships
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import neo4j
+    import polars as pl
+
+    from pag_graph.sinks.neo4j.lease import Lease
+    from pag_graph.sinks.neo4j.model import RelationshipTable
+
+
+class Work(NamedTuple):
+    """One run of a query in a transaction of its own."""
+
+    text: str
+    parameters: Mapping[str, Any]
+    rows: int
+    """How many rows it writes."""
+
+
+class Writer:
+    """Writes a run.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    lease
+        The right to write the run.
+    lane
+        The only lane to use, for one of several processes; where absent, all lanes of the lease.
+    """
+
+    def __init__(self, driver: neo4j.Driver, lease: Lease, lane: int | None = None) -> None:
+        self.driver = driver
+        self.lease = lease
+        self.lane = lane or 0
+        self._lanes = 1 if lane is not None else lease.lanes
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.lease.run
+
+    def claim(self) -> None:
+        """Use the lane for this attempt at a task; an earlier attempt can write no more.
+
+        Raises
+        ------
+        Neo4jError
+            If another load of the run has taken over.
+        """
+        lease = self.lease
+        values = {"run": lease.run, "lane": self.lane % lease.lanes, "holder": lease.holder, "attempt": lease.attempt}
+        if not execute(self.driver, load_query("load/lease_attempt").text, values):
+            error = overtaken(lease.run)
+            raise error
+
+    def write(self, text: str, parameters: Mapping[str, Any], lane: int | None = None) -> list[dict[str, Any]]:
+        """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
+        return self.write_all([(text, parameters)], lane)
+
+    def write_all(
+        self, statements: Sequence[tuple[str, Mapping[str, Any]]], lane: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Run queries in one transaction, and return the rows of the last."""
+        place = self.lane if lane is None else lane
+        with self.driver.session(bookmark_manager=self.driver.execute_query_bookmark_manager) as session:
+            return session.execute_write(_run_all, self.lease, place, statements)
+
+    def write_side_by_side(self, work: Iterable[Work], advance: Callable[[int], None]) -> None:
+        """Do work in any order, as much at once as there are lanes; it is made as it is needed.
+
+        Parameters
+        ----------
+        work
+            What to do; pieces that are done at once should not touch the same nodes, or they wait for each other.
+        advance
+            Called with the rows of each piece that is done.
+        """
+        if self._lanes == 1:
+            for piece in work:
+                self.write(piece.text, piece.parameters)
+                advance(piece.rows)
+            return
+        free = list(range(self._lanes))
+        running: dict[Future[Any], tuple[int, int]] = {}
+        with ThreadPoolExecutor(self._lanes) as pool:
+            try:
+                for piece in work:
+                    lane = free.pop()
+                    running[pool.submit(self.write, piece.text, piece.parameters, lane)] = (lane, piece.rows)
+                    if not free:
+                        _collect(running, free, advance)
+                while running:
+                    _collect(running, free, advance)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def merge(
+        self,
+        table: NodeTable | RelationshipTable,
+        rows: pl.DataFrame,
+        batch_rows: int,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Add nodes or relationships, or bring them up to date."""
+        text = merge_nodes(table) if isinstance(table, NodeTable) else merge_relationships(table)
+        names = table.columns if isinstance(table, NodeTable) else table.all_columns
+        order = table.key if isinstance(table, NodeTable) else (*table.source_columns, *table.target_columns)
+        # Sorted, so that two loads at once lock the same nodes in the same order.
+        for part in rows.select(names).sort(order).iter_slices(batch_rows):
+            self.write(text, {"run": self.run_id, **part.to_dict(as_series=False)})
+            advance(part.height)
+
+
+def _collect(running: dict[Future[Any], tuple[int, int]], free: list[int], advance: Callable[[int], None]) -> None:
+    """Wait until a piece of work is done; errors are raised here."""
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        lane, rows = running.pop(future)
+        free.append(lane)
+        future.result()
+        advance(rows)
+
+
+def _run_all(
+    transaction: neo4j.ManagedTransaction, lease: Lease, lane: int, statements: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    lease.hold(transaction, lane)
+    rows: list[dict[str, Any]] = []
+    for text, parameters in statements:
+        rows = transaction.run(text, dict(parameters)).data()
+    return rows
+
+
+def execute(driver: neo4j.Driver, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
+    rows, _, _ = driver.execute_query(text, dict(parameters or {}))
+    return [row.data() for row in rows]

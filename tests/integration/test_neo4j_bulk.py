@@ -1,0 +1,91 @@
+"""The bulk import makes the database that a load makes, node by node; and an interrupted one is noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pag_graph import api
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.errors import Neo4jError
+from pag_graph.sinks.neo4j import bulk, server
+from pag_graph.sinks.neo4j.bulk import load_bulk
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import neo4j
+
+    from pag_graph.pag.snapshot import Run
+
+pytestmark = pytest.mark.neo4j
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    store = tmp_path_factory.mktemp("bulk") / "skewed.pag"
+    api.build(SAMPLES / "skewed", store, engine="local")
+    return api.open(store).run
+
+
+def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
+    """Return all nodes and relationships with all properties and their types, without the server's own ids."""
+    nodes = "MATCH (n) RETURN labels(n) AS labels, properties(n) AS has"
+    between = "MATCH (a)-[r]->(b) RETURN type(r) AS type, properties(r) AS has, properties(a) AS a, properties(b) AS b"
+
+    def rows(text: str) -> list[str]:
+        found = driver.execute_query(text).records
+        return sorted(
+            repr(
+                [(name, sorted(value.items()) if isinstance(value, dict) else value) for name, value in record.items()]
+            )
+            for record in found
+        )
+
+    return rows(nodes), rows(between)
+
+
+def test_an_import_is_a_load(neo4j_driver: neo4j.Driver, skewed: Run, tmp_path: Path) -> None:
+    load_run(skewed, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
+    nodes, relationships = contents(neo4j_driver)
+    home = tmp_path / "home"
+    try:
+        done = load_bulk(skewed, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
+        assert done.epochs == tuple(skewed.epochs["epoch"])
+        with server.driver(server.status(home)) as driver:
+            found_nodes, found_relationships = contents(driver)
+            assert found_nodes == nodes
+            assert found_relationships == relationships
+            # A load finds it complete, and what it would write is what is there.
+            again = load_run(skewed, driver, options=LoadOptions(detail=Detail.FULL))
+            assert not again.epochs
+        with pytest.raises(Neo4jError, match="has a database already"):
+            load_bulk(skewed, home)
+        with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
+            load_bulk(skewed, home, overwrite=True)
+    finally:
+        server.stop(home)
+
+
+def test_an_interrupted_import_is_noticed(skewed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+
+    def interrupted(*_: object, **__: object) -> str:
+        (home / "data" / "databases" / "neo4j").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk.server, "administer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load_bulk(skewed, home)
+    assert server.is_half_imported(home)
+    with pytest.raises(Neo4jError, match="was interrupted") as caught:
+        server.start(home)
+    assert "--bulk" in str(caught.value.hint)
+    # It may be done again without --overwrite: there is nothing to lose.
+    with pytest.raises(FileExistsError):
+        load_bulk(skewed, home)
+    assert server.reset(home)
+    assert not server.is_half_imported(home)

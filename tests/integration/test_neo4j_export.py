@@ -1,0 +1,313 @@
+"""Exports: what was committed since the last one, from this process, from tasks, from two schedulers at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from pag_graph import api
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.sinks.neo4j import lease as leases
+from pag_graph.sinks.neo4j.connection import Connection, connection_from_environment, connection_to_home
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.export import export_store
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_on_engine, load_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import neo4j
+
+    from pag_graph.pag.snapshot import Run
+    from pag_graph.sinks.neo4j.server import ServerStatus
+
+pytestmark = pytest.mark.neo4j
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=100)
+
+
+def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
+    """Return all that was loaded, without the server's own ids and without what exports record of themselves."""
+    nodes = "MATCH (n) WHERE NOT n:Export RETURN labels(n) AS labels, properties(n) AS has"
+    between = (
+        "MATCH (a)-[r]->(b) WHERE NOT a:Export RETURN type(r) AS type, properties(r) AS has, "
+        "properties(a) AS begin, properties(b) AS end"
+    )
+
+    def rows(text: str) -> list[str]:
+        found = driver.execute_query(text).records
+        return sorted(
+            repr(
+                [(name, sorted(value.items()) if isinstance(value, dict) else value) for name, value in record.items()]
+            )
+            for record in found
+        )
+
+    return rows(nodes), rows(between)
+
+
+def wipe(driver: neo4j.Driver) -> None:
+    driver.execute_query("MATCH (n) DETACH DELETE n")
+
+
+@pytest.fixture
+def connection(neo4j_server: ServerStatus) -> Connection:
+    return connection_to_home(neo4j_server.home)
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    store = tmp_path_factory.mktemp("export") / "skewed.pag"
+    api.build(SAMPLES / "skewed", store, engine="local")
+    return api.open(store).run
+
+
+class Growing:
+    """A trace that goes on, and the store that is appended to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trace, self.store = folder / "trace", folder / "store"
+        shutil.copytree(SAMPLES / "skewed", self.trace)
+        self.meta = self.trace / "meta.json"
+        self.complete = self.meta.read_text()
+        self.rows = {file: pq.read_table(file) for file in sorted((self.trace / "events").glob("*.parquet"))}
+        self.meta.write_text(self.complete.replace('"complete": true', '"complete": false'))
+
+    def reach(self, epoch: int | None) -> Run:
+        """Let the log go up to an epoch, and build."""
+        for file, rows in self.rows.items():
+            file.unlink(missing_ok=True)
+            kept = rows if epoch is None else rows.filter(pc.field("epoch") <= epoch)
+            pq.write_table(kept, file)
+        if epoch is None:
+            self.meta.write_text(self.complete)
+        api.build(self.trace, self.store, engine="local", mode="append")
+        return api.open(self.store).run
+
+
+def test_each_export_loads_what_is_new(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
+    log = Growing(tmp_path)
+    first = export_store(log.reach(4), connection, options=OPTIONS)
+    assert first.changed
+    assert (first.from_version, first.to_version, first.commits) == (None, 0, 1)
+    again = export_store(api.open(log.store).run, connection, options=OPTIONS)
+    assert not again.changed
+    assert again.commits == 0
+    assert again.skipped == len(first.epochs)
+    grown = log.reach(7)
+    second = export_store(grown, connection, options=OPTIONS)
+    assert (second.from_version, second.to_version, second.commits) == (0, 1, 1)
+    # Rounds that were final are left alone.
+    assert set(second.epochs) < set(grown.epochs["epoch"])
+    last = log.reach(None)
+    export_store(last, connection, options=OPTIONS)
+    records = neo4j_driver.execute_query(
+        "MATCH (e:Export)-[:EXPORTED]->(r:Run) RETURN e.from_version AS a, e.to_version AS b, e.epochs AS epochs, "
+        "e.to_commit IN COLLECT { MATCH (j:Job {run: r.id}) RETURN j.id } AS known ORDER BY b"
+    ).records
+    assert [(row["a"], row["b"]) for row in records] == [(None, 0), (0, 1), (1, 2)]
+    assert all(row["known"] for row in records)
+    assert records[1]["epochs"] == list(second.epochs)
+    chain = neo4j_driver.execute_query("MATCH p = (:Job)-[:WAS_INFORMED_BY]->(:Job) RETURN count(p) AS jobs").records
+    assert chain[0]["jobs"] == 2
+    # What is there is what a load of the last state makes, but for the snapshots of former states.
+    neo4j_driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
+    exported = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    load_run(last, neo4j_driver, options=OPTIONS)
+    assert contents(neo4j_driver) == exported
+
+
+def test_only_final_epochs_if_told(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
+    run = Growing(tmp_path).reach(5)
+    done = export_store(run, connection, final_only=True)
+    last = run.info.run["last_closed_epoch"]
+    assert done.epochs == tuple(epoch for epoch in run.epochs["epoch"] if epoch <= last)
+    assert len(done.epochs) < run.epochs.height
+    (row,) = neo4j_driver.execute_query("MATCH (e:Epoch) RETURN max(e.epoch) AS last").records
+    assert row["last"] == last
+
+
+class Threads:
+    """An engine whose tasks run at the same time, in threads; each is done twice, as a scheduler may do."""
+
+    name = "threads"
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def map(
+        self, task: Callable[[Any], Any], items: Sequence[Any], *, label: str, progress: Callable[[str, int, int], None]
+    ) -> list[Any]:
+        del label, progress
+        self.tasks += len(items)
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(task, items))
+        assert task(items[0]) == done[0]
+        return done
+
+    def stitch(self, staging: Path) -> None:
+        raise NotImplementedError(staging)
+
+
+@pytest.mark.parametrize("epochs", [None, [3, 5, 6, 9]], ids=["all", "some"])
+@pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
+def test_tasks_load_what_one_process_loads(
+    neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run, detail: Detail, epochs: list[int] | None
+) -> None:
+    options = LoadOptions(detail=detail, group_edges=400, batch_rows=50)
+    load_run(skewed, neo4j_driver, epochs=epochs, options=options)
+    expected = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    engine = Threads()
+    done = load_on_engine(skewed, connection, engine, epochs=epochs, options=options)
+    assert engine.tasks > 6
+    assert contents(neo4j_driver) == expected
+    assert list(done.epochs) == (epochs or skewed.epochs["epoch"].to_list())
+    # Once more, over what is there.
+    load_on_engine(skewed, connection, engine, epochs=epochs, again=True, options=options)
+    assert contents(neo4j_driver) == expected
+
+
+def command(*arguments: object, connection: Connection) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "NEO4J_URI": connection.uri,
+        "NEO4J_USERNAME": connection.user,
+        "NEO4J_PASSWORD": connection.password,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_schedulers_at_once_do_what_one_does(
+    neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run
+) -> None:
+    load_run(skewed, neo4j_driver, options=LoadOptions(detail=Detail.WAITS))
+    expected = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    arguments = ("-m", "pag_graph.cli.app", "neo4j", "export", skewed.info.path, "--format", "json")
+    code = "from pag_graph.cli.app import main; main()"
+    both = [command("-c", code, *arguments[2:], connection=connection) for _ in range(2)]
+    answers = []
+    for process in both:
+        out, error = process.communicate(timeout=900)
+        assert process.returncode == 0, error
+        answers.append(json.loads(out))
+    loaded = [answer["epochs"] for answer in answers]
+    assert sorted(map(len, loaded)) == [0, skewed.epochs.height]
+    assert sorted(answer["changed"] for answer in answers) == [False, True]
+    assert contents(neo4j_driver) == expected
+
+
+@pytest.mark.spark
+def test_the_job_loads_from_sparks_tasks(neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
+    expected = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    job = ROOT / "spark_jobs" / "export_neo4j.py"
+    with command(job, skewed.info.path, "--detail", "full", connection=connection) as process:
+        out, error = process.communicate(timeout=900)
+    assert process.returncode == 0, error
+    answer = json.loads(out.splitlines()[-1])
+    assert answer["epochs"] == skewed.epochs["epoch"].to_list()
+    assert connection.password not in out + error
+    assert contents(neo4j_driver) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "condition"),
+    [(["no-such-store"], 4, "STORE_NOT_FOUND"), (["STORE", "--uri", "http://x"], 2, "INVALID_PARAMETER")],
+)
+def test_the_job_says_what_went_wrong(
+    connection: Connection, skewed: Run, arguments: list[str], code: int, condition: str
+) -> None:
+    job = ROOT / "spark_jobs" / "export_neo4j.py"
+    given = [str(skewed.info.path) if word == "STORE" else word for word in arguments]
+    with command(job, *given, "--local", connection=connection) as process:
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == code
+    assert json.loads(out)["error"] == condition
+
+
+# ---- who may write
+
+
+def test_a_load_that_was_overtaken_cannot_write(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    """A load stops for longer than its lease; another one does the work; the first must not go on."""
+    load_run(skewed, neo4j_driver, epochs=[3], options=OPTIONS)
+    expected = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    options = LoadOptions(detail=Detail.FULL, batch_rows=50, lease_s=0.2)
+    overtaking = False
+
+    def overtake(_: str, done: int, total: int) -> None:
+        nonlocal overtaking
+        if not overtaking and done > total // 3:
+            overtaking = True
+            load_run(skewed, neo4j_driver, epochs=[3], options=OPTIONS)
+
+    with pytest.raises(Neo4jError, match="has taken over"):
+        load_run(skewed, neo4j_driver, epochs=[3], options=options, progress=overtake)
+    assert contents(neo4j_driver) == expected
+
+
+def test_the_lease_of_a_process_that_has_ended_is_taken_at_once() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        holder = f"{leases._process(process.pid)}/x"
+        assert not leases.has_ended(holder)
+        process.kill()
+    assert leases.has_ended(holder)
+    assert not leases.has_ended(f"another-machine:{process.pid}:1/x")
+    assert not leases.has_ended("unknown:1:1/x")
+    assert not leases.has_ended("")
+
+
+# ---- how to reach a server
+
+
+def test_the_environment_says_where_to_load(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n", encoding="utf-8")
+    given = connection_from_environment(
+        environment={"NEO4J_URI": "neo4j+s://db.example:7687", "NEO4J_PASSWORD_FILE": str(secret)}
+    )
+    assert (given.uri, given.user, given.password, given.ca) == ("neo4j+s://db.example:7687", "neo4j", "hush", None)
+    assert "hush" not in repr(given)
+    with given.open() as driver:
+        assert driver.encrypted
+    ca = ROOT / "pyproject.toml"
+    with pytest.raises(InvalidParameterError, match="no such file"):
+        connection_from_environment("bolt://x", {"NEO4J_PASSWORD": "x", "NEO4J_CA": str(tmp_path / "none")})
+    assert connection_from_environment("bolt://x", {"NEO4J_PASSWORD": "x", "NEO4J_CA": str(ca)}).ca == str(ca)
+    for address in ("", "localhost:7687", "http://localhost:7474"):
+        with pytest.raises(InvalidParameterError, match="no address"):
+            connection_from_environment(address, {"NEO4J_PASSWORD": "x"})
+    with pytest.raises(Neo4jError, match="no password"):
+        connection_from_environment("bolt://x", {})
+
+
+def test_no_epoch_is_lost_between_tasks(skewed: Run) -> None:
+    """The yardstick of the tests above: the store is whole, so that equal contents mean something."""
+    rows = skewed.epochs
+    assert rows["start_ns"][1:].to_list() == rows["end_ns"][:-1].to_list()
+    assert rows.select(pl.col("epoch").diff().drop_nulls() == 1).to_series().all()

@@ -1,0 +1,660 @@
+"""The Cypher library on a real server: it agrees with the engine, shows what its headers show, starts at indexes."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import statistics
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pag_graph import api
+from pag_graph.analyses.columns import inside_ns, local_inside, worker_of
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.imbalance import imbalance
+from pag_graph.analyses.k_hops import KHopsParameters, k_hops
+from pag_graph.analyses.metrics import metrics
+from pag_graph.analyses.stragglers import stragglers
+from pag_graph.analyses.traffic import traffic
+from pag_graph.analyses.waits import waits
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.cypher import cell, load_query, queries_for_people
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import LOCAL_TYPES
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.sinks.neo4j import loader, server
+from pag_graph.sinks.neo4j.query import answer_query, complete, run_query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import neo4j
+
+    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.sinks.neo4j.server import ServerStatus
+
+pytestmark = pytest.mark.neo4j
+
+BUNDLED = ("skewed", "bfs", "triangles", "ground_truth")
+PROVE = os.environ.get("PAG_PROVE") == "1"
+LOCAL = [str(kind) for kind in LOCAL_TYPES]
+NO_WORK = ["waiting", "idle", "spinning", "input_wait", "unknown"]
+QUERIES = {query.name: query for query in queries_for_people()}
+ROOT_CAUSES = sorted(name for name in QUERIES if name.startswith("root_cause/"))
+
+
+def load(run: Run, driver: neo4j.Driver, **options: Any) -> None:
+    loader.load_run(run, driver, options=loader.LoadOptions(detail=Detail.FULL), **options)
+
+
+def wipe(driver: neo4j.Driver) -> None:
+    text = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
+    while driver.execute_query(text).records[0]["removed"]:
+        pass
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder = tmp_path_factory.mktemp("queries")
+    for name in BUNDLED:
+        api.build(SAMPLES / name, folder / name, engine="local")
+    return {name: api.open(folder / name).run for name in BUNDLED}
+
+
+@pytest.fixture(scope="module")
+def driver(neo4j_server: ServerStatus, runs: dict[str, Run]) -> Iterator[neo4j.Driver]:
+    """Open a driver to a server that holds all epochs of all bundled traces; tests only read."""
+    with server.driver(neo4j_server) as opened:
+        wipe(opened)
+        for run in runs.values():
+            load(run, opened)
+        yield opened
+
+
+def ids(run: Run) -> str:
+    return str(run.info.run["run_id"])
+
+
+def ask(driver: neo4j.Driver, run: Run, name: str, **values: Any) -> list[dict[str, Any]]:
+    query = QUERIES[name]
+    return answer_query(driver, query, complete(driver, query, {"run": ids(run), **values})).rows
+
+
+def snapshots(run: Run) -> Iterator[tuple[int, Snapshot]]:
+    for epoch in run.epochs["epoch"].to_list():
+        yield epoch, run.snapshot(run.window(epoch=epoch))
+
+
+def rounds_of(run: Run) -> list[int]:
+    return run.epochs.filter(pl.col("role") == "round").sort("epoch")["epoch"].to_list()
+
+
+def columns(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def names_of(run: Run) -> dict[int | None, str]:
+    return dict(run.operators.select("operator", "name").iter_rows())
+
+
+def path_steps(snapshot: Snapshot) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps))
+
+
+def activities(snapshot: Snapshot) -> pl.DataFrame:
+    """Return local edges with the worker and the time inside the window."""
+    return local_inside(snapshot).filter(pl.col("inside_ns") > 0)
+
+
+def waited(snapshot: Snapshot) -> pl.DataFrame:
+    """Return the window's waits with the message that ended each, longest first."""
+    window = snapshot.window
+    enders = snapshot.enders.unique("dst", keep="first", maintain_order=True).select(
+        "dst", "channel", "src", sent_ns="start_ns", from_worker=worker_of("src"), message="type"
+    )
+    return (
+        snapshot.local.filter(pl.col("type") == "waiting", pl.col("start_ns") < window.end_ns)
+        .select("start_ns", "end_ns", "duration_ns", "dst", worker=worker_of("dst"), waited_ns=inside_ns(window))
+        .join(enders, on="dst", how="left")
+    )
+
+
+# ------------------------------------------------------------------ the same answers as the engine
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_engine_and_cypher_agree_in_every_window(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    for epoch, snapshot in snapshots(run):
+        steps = critical_path(snapshot).steps.to_pylist()
+        same = ("step", "type", "worker", "start_ns", "duration_ns", "operator")
+        expected = [{"src": row["edge_src"], "dst": row["edge_dst"], **{n: row[n] for n in same}} for row in steps]
+        assert ask(driver, run, "analyses/critical_path", epoch=epoch) == expected
+        k = 2 + epoch % 4
+        hops = k_hops(snapshot, KHopsParameters(k=k)).to_pylist()
+        assert hop_rows(ask(driver, run, "analyses/k_hops", epoch=epoch, k=k)) == hop_rows(hops)
+        found = ask(driver, run, "analyses/metrics", epoch=epoch)
+        assert all(row.pop("missing") == 0 for row in found)
+        assert found == [{**row, "records": row["records"] or 0} for row in metrics(snapshot).to_pylist()]
+
+
+def hop_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(-1 if value is None else value for value in row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_waits_messages_and_paths_agree_with_the_engine(
+    driver: neo4j.Driver, runs: dict[str, Run], sample: str
+) -> None:
+    run = runs[sample]
+    for epoch, snapshot in snapshots(run):
+        names = ("worker", "from_worker", "type", "channel", "waits", "waiting_ns")
+        expected = columns(waits(snapshot).to_pylist(), *names)
+        assert ask(driver, run, "patterns/who_waits_for_whom", epoch=epoch) == expected
+        sent = [row for row in traffic(snapshot).to_pylist() if row["type"] == "data_message"]
+        names = ("from_worker", "to_worker", "channel", "messages", "records")
+        assert columns(ask(driver, run, "patterns/data_messages", epoch=epoch), *names) == columns(sent, *names)
+        for by in ("type", "operator", "worker", "pair"):
+            parts = ask(driver, run, "analyses/path_profile", epoch=epoch, by=by)
+            assert sum(row["path_ns"] for row in parts) == snapshot.window.span_ns
+        by_type = {
+            row["key"]: row["path_ns"] for row in ask(driver, run, "analyses/path_profile", epoch=epoch, by="type")
+        }
+        assert {key: ns for key, ns in by_type.items() if ns} == {
+            key: ns for key, ns in critical_path(snapshot).by_type.items() if ns
+        }
+        types = {row["type"]: row for row in ask(driver, run, "analyses/critical_participation", epoch=epoch)}
+        for row in imbalance(snapshot).to_pylist():
+            if row["path_ns"] or row["mean_ns"]:
+                assert types[row["type"]]["path_ns"] == row["path_ns"]
+                assert types[row["type"]]["imbalance_ns"] == pytest.approx(row["imbalance_ns"], abs=0.06)
+        assert sum(row["imbalance_ns"] for row in types.values()) == pytest.approx(0, abs=0.06 * len(types))
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_states_are_those_of_the_store(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    local = run.scan("edges").filter(pl.col("type").is_in(LOCAL)).collect()
+    local = local.with_columns(worker=worker_of("src"), end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    choose = random.Random(sample)
+    names = names_of(run)
+    for at_ns in [0, run.end_ns - 1, *(choose.randrange(run.end_ns) for _ in range(500 if PROVE else 25))]:
+        found = ask(driver, run, "analyses/state_at", at_ns=at_ns)
+        now = local.filter(pl.col("start_ns") <= at_ns, pl.col("end_ns") > at_ns).sort("worker")
+        assert columns(found, "worker", "type", "operator", "since_ns", "until_ns", "event") == [
+            {
+                "worker": row["worker"],
+                "type": row["type"],
+                "operator": names.get(row["operator"]),
+                "since_ns": row["start_ns"],
+                "until_ns": row["end_ns"],
+                "event": row["src"],
+            }
+            for row in now.iter_rows(named=True)
+        ]
+
+
+# ------------------------------------------------------------------ root causes, computed once more
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_who_held_everyone_up_and_why(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    for epoch, snapshot in snapshots(run):
+        held = {row["worker"]: row for row in ask(driver, run, "root_cause/held_up_by", epoch=epoch)}
+        local = path_steps(snapshot).filter(pl.col("type").is_in(LOCAL))
+        on_path = dict(local.group_by("worker").agg(pl.col("duration_ns").sum()).iter_rows())
+        assert {w: row["path_ns"] for w, row in held.items() if row["path_ns"]} == {
+            w: n for w, n in on_path.items() if n
+        }
+        ended: Counter[int] = Counter()
+        for row in waits(snapshot).to_pylist():
+            if row["from_worker"] is not None:
+                ended[row["from_worker"]] += row["waiting_ns"]
+        assert {w: row["others_waited_ns"] for w, row in held.items() if row["others_waited_ns"]} == +ended
+        known = {row["worker"]: row for row in stragglers(snapshot).to_pylist()}
+        judged = {row["worker"]: row for row in ask(driver, run, "root_cause/skew_or_slow", epoch=epoch)}
+        assert judged.keys() == known.keys() == held.keys()
+        for worker, row in judged.items():
+            assert columns([row], "work_ns", "waiting_ns", "records") == columns(
+                [known[worker]], "work_ns", "waiting_ns", "records"
+            )
+            assert held[worker]["work_ns"] == row["work_ns"]
+            ratio, expected = row["work_ratio"], known[worker]["work_ratio"]
+            assert (ratio is None) == (expected is None)
+            assert ratio is None or ratio == pytest.approx(expected, abs=0.001)
+            # The engine also wants waiting to be charged to the worker; here a message of it has to have ended a wait.
+            if row["verdict"] and known[worker]["cause"]:
+                assert row["verdict"] == known[worker]["cause"]
+            if not row["verdict"]:
+                assert not known[worker]["straggler"] or not row["others_waited_ns"]
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_what_took_longer_than_before(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    work = ["processing", "serialization", "deserialization", "buffer", "io", "gc", "application"]
+    times: dict[int, dict[int, int]] = {}
+    paths: dict[int, Counter[tuple[Any, ...]]] = {}
+    for epoch, snapshot in snapshots(run):
+        busy = activities(snapshot).filter(pl.col("type").is_in(work), pl.col("operator").is_not_null())
+        times[epoch] = dict(busy.group_by("operator").agg(pl.col("inside_ns").sum()).iter_rows())
+        paths[epoch] = Counter()
+        for row in path_steps(snapshot).iter_rows(named=True):
+            paths[epoch][row["type"], row["operator"], row["worker"], row["to_worker"]] += row["duration_ns"]
+    rounds = rounds_of(run)
+    for n, epoch in enumerate(rounds):
+        before = rounds[max(0, n - 3) : n]
+        grew = ask(driver, run, "root_cause/operator_grew", epoch=epoch, rounds=3, limit=1000)
+        operators = {operator for each in [epoch, *before] for operator, ns in times[each].items() if ns}
+        assert {row["operator"] for row in grew if row["now_ns"] or row["before_ns"]} == operators
+        for row in grew:
+            assert row["now_ns"] == times[epoch].get(row["operator"], 0)
+            assert row["rounds"] == len(before)
+            if before:
+                mean = sum(times[each].get(row["operator"], 0) for each in before) / len(before)
+                assert row["before_ns"] == pytest.approx(mean, abs=0.51)
+        new = ask(driver, run, "epochs/new_on_path", epoch=epoch, rounds=3)
+        old = {key for each in before for key in paths[each]}
+        assert {(r["type"], r["operator"], r["worker"], r["to_worker"]): r["path_ns"] for r in new} == {
+            key: ns for key, ns in paths[epoch].items() if key not in old
+        }
+        if n:
+            changed = ask(driver, run, "epochs/difference", epoch=epoch)
+            spans = [run.window(epoch=each).span_ns for each in (rounds[n - 1], epoch)]
+            assert sum(row["difference_ns"] for row in changed) == spans[1] - spans[0]
+            assert sum(row["after_ns"] for row in changed) == spans[1]
+            assert changed == ask(driver, run, "epochs/difference", epoch=epoch, against=rounds[n - 1])
+    on_all = ask(driver, run, "patterns/on_every_path", share=0.5)
+    seen: dict[int, dict[int, int]] = defaultdict(dict)
+    for epoch in rounds:
+        for (_, operator, *_), ns in paths[epoch].items():
+            if operator is not None:
+                seen[operator][epoch] = seen[operator].get(epoch, 0) + ns
+    expected = {operator: by for operator, by in seen.items() if len(by) >= 0.5 * len(rounds)}
+    assert {row["operator"]: row["path_ns"] for row in on_all} == {o: sum(by.values()) for o, by in expected.items()}
+    for row in on_all:
+        by = expected[row["operator"]]
+        assert (row["rounds"], row["least_ns"], row["most_ns"]) == (len(by), min(by.values()), max(by.values()))
+        assert row["most_epoch"] == min(epoch for epoch, ns in by.items() if ns == row["most_ns"])
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_rounds_are_judged_by_those_before(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    spans = {epoch: run.window(epoch=epoch).span_ns for epoch in rounds_of(run)}
+    order = list(spans)
+    trend = ask(driver, run, "epochs/trend")
+    assert [(row["epoch"], row["span_ns"]) for row in trend] == list(spans.items())
+    listed = ask(driver, run, "analyses/epochs")
+    assert [row["epoch"] for row in listed] == run.epochs["epoch"].to_list()
+    for factor in (1.05, 1.2, 1.5):
+        bad = []
+        for n, epoch in enumerate(order):
+            if n >= 3:
+                median = sorted(spans[each] for each in order[:n])[math.ceil(n / 2) - 1]
+                if spans[epoch] > factor * median:
+                    bad.append((epoch, median))
+        found = ask(driver, run, "root_cause/first_bad_epoch", factor=factor)
+        assert [(row["epoch"], row["median_ns"]) for row in found] == bad[:1]
+        worse = ask(driver, run, "epochs/regressions", factor=factor, rounds=3, limit=1000)
+        assert {row["epoch"] for row in worse} == {
+            epoch
+            for n, epoch in enumerate(order)
+            if n and spans[epoch] > factor * statistics.mean(spans[each] for each in order[max(0, n - 3) : n])
+        }
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_waits_have_their_causes(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    names = names_of(run)
+    for epoch, snapshot in snapshots(run):
+        window = snapshot.window
+        sleeping = waited(snapshot)
+        slow = ask(driver, run, "root_cause/slowest_messages", epoch=epoch, limit=100_000)
+        known = sleeping.filter(pl.col("from_worker").is_not_null())
+        keys = ("from_worker", "to_worker", "type", "channel", "sent_ns", "waited_ns")
+        assert Counter(tuple(row[key] for key in keys) for row in slow) == Counter(
+            known.select("from_worker", "worker", "message", "channel", "sent_ns", "waited_ns").iter_rows()
+        )
+        assert [row["waited_ns"] for row in slow] == sorted((row["waited_ns"] for row in slow), reverse=True)
+        fan_in = ask(driver, run, "patterns/fan_in_waits", epoch=epoch)
+        for row in fan_in:
+            mine = sleeping.filter(pl.col("worker") == row["worker"])
+            assert row["waits"] == mine.height
+            assert row["waiting_ns"] == mine["waited_ns"].sum()
+            assert row["longest_ns"] == mine["waited_ns"].max()
+            assert set(row["from_workers"]) == set(mine["from_worker"].drop_nulls().to_list())
+        assert {row["worker"] for row in fan_in} == set(sleeping["worker"].to_list())
+        idle = ask(driver, run, "root_cause/longest_idle", epoch=epoch, limit=100_000)
+        still = activities(snapshot).filter(pl.col("type").is_in(["waiting", "input_wait", "idle", "unknown"]))
+        assert Counter((r["worker"], r["type"], r["duration_ns"]) for r in idle if r["duration_ns"]) == Counter(
+            still.select("worker", "type", "inside_ns").iter_rows()
+        )
+        delays = ask(driver, run, "root_cause/channel_delay", epoch=epoch, limit=100_000)
+        by_channel: Counter[tuple[Any, ...]] = Counter()
+        for row in known.iter_rows(named=True):
+            by_channel[row["channel"], row["message"]] += row["waited_ns"]
+        assert {(r["channel"], r["type"]): r["waited_ns"] for r in delays if r["waited_ns"]} == +by_channel
+        sent: Counter[tuple[Any, ...]] = Counter()
+        for row in traffic(snapshot).to_pylist():
+            sent[row["channel"], row["type"]] += row["messages"]
+        assert {(r["channel"], r["type"]): r["messages"] for r in delays if r["messages"]} == +sent
+        bound = ask(driver, run, "root_cause/input_bound", epoch=epoch)[0]
+        by_type = dict(activities(snapshot).group_by("type").agg(pl.col("inside_ns").sum()).iter_rows())
+        path = critical_path(snapshot).by_type
+        assert bound["input_wait_ns"] == by_type.get("input_wait", 0)
+        assert bound["idle_ns"] == by_type.get("idle", 0)
+        assert bound["waiting_ns"] == by_type.get("waiting", 0)
+        assert bound["work_ns"] == sum(ns for kind, ns in by_type.items() if kind not in NO_WORK)
+        assert bound["path_input_ns"] == path.get("input_wait", 0) + path.get("idle", 0)
+        for worker in run.workers:
+            ran = ask(driver, run, "root_cause/ran_meanwhile", epoch=epoch, worker=worker)
+            mine = sleeping.filter(pl.col("worker") == worker, pl.col("waited_ns") > 0)
+            sums: Counter[int] = Counter()
+            for row in ran:
+                sums[row["worker"]] += row["ran_ns"]
+            assert all(ns == mine["waited_ns"].sum() for ns in sums.values())
+            overlap: Counter[tuple[Any, ...]] = Counter()
+            others = activities(snapshot).filter(pl.col("worker") != worker)
+            for wait in mine.iter_rows(named=True):
+                start, end = max(wait["start_ns"], window.start_ns), min(wait["end_ns"], window.end_ns)
+                both = others.filter(pl.col("start_ns") < end, pl.col("end_ns") > start)
+                for row in both.iter_rows(named=True):
+                    ns = min(row["end_ns"], end) - max(row["start_ns"], start)
+                    overlap[row["worker"], row["type"], names.get(row["operator"])] += ns
+            by_name: Counter[tuple[Any, ...]] = Counter()
+            for row in ran:
+                by_name[row["worker"], row["type"], row["operator"]] += row["ran_ns"]
+            assert by_name == +overlap
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_what_a_worker_waited_for(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    chosen = random.Random(sample)
+    every = [row for _, snapshot in snapshots(run) for row in waited(snapshot).iter_rows(named=True)]
+    unique = {(row["src"], row["dst"]): row for row in every if row["duration_ns"] > 1}
+    for row in chosen.sample(list(unique.values()), min(len(unique), 200 if PROVE else 15)):
+        at_ns = row["start_ns"] + chosen.randrange(row["duration_ns"])
+        found = ask(driver, run, "root_cause/waited_for", worker=row["worker"], at_ns=at_ns)
+        assert found
+        for each in found:
+            assert (each["wait_start_ns"], each["wait_end_ns"]) == (row["start_ns"], row["end_ns"])
+            assert (each["from_worker"], each["message"], each["channel"]) == (
+                row["from_worker"],
+                row["message"],
+                row["channel"],
+            )
+        told = sum(each["doing_ns"] or 0 for each in found)
+        assert told == (max(0, row["sent_ns"] - row["start_ns"]) if row["from_worker"] is not None else 0)
+        assert ask(driver, run, "root_cause/waited_for", worker=row["worker"], at_ns=row["end_ns"]) == []
+
+
+# ------------------------------------------------------------------ patterns and provenance, by brute force
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_messages_in_turn_and_in_bursts(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    for epoch, snapshot in snapshots(run):
+        window = snapshot.window
+        sent = snapshot.messages.filter(
+            pl.col("start_ns") > window.start_ns, pl.col("start_ns") <= window.end_ns, pl.col("type") != "spawn"
+        ).with_columns(a=worker_of("src"), b=worker_of("dst"))
+        turns: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for row in sent.filter(pl.col("type") == "progress_message").sort("start_ns", "a").iter_rows(named=True):
+            turns[min(row["a"], row["b"]), max(row["a"], row["b"]), row["channel"]].append(row["a"])
+        expected = {key: sum(x != y for x, y in pairwise(senders)) for key, senders in turns.items()}
+        found = ask(driver, run, "patterns/progress_ping_pong", epoch=epoch, least=1)
+        assert {(r["worker"], r["other"], r["channel"]): r["turns"] for r in found} == {
+            key: count for key, count in expected.items() if count
+        }
+        bursts = []
+        for key, rows in sent.sort("start_ns").group_by("a", "b", "type", maintain_order=True):
+            times = rows["start_ns"].to_list()
+            cuts = [n for n in range(len(times)) if n == 0 or times[n] - times[n - 1] > 50_000] + [len(times)]
+            bursts += [(*key, times[i], times[j - 1], j - i) for i, j in pairwise(cuts) if j - i >= 2]
+        found = ask(driver, run, "patterns/bursts", epoch=epoch, gap_ns=50_000, least=2, limit=100_000)
+        names = ("from_worker", "to_worker", "type", "start_ns", "end_ns", "messages")
+        assert sorted(tuple(row[name] for name in names) for row in found) == sorted(bursts)
+
+
+def reachable(edges: pl.DataFrame, start: int, *, forward: bool, inside: pl.Expr) -> set[int]:
+    """Return what leads to a vertex, or what it leads to, by the plainest search there is."""
+    near, far = ("src", "dst") if forward else ("dst", "src")
+    following: dict[int, list[int]] = defaultdict(list)
+    for a, b in edges.filter(inside).select(near, far).iter_rows():
+        following[a].append(b)
+    seen: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for each in following[waiting.pop()]:
+            if each not in seen:
+                seen.add(each)
+                waiting.append(each)
+    return seen
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_causes_and_effects_are_all_found_once(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    edges = run.scan("edges").collect().with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    vertices = run.scan("vertices").collect()
+    times = dict(vertices.select("id", "t_ns").iter_rows())
+    labels = dict(vertices.select("id", "epoch").iter_rows())
+    rounds = rounds_of(run)
+    for epoch in random.Random(sample).sample(rounds, len(rounds) if PROVE else 2):
+        window = run.window(epoch=epoch)
+        inside = vertices.filter(pl.col("t_ns") > window.start_ns, pl.col("t_ns") <= window.end_ns)
+        for event in inside["id"].sample(3, seed=epoch).to_list():
+            causes = reachable(edges, event, forward=False, inside=pl.col("start_ns") > window.start_ns)
+            found = ask(driver, run, "provenance/led_to", event=event, limit=10**9)
+            assert Counter(row["event"] for row in found) == Counter(causes)
+            effects = reachable(edges, event, forward=True, inside=pl.col("end_ns") <= window.end_ns)
+            found = ask(driver, run, "provenance/delayed", event=event, limit=10**9)
+            assert Counter(row["event"] for row in found) == Counter(effects)
+            assert [row["t_ns"] for row in found] == sorted(times[each] for each in effects)
+            earlier = run.epochs.filter(pl.col("end_ns") == window.start_ns)["start_ns"]
+            back = earlier[0] if len(earlier) else window.start_ns
+            causes = reachable(edges, event, forward=False, inside=pl.col("start_ns") > back)
+            found = ask(driver, run, "provenance/input_round", event=event, rounds=1)
+            assert {(r["epoch"], r["worker"]): r["events"] for r in found} == Counter(
+                (labels[each], each >> POSITION_BITS) for each in causes
+            )
+        snapshot = run.snapshot(window)
+        for worker in run.workers:
+            cone = ask(driver, run, "patterns/cone_of_influence", epoch=epoch, worker=worker)
+            mine = activities(snapshot).filter(pl.col("worker") == worker, pl.col("type") != "waiting")
+            longest = mine.sort("inside_ns", "start_ns", descending=[True, False]).row(0, named=True)
+            reached = {longest["dst"]} | reachable(
+                edges, longest["dst"], forward=True, inside=pl.col("end_ns") <= window.end_ns
+            )
+            assert {row["worker"]: row["events"] for row in cone} == Counter(each >> POSITION_BITS for each in reached)
+            for row in cone:
+                assert row["activity_ns"] == longest["inside_ns"]
+                assert row["first_ns"] == min(times[e] for e in reached if e >> POSITION_BITS == row["worker"])
+
+
+# ------------------------------------------------------------------ what the headers promise
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_examples_are_true(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
+    query = QUERIES[name]
+    example = query.example
+    assert example is not None, f"{name} has no example"
+    run = runs[example.sample]
+    values = complete(driver, query, {"run": ids(run), **example.parameters} if "run" in query.params else {})
+    given = {key: query.params[key].convert(value) for key, value in values.items()}
+    answer = answer_query(driver, query, given)
+    shown = example_lines(name, example.sample, example.parameters, answer.columns, answer.rows, len(example.rows))
+    assert example.count == len(answer.rows) > 0, shown
+    assert example.columns == answer.columns, shown
+    for row, found in zip(example.rows, answer.rows, strict=False):
+        # What depends on the release or on the day is not shown.
+        assert all(text in {"...", cell(found[key])} for text, key in zip(row, answer.columns, strict=True)), shown
+
+
+def example_lines(
+    name: str,
+    sample: str,
+    parameters: Mapping[str, str],
+    names: tuple[str, ...],
+    rows: list[dict[str, Any]],
+    count: int,
+) -> str:
+    """Return the lines that the header of a query should have."""
+    table = [names, *(tuple(cell(row[key]) for key in names) for row in rows[: count or 3])]
+    widths = [max(len(row[n]) for row in table) for n in range(len(names))]
+    lines = [f"// example: {sample}{''.join(f' --{key} {value}' for key, value in parameters.items())}"]
+    padded = (" | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in table)
+    lines.extend(f"//   {row.rstrip()}" for row in padded)
+    lines.append(f"//   {len(rows)} row{'' if len(rows) == 1 else 's'}")
+    return f"{name}:\n" + "\n".join(lines)
+
+
+def operators_of(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield plan["operatorType"].split("@")[0], str(plan.get("args", {}).get("Details", ""))
+    for child in plan.get("children", ()):
+        yield from operators_of(child)
+
+
+def sensible(query: Any, run: Run) -> dict[str, Any]:
+    """Return values for the parameters that have no default."""
+    window = run.slowest()
+    return {
+        name: {"worker": 1, "at_ns": (window.start_ns + window.end_ns) // 2}[name]
+        for name, each in query.params.items()
+        if each.required and name not in {"run", "epoch"}
+    }
+
+
+@pytest.mark.parametrize("name", sorted(name for name in QUERIES if not name.startswith("browser/")))
+def test_queries_start_at_an_index(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
+    query, run = QUERIES[name], runs["bfs"]
+    values = complete(driver, query, {"run": ids(run), **sensible(query, run)})
+    plan = answer_query(driver, query, values, plan="profile").plan
+    assert plan is not None
+    used = list(operators_of(plan))
+    scans = [step for step in used if "Scan" in step[0] and "IndexScan" not in step[0]]
+    assert not scans, "every node of a kind is looked at"
+    if name in ROOT_CAUSES:
+        assert any("Seek" in step for step, _ in used)
+
+
+@pytest.mark.parametrize(
+    "name", ["provenance/led_to", "provenance/delayed", "provenance/input_round", "patterns/cone_of_influence"]
+)
+def test_provenance_is_walked_without_listing_paths(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
+    query, run = QUERIES[name], runs["bfs"]
+    values = complete(driver, query, {"run": ids(run), **sensible(query, run)})
+    plan = answer_query(driver, query, values, plan="profile").plan
+    assert plan is not None
+    used = [step for step, _ in operators_of(plan)]
+    assert any(step.startswith("VarLengthExpand(Pruning") for step in used), used
+    assert not any(step in {"VarLengthExpand(All)", "Repeat(Trail)"} for step in used)
+
+
+def test_explaining_runs_nothing(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+    query = QUERIES["root_cause/held_up_by"]
+    answer = answer_query(driver, query, complete(driver, query, {"run": ids(runs["bfs"])}), plan="explain")
+    assert answer.rows == []
+    assert answer.plan is not None
+    assert "DbHits" not in answer.plan["args"]
+
+
+# ------------------------------------------------------------------ what is asked when nothing is said
+
+
+def test_the_latest_run_and_its_slowest_round_are_chosen(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+    latest = max(runs.values(), key=lambda run: run.info.run["origin_unix_ns"])
+    query = QUERIES["root_cause/held_up_by"]
+    assert complete(driver, query, {}) == {"run": ids(latest), "epoch": latest.slowest().epoch}
+    for run in runs.values():
+        assert complete(driver, query, {"run": ids(run)})["epoch"] == run.slowest().epoch
+    assert complete(driver, query, {"run": ids(runs["bfs"]), "epoch": "3"})["epoch"] == 3
+    with pytest.raises(InvalidParameterError, match=r"Epoch 99 of run .* is not loaded; loaded are 0 to 21"):
+        complete(driver, query, {"run": ids(runs["bfs"]), "epoch": 99})
+    with pytest.raises(InvalidParameterError, match="No epoch of run nobody is loaded"):
+        complete(driver, query, {"run": "nobody"})
+
+
+def test_values_are_never_code(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+    before = driver.execute_query("MATCH (n) RETURN count(n) AS nodes").records[0]["nodes"]
+    for text in ("' OR 1=1 //", "x'}) DETACH DELETE n //", "$epoch", "`", "\\u0027", "\n"):
+        for query in QUERIES.values():
+            if "run" in query.params:
+                given = {"run": text, **({"epoch": 1} if "epoch" in query.params else {})}
+                assert answer_query(driver, query, {**given, **sensible(query, runs["bfs"])}).rows == [], query.name
+    assert driver.execute_query("MATCH (n) RETURN count(n) AS nodes").records[0]["nodes"] == before
+
+
+def test_hostile_names_come_back_as_they_are(neo4j_driver: neo4j.Driver, tmp_path: Any) -> None:
+    names = ["'}) DETACH DELETE n //", "`]->() DELETE `$run", "Ünïcode 😀\n\ttab", "", "a|b", "\\u0027 OR 1=1"]
+    trace = tmp_path / "trace"
+    shutil.copytree(SAMPLES / "skewed", trace)
+    operators = pq.read_table(trace / "operators.parquet")
+    new = pa.array([names[row % len(names)] for row in range(operators.num_rows)])
+    at = operators.column_names.index("name")
+    pq.write_table(operators.set_column(at, operators.schema.field(at), new), trace / "operators.parquet")
+    api.build(trace, tmp_path / "store", engine="local")
+    run = api.open(tmp_path / "store").run
+    load(run, neo4j_driver)
+    seen = set()
+    for query in QUERIES.values():
+        given = {"run": ids(run), **sensible(query, run)} if "run" in query.params else {}
+        rows = answer_query(neo4j_driver, query, complete(neo4j_driver, query, given)).rows
+        seen |= {value for row in rows for value in row.values() if isinstance(value, str)}
+    assert len(seen & set(names)) > 2
+    grew = run_query(
+        neo4j_driver, "root_cause/operator_grew", {"run": ids(run), "epoch": run.slowest().epoch, "limit": 1000}
+    )
+    known = names_of(run)
+    assert grew
+    assert all(row["name"] == known[row["operator"]] for row in grew)
+
+
+def test_an_epoch_that_is_hidden_has_no_answer(neo4j_driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+    run = runs["skewed"]
+    load(run, neo4j_driver, epochs=[3, 4, 5])
+    neo4j_driver.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = false")
+    window = run.window(epoch=4)
+    for query in QUERIES.values():
+        if "epoch" in query.params:
+            given = {"run": ids(run), "epoch": 4, **sensible(query, run)}
+            assert answer_query(neo4j_driver, query, given).rows == [], query.name
+    at_ns = (window.start_ns + window.end_ns) // 2
+    assert run_query(neo4j_driver, "analyses/state_at", {"run": ids(run), "at_ns": at_ns}) == []
+    # The walk through what led to an event stops where a hidden epoch begins.
+    last = run.window(epoch=5)
+    led = run_query(
+        neo4j_driver,
+        "provenance/led_to",
+        {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
+    )
+    assert led
+    assert min(row["t_ns"] for row in led) > last.start_ns
+    neo4j_driver.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = true")
+    led = run_query(
+        neo4j_driver,
+        "provenance/led_to",
+        {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
+    )
+    start = run.window(epoch=3).start_ns
+    assert start < min(row["t_ns"] for row in led) < window.start_ns
+
+
+def test_library_names_are_real() -> None:
+    assert len(QUERIES) >= 30
+    assert len(ROOT_CAUSES) == 10
+    assert {load_query(name).name for name in QUERIES} == set(QUERIES)
