@@ -1,9 +1,23 @@
-"""A Spark session that is configured for this package, and GraphFrames' jar where it can be had."""
+"""A Spark session that is configured for this package, and GraphFrames' jar where it can be had.
+
+Only `pag_graph.api.Pag.graphframe` needs the jar; a session starts without it all the same. Where it comes from, in
+this order:
+
+1. a session that is there already, with whatever is on its class path;
+2. what Spark is given anyway: ``--jars``, ``--packages``, ``spark.jars`` and ``spark.jars.packages``, by spark-submit,
+   ``PYSPARK_SUBMIT_ARGS`` or ``spark-defaults.conf``;
+3. the file that ``PAG_GRAPHFRAMES_JAR`` names;
+4. a copy in ``$PAG_CACHE``, or where Ivy and Maven keep what they fetched before;
+5. Spark's own resolver (``spark.jars.packages``), where asked for with ``resolve_graphframes``.
+
+`graphframes_jar` says which of them it was.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import sys
 import tempfile
@@ -25,6 +39,11 @@ GRAPHFRAMES_JAR_VARIABLE = "PAG_GRAPHFRAMES_JAR"
 """Environment variable that names a local copy of the jar."""
 
 _GRAPHFRAMES_CLASS = "org.graphframes.GraphFrame"
+_HOW = "spark.pag_graph.graphframes"
+"""Key of Spark's configuration under which a session remembers where it was to take the jar from."""
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +74,8 @@ def spark_session(
     quick
         Trade peak speed of the JVM for a faster start: right for small data and for tests.
     resolve_graphframes
-        Ask Spark to fetch GraphFrames' jar where ``PAG_GRAPHFRAMES_JAR`` does not name one. A network that cannot
-        reach its repository makes the start fail.
+        Ask Spark to fetch GraphFrames' jar where no copy is at hand. If it cannot be fetched, the session starts
+        without it.
 
     Returns
     -------
@@ -75,8 +94,6 @@ def spark_session(
     # Workers must run the very Python that has this package, whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -89,37 +106,123 @@ def spark_session(
         builder = builder.master(master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
-        if master.startswith("local"):
+        if master.startswith("local") or any(f"//{host}" in master for host in _LOOPBACK):
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # Java 17's own warnings about Spark's use of internals tell a user nothing.
         options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if quick else "-XX:+UseParallelGC"
         builder = builder.config("spark.driver.extraJavaOptions", options)
-        jar = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
-        if jar:
-            if not Path(jar).is_file():
-                message = f"{GRAPHFRAMES_JAR_VARIABLE} names {jar}, which is no file."
-                raise EngineError(message, "Correct the path, or unset the variable.", {"file": jar})
-            builder = builder.config("spark.jars", jar)
-        elif resolve_graphframes:
-            builder = builder.config("spark.jars.packages", GRAPHFRAMES_COORDINATE)
+    found = _Choice(how="given to Spark") if submitted else _choose_jar(resolve=resolve_graphframes)
+    if found.packages:
+        try:
+            session = _start(builder.config("spark.jars.packages", found.packages).config(_HOW, found.how))
+        except EngineError as error:
+            found = _Choice(how=f"absent: {GRAPHFRAMES_COORDINATE} could not be fetched ({error.message})")
+            _log.warning("GraphFrames' jar is %s; starting Spark without it", found.how)
+            # The builder keeps what it was told: the session must not try again.
+            session = _start(builder.config("spark.jars.packages", "").config(_HOW, found.how))
+    else:
+        if found.jar:
+            builder = builder.config("spark.jars", found.jar)
+        session = _start(builder.config(_HOW, found.how))
+    session.sparkContext.setLogLevel("ERROR")
+    _log.info("GraphFrames' jar: %s", found.how)
+    return session
+
+
+def _start(builder: SparkSession.Builder) -> SparkSession:
+    """Start the session that a builder describes.
+
+    Raises
+    ------
+    EngineError
+        If it does not start; with the line that says why, which Spark only prints.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkRuntimeError
+
     log = Path(tempfile.gettempdir()) / f"pag-graph-spark-{os.getpid()}.log"
+    log.unlink(missing_ok=True)
     try:
         with _stderr_to(log):
             session = builder.getOrCreate()
     except (PySparkRuntimeError, Py4JError, OSError) as error:
-        said = (
-            [line for line in log.read_text(errors="replace").splitlines() if "rror" in line] if log.is_file() else []
-        )
+        lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
+        said = [line for line in lines if "rror" in line or "xception" in line]
         message = f"Spark cannot be started: {said[-1].strip() if said else error}"
         hint = "Run `pag doctor`: Spark needs Java 17 or later, found by JAVA_HOME or on the path."
-        if resolve_graphframes:
-            hint += (
-                f" If {GRAPHFRAMES_COORDINATE} could not be fetched, name a local copy in {GRAPHFRAMES_JAR_VARIABLE}."
-            )
         raise EngineError(message, f"{hint} All that it printed: {log}") from error
     log.unlink(missing_ok=True)
-    session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """Where a new session takes the jar from."""
+
+    how: str
+    jar: str = ""
+    packages: str = ""
+
+
+def _choose_jar(*, resolve: bool) -> _Choice:
+    """Decide where a session that is about to start takes GraphFrames' jar from.
+
+    Raises
+    ------
+    EngineError
+        If the jar is asked for, and the file that is named for it does not exist.
+    """
+    if given := _given_to_spark():
+        return _Choice(how=f"given to Spark by {given}")
+    named = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
+    if named and Path(named).is_file():
+        return _Choice(how=f"{named}, named by {GRAPHFRAMES_JAR_VARIABLE}", jar=named)
+    if named:
+        message = f"{GRAPHFRAMES_JAR_VARIABLE} names {named}, which is no file."
+        if resolve:
+            raise EngineError(message, "Correct the path, or unset the variable.", {"file": named})
+        _log.warning("%s Spark starts without GraphFrames", message)
+        return _Choice(how=f"absent: {message}")
+    for copy in cached_jars():
+        return _Choice(how=f"{copy}, a copy fetched before", jar=str(copy))
+    if resolve:
+        return _Choice(how=f"fetched by Spark: {GRAPHFRAMES_COORDINATE}", packages=GRAPHFRAMES_COORDINATE)
+    return _Choice(how=f"absent: {GRAPHFRAMES_JAR_VARIABLE} is not set, and no copy was fetched before")
+
+
+def _given_to_spark() -> str:
+    """Return what gives Spark jars or packages already, whatever they are; ours would take their place."""
+    if any(word in os.environ.get("PYSPARK_SUBMIT_ARGS", "") for word in ("--jars", "--packages", "spark.jars")):
+        return "PYSPARK_SUBMIT_ARGS"
+    folder = os.environ.get("SPARK_CONF_DIR") or (
+        f"{os.environ['SPARK_HOME']}/conf" if os.environ.get("SPARK_HOME") else ""
+    )
+    defaults = Path(folder) / "spark-defaults.conf"
+    if folder and defaults.is_file():
+        lines = defaults.read_text(encoding="utf-8", errors="replace").splitlines()
+        if any(line.split("=")[0].split()[:1] in (["spark.jars"], ["spark.jars.packages"]) for line in lines):
+            return str(defaults)
+    return ""
+
+
+def cached_jars() -> list[Path]:
+    """Return the copies of GraphFrames' jar, of the version that this package asks for, that were fetched before.
+
+    Returns
+    -------
+    list of Path
+        From ``$PAG_CACHE`` (else ``pag-graph`` in the user's cache folder), Ivy's folders and Maven's.
+    """
+    group, artifact, version = GRAPHFRAMES_COORDINATE.split(":")
+    home = Path.home()
+    cache = os.environ.get("PAG_CACHE")
+    own = Path(cache) if cache else Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "pag-graph"
+    name = f"{artifact}-{version}.jar"
+    places = [own / name, own / "graphframes" / name]
+    for ivy in sorted(home.glob(".ivy2*"), reverse=True):
+        places += [ivy / "jars" / f"{group}_{name}", ivy / "cache" / group / artifact / "jars" / name]
+    places.append(home / ".m2" / "repository" / Path(*group.split(".")) / artifact / version / name)
+    return [place for place in places if place.is_file()]
 
 
 @contextlib.contextmanager
@@ -162,6 +265,6 @@ def graphframes_jar(spark: SparkSession) -> GraphFramesJar:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         jvm.java.lang.Class.forName(_GRAPHFRAMES_CLASS, False, loader)  # noqa: FBT003
     except Py4JJavaError:
-        return GraphFramesJar(present=False, how="not on Spark's class path")
-    jar = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
-    return GraphFramesJar(present=True, how=f"from {jar}" if jar else "given to Spark")
+        said = spark.sparkContext.getConf().get(_HOW, "") or ""
+        return GraphFramesJar(present=False, how=said if said.startswith("absent") else "not on Spark's class path")
+    return GraphFramesJar(present=True, how=spark.sparkContext.getConf().get(_HOW, "on the class path of the session"))

@@ -1,0 +1,247 @@
+"""`pag motif`: find a pattern of vertices and edges, by its name or in GraphFrames' motif language."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from pag_graph.motif.patterns import Pattern
+
+_SHOWN_ROWS = 20
+_OF_VERTEX = ("id", "worker", "t_ns", "kind")
+_OF_EDGE = ("type", "start_ns", "duration_ns")
+"""What a table for people shows of the elements of a motif without a name."""
+
+
+class Through(StrEnum):
+    """What finds the matches."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+    GRAPHFRAMES = "graphframes"
+
+
+def motif(
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME|PATTERN", help="A named pattern, or a motif; lists the named ones where absent."),
+    ] = None,
+    store: Annotated[Path | None, typer.Argument(metavar="STORE", help="Directory of a built store.")] = None,
+    epochs: Annotated[
+        str | None, typer.Option("--epochs", "-e", metavar="3-7", help="Epochs that edges end in, such as 4 or 1,3-7.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", metavar="FILTER", help="Such as 'e.duration_ns > ms(1)'.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pattern or the filter.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="a.id,e.type", help="Columns to show, separated by commas.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print; 20 in a table, else all.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how it would be found, and find nothing.")] = False,
+    analyse: Annotated[bool, typer.Option("--analyse", help="Show how it is found, with counted rows.")] = False,
+    engine: Annotated[Through, typer.Option(help="local without Java; graphframes needs its jar.")] = Through.LOCAL,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")
+    ] = Format.TABLE,
+) -> None:
+    """Find a pattern of vertices and edges: a named one, or a motif in GraphFrames' language.
+
+    Example: pag motif late_sender run.pag --epochs 3-7
+
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --where "w.type = 'waiting' and m.duration_ns > us(50)"
+    """  # noqa: DOC501  (the text is the command's help)
+    from pag_graph.motif.patterns import PATTERNS
+
+    if pattern is None:
+        _list(form)
+        return
+    if store is None:
+        message = f"{pattern!r} needs a store to look in."
+        raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
+    from rich.markup import escape
+
+    from pag_graph.api import Pag
+
+    named = PATTERNS.get(pattern)
+    if named is None and re.fullmatch(r"\w+", pattern):
+        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
+        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    chosen = [each.strip() for each in columns.split(",")] if columns else None
+    fields = _fields(named, chosen)
+    spark = _session(engine)
+    query = Pag(store).motif(
+        pattern,
+        where,
+        epochs=parse_epochs(epochs),
+        columns=list(fields.values()) if fields else chosen,
+        limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
+        parameters=dict(_setting(text) for text in settings or []),
+        spark=spark,
+    )
+    if explain or analyse:
+        text = query.explain(analyse=analyse)
+        if form is Format.JSON:
+            print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
+        else:
+            stdout().print(text, markup=False)
+        return
+    if engine is Through.GRAPHFRAMES:
+        table, total = _through_graphframes(Pag(store), query.question, parse_epochs(epochs), spark, query.limit)
+    else:
+        table = query.table()
+        total = query.total if query.limit is not None else table.num_rows
+    if form is Format.JSON:
+        facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
+        rows = _flat(table, fields) if fields else table.to_pylist()
+        print_json({**facts, "epochs": epochs, "matches": total, "shown": table.num_rows, "rows": rows})
+        return
+    if not fields:
+        fields = _readable(table, full=form is Format.CSV or columns is not None)
+    rows = _flat(table, fields)
+    if form is Format.CSV:
+        print_csv(rows, list(fields))
+        return
+    cut = f", {table.num_rows} shown (--limit)" if total > table.num_rows else ""
+    if not total:
+        stdout().print("No match.")
+        return
+    name = named.name if named else escape(str(query.question.motif))
+    print_rows(rows, list(fields), f"{name}: {total:,} matches{cut}")
+
+
+def parse_epochs(text: str | None) -> list[int] | None:
+    """Return the epochs that a text such as ``1,3-7`` names; None for none.
+
+    Parameters
+    ----------
+    text
+        Numbers and ranges, separated by commas.
+
+    Returns
+    -------
+    list of int or None
+        In the order given.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is no such text.
+
+    Examples
+    --------
+    >>> parse_epochs("1,3-5")
+    [1, 3, 4, 5]
+    """
+    if text is None:
+        return None
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if low > high:
+            message = f"{text!r} names no epochs."
+            raise InvalidParameterError(message, "Write 4, or 3-7, or 1,3-7.", {"epochs": text})
+        if high - low > 1_000_000:  # noqa: PLR2004  (no run has more; a typing error should not fill the memory)
+            message = f"{part.strip()} are more than a million epochs."
+            raise InvalidParameterError(message, "Leave --epochs out to take all.")
+        found += range(low, high + 1)
+    return found
+
+
+def _list(form: Format) -> None:
+    from pag_graph.motif.patterns import PATTERNS
+
+    rows = [
+        {
+            "name": each.name,
+            "purpose": each.purpose,
+            "parameters": ", ".join(f"{name}={p.default}" for name, p in each.parameters.items()),
+        }
+        for each in PATTERNS.values()
+    ]
+    if form is Format.JSON:
+        print_json(
+            [{**row, "motif": PATTERNS[row["name"]].motif, "where": PATTERNS[row["name"]].where} for row in rows]
+        )
+    elif form is Format.CSV:
+        print_csv(rows, list(rows[0]))
+    else:
+        print_rows(rows, list(rows[0]))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Split NAME=VALUE; the value is JSON, or else taken as text.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it has no name, or the value is a list or an object.
+    """
+    name, separator, value = text.partition("=")
+    if not (separator and name):
+        message = f"--set {text!r} is not of the form NAME=VALUE."
+        raise InvalidParameterError(message)
+    try:
+        read = json.loads(value)
+    except json.JSONDecodeError:
+        return name.replace("-", "_"), value
+    if not isinstance(read, bool | int | float | str):
+        message = f"--set {text!r}: a parameter is a number, a text, true or false."
+        raise InvalidParameterError(message)
+    return name.replace("-", "_"), read
+
+
+def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:
+    """Return the columns to print, by title; empty where it depends on the answer."""
+    if chosen:
+        return {each: each for each in chosen} if all("." in each for each in chosen) else {}
+    return dict(named.shown) if named else {}
+
+
+def _readable(table: pa.Table, *, full: bool) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for column in table.schema:
+        names = [child.name for child in column.type]
+        few = _OF_EDGE if "src" in names else _OF_VERTEX
+        fields |= {f"{column.name}.{name}": f"{column.name}.{name}" for name in names if full or name in few}
+    return fields
+
+
+def _flat(table: pa.Table, fields: Mapping[str, str]) -> list[dict[str, Any]]:
+    parts = {title: column.partition(".") for title, column in fields.items()}
+    return [{title: row[element][name] for title, (element, _, name) in parts.items()} for row in table.to_pylist()]
+
+
+def _session(engine: Through) -> Any:
+    if engine is Through.LOCAL:
+        return None
+    from pag_graph.engines.session import spark_session
+
+    return spark_session(resolve_graphframes=engine is Through.GRAPHFRAMES)
+
+
+def _through_graphframes(pag: Any, question: Any, epochs: list[int] | None, spark: Any, limit: int | None) -> Any:
+    """Return the matches that GraphFrames itself finds, and how many there are."""
+    from pag_graph.sinks.graphframes import find
+
+    found = find(pag.graphframe(spark, epochs), question)
+    total = found.count()
+    return (found if limit is None else found.limit(limit)).toArrow(), total

@@ -1,0 +1,437 @@
+"""Motifs found by Spark, with joins of DataFrames: GraphFrames' jar is not needed."""
+
+from __future__ import annotations
+
+import operator as operators
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pag_graph.motif.filters import Binary, Column, In, IsNull, Literal, Node, Unary, whole_numbers
+from pag_graph.motif.paths import check_hops, count_paths, listed, question_of
+from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, identity, make_plan
+from pag_graph.motif.shape import Shape
+from pag_graph.motif.syntax import must_exist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from pag_graph.motif.paths import KHopPaths
+    from pag_graph.motif.query import Question
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkGraph:
+    """Vertices and edges to look for motifs in, as Spark DataFrames."""
+
+    vertices: DataFrame
+    edges: DataFrame
+    shape: Shape
+    lookup: DataFrame | None = None
+    """Where the graph is closed: vertices among which all ends of edges are; may hold more, and be cheaper to read."""
+    count: Callable[[Sequence[Scan]], Counts] | None = None
+    """Tells how many rows scans give, where that is known without a Spark job."""
+
+
+def spark_graph_of(vertices: DataFrame, edges: DataFrame) -> SparkGraph:
+    """Return a graph of any frames that have the shape of GraphFrames'.
+
+    Parameters
+    ----------
+    vertices
+        With a column ``id``, unique.
+    edges
+        With columns ``src`` and ``dst``.
+
+    Returns
+    -------
+    SparkGraph
+        Nothing is taken for granted of it; edges may dangle and be the same in everything.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    shape = Shape(vertices=to_arrow_schema(vertices.schema), edges=to_arrow_schema(edges.schema))
+    return SparkGraph(vertices=vertices, edges=edges, shape=shape)
+
+
+@dataclass(kw_only=True)
+class SparkMotifQuery:
+    """A motif to be found in a graph by Spark; nothing runs before an answer is asked for."""
+
+    question: Question
+    graph: SparkGraph
+    limit: int | None = None
+    """Most rows of the answer; the first ones in the order of their elements' ids and keys. None for all."""
+    _counted: list[int | None] = field(default_factory=list)
+    _total: int | None = None
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The steps that find it."""
+        return self._planned(always_count=False)
+
+    @property
+    def total(self) -> int:
+        """How many matches there are, whatever the limit."""
+        if self._total is None:
+            self._total = self._complete(self._matches()).count()
+        return self._total
+
+    def frame(self) -> DataFrame:
+        """Return the matches, lazily.
+
+        Returns
+        -------
+        DataFrame
+            One row per match, one struct per named element, as `GraphFrame.find` gives them; in no order unless
+            `limit` cuts.
+        """
+        from pyspark.sql import functions as f
+
+        plan = self.plan
+        frame = self._complete(self._matches())
+        if self.limit is not None:
+            frame = frame.orderBy(*self._order()).limit(self.limit)
+        columns = [
+            f.struct(*(f.col(self._flat_name(name, each)).alias(each) for each in fields)).alias(name)
+            for name, fields in plan.fields.items()
+        ]
+        return frame.select(*columns)
+
+    def table(self) -> pa.Table:
+        """Return the matches as an Arrow table of exactly the plan's schema."""
+        found = self.frame().toArrow()
+        self._total = found.num_rows if self.limit is None else self._total
+        schema = self.plan.schema
+        columns = []
+        for each in schema:
+            part = found[each.name].combine_chunks()
+            if isinstance(part, pa.ChunkedArray):
+                part = pa.concat_arrays(part.chunks) if part.num_chunks else pa.array([], part.type)
+            arrays = [part.field(index).cast(child.type) for index, child in enumerate(each.type)]
+            columns.append(pa.StructArray.from_arrays(arrays, fields=list(each.type)))
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def explain(self, *, analyse: bool = False) -> str:
+        """Return how the motif is found, with the rows that are expected after every step.
+
+        Parameters
+        ----------
+        analyse
+            Find it, and say how many rows there really were after every step.
+
+        Returns
+        -------
+        str
+            One line per step; Spark's own plan is that of `frame`.
+        """
+        if any(step.estimate is None for step in self.plan.steps):
+            self.plan = self._planned(always_count=True)
+        if analyse:
+            # A job per step: what Spark observes inside one job depends on how it reorders the work.
+            self._counted = [self._matches(index + 1).count() for index in range(len(self.plan.steps))]
+            self._total = self._complete(self._matches()).count()
+        return self.plan.explain(self._counted, self._total)
+
+    def _planned(self, *, always_count: bool) -> Plan:
+        question = self.question
+        return make_plan(
+            question.motif,
+            question.condition,
+            question.shape,
+            columns=question.columns,
+            count=self.graph.count or self._count,
+            always_count=always_count,
+        )
+
+    def _count(self, scans: Sequence[Scan]) -> Counts:
+        """Count what every scan gives, in one job over the edges and one over the vertices."""
+        from pyspark.sql import functions as f
+
+        shape = self.question.shape
+        lookup = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
+        result: dict[str, float] = {}
+        totals = []
+        for frame, group, schema in (
+            (self.graph.edges, [scan for scan in scans if scan.is_edge], shape.edges),
+            (lookup, [scan for scan in scans if not scan.is_edge], shape.vertices),
+        ):
+            sums = [f.count_if(_all(scan, schema)) for scan in group if scan.where]
+            row = iter(frame.select(f.count(f.lit(1)), *sums).collect()[0])
+            totals.append(next(row))
+            result |= {scan.element: next(row) if scan.where else totals[-1] for scan in group}
+        return Counts(edges=totals[0], vertices=totals[1], by_element=result)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        """A number for every element; names of a motif would not all do as names of Spark's columns."""
+        motif = self.plan.motif
+        return {name: index for index, name in enumerate((*motif.vertices, *motif.edges))}
+
+    def _flat_name(self, element: str, column: str) -> str:
+        """Return the column that holds an element's column while matches are put together."""
+        vertex = identity(self.plan.motif, Column(element, column))
+        return f"_{self._numbers[element]}_{column}" if vertex is None else f"_{self._numbers[vertex]}_id"
+
+    def _matches(self, steps: int | None = None) -> DataFrame:
+        frame: DataFrame | None = None
+        for step in self.plan.steps[:steps]:
+            if isinstance(step, Exclude):
+                assert frame is not None  # noqa: S101  (a plan begins with a join)
+                frame = self._without(frame, step)
+            else:
+                frame = self._joined(frame, step)
+        assert frame is not None  # noqa: S101
+        return frame
+
+    def _complete(self, frame: DataFrame) -> DataFrame:
+        """Join what the answer has of the vertices; this also drops matches whose named vertices do not exist."""
+        from pyspark.sql import functions as f
+
+        source = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
+        for name in self.plan.vertices_at_end:
+            wanted = tuple(dict.fromkeys(("id", *self.plan.fields.get(name, ()))))
+            own = source.select(*(f.col(each).alias(self._flat_name(name, each)) for each in wanted))
+            frame = frame.join(own, on=self._flat_name(name, "id"))
+        return frame
+
+    def _joined(self, left: DataFrame | None, step: Join) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        plan, scan = self.plan, step.scan
+        if scan.edge is not None:
+            schema = plan.shape.edges
+            right = self.graph.edges
+            if scan.where:
+                right = right.filter(_all(scan, schema))
+            edge = scan.edge
+            ends = {
+                self._flat_name(name, "id"): f.col(side)
+                for name, side in ((edge.dst, "dst"), (edge.src, "src"))
+                if must_exist(name)
+            }
+            kept = (*plan.needs.get(edge.name, ()), *plan.fields.get(edge.name, ()))
+            if edge.named and any(isinstance(each, Exclude) for each in plan.steps):
+                # What removes duplicates has to see all of an edge.
+                kept = tuple(schema.names)
+            own = {self._flat_name(edge.name, name): f.col(name) for name in dict.fromkeys(kept)}
+            read = {self._looked_up(vertex, column): _of_row(node, schema) for vertex, column, node in step.reads}
+            columns = own | ends | read
+            right = right.select(*(value.alias(name) for name, value in columns.items()))
+        else:
+            right = self._scanned(scan)
+        for each in step.lookups:
+            right = right.join(self._scanned(each), on=self._flat_name(each.element, "id"))
+        if left is None:
+            return self._kept(right, step.where)
+        on = [self._flat_name(name, "id") for name in step.shared]
+        extra = [f"_key_{index}" for index in range(len(step.keys))]
+        if on or extra:
+            for name, (old, new) in zip(extra, step.keys, strict=True):
+                left, right = left.withColumn(name, self._key(old)), right.withColumn(name, self._key(new))
+            return self._kept(left.join(right, on=[*on, *extra]).drop(*extra), step.where)
+        if step.where:
+            condition = self._of_match(step.where[0])
+            for node in step.where[1:]:
+                condition &= self._of_match(node)
+            return left.join(right, on=condition)
+        return left.crossJoin(right)
+
+    def _scanned(self, scan: Scan) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        frame = self.graph.vertices if scan.exact or self.graph.lookup is None else self.graph.lookup
+        if scan.where:
+            frame = frame.filter(_all(scan, self.plan.shape.vertices))
+        names = ("id", *self.plan.needs.get(scan.element, ()))
+        # What the answer needs of a vertex is looked up at its end.
+        return frame.select(*(f.col(name).alias(self._looked_up(scan.element, name)) for name in names))
+
+    def _looked_up(self, vertex: str, column: str) -> str:
+        """Return the column that holds a vertex' column for conditions; that of the answer comes at the end."""
+        name = self._flat_name(vertex, column)
+        return name if column == "id" else f"{name}_early"
+
+    def _without(self, frame: DataFrame, step: Exclude) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        for edge in step.edges:
+            ends = [(name, side) for name, side in ((edge.src, "src"), (edge.dst, "dst")) if must_exist(name)]
+            there = self.graph.edges
+            if edge.src == edge.dst:
+                ends = ends[:1]
+                there = there.filter(f.col("src") == f.col("dst"))
+            names = [self._flat_name(name, "id") for name, _ in ends]
+            there = there.select(*(f.col(side).alias(name) for name, (_, side) in zip(names, ends, strict=True)))
+            frame = frame.join(there, on=names, how="left_anti")
+        return frame.dropDuplicates()
+
+    def _kept(self, frame: DataFrame, where: Sequence[Node]) -> DataFrame:
+        for node in where:
+            frame = frame.filter(self._of_match(node))
+        return frame
+
+    def _key(self, node: Node) -> SparkColumn:
+        value = self._of_match(node)
+        return value.cast("bigint") if whole_numbers(node, self._whole) else value
+
+    def _of_match(self, node: Node) -> SparkColumn:
+        from pyspark.sql import functions as f
+
+        return to_spark(node, lambda column: f.col(self._of_element(column)), self._whole)
+
+    def _of_element(self, column: Column) -> str:
+        edge = column.element in self.plan.motif.edges
+        return (self._flat_name if edge else self._looked_up)(column.element, column.name)
+
+    def _whole(self, column: Column) -> bool:
+        shape = self.plan.shape
+        schema = shape.edges if column.element in self.plan.motif.edges else shape.vertices
+        return bool(pa.types.is_integer(schema.field(column.name).type))
+
+    def _order(self) -> list[str]:
+        """Return the columns to sort by: the same order as in `pag_graph.motif.query`."""
+        shape, plan = self.plan.shape, self.plan
+        key = shape.edge_key or ("src", "dst", *(n for n in shape.edges.names if n not in {"src", "dst"}))
+        found: list[str] = []
+        for name in plan.motif.columns:
+            found += [self._flat_name(name, each) for each in (key if name in plan.motif.edges else ("id",))]
+        return found
+
+
+def k_hop_paths(vertices: DataFrame, edges: DataFrame, *, k: int, limit: int, through_waits: bool) -> KHopPaths:
+    """List paths of exactly k hops back from the ends of waits, on Spark (see `pag_graph.motif.paths.k_hop_paths`).
+
+    Parameters
+    ----------
+    vertices
+        Rows of `PAG_VERTICES`; the edges' ends are among them.
+    edges
+        Rows of `PAG_EDGES` that end in the window.
+    k, limit, through_waits
+        See `pag_graph.motif.paths.k_hop_paths`.
+
+    Returns
+    -------
+    KHopPaths
+        The same as in this process.
+    """
+    import narwhals.stable.v2 as nw
+    from pyspark.sql import functions as f
+
+    check_hops(k, limit)
+    ended = edges.withColumn("end_ns", f.col("start_ns") + f.col("duration_ns"))
+    total, first = count_paths(
+        nw.from_native(ended),
+        nw.from_native(vertices),
+        k=k,
+        limit=limit,
+        through_waits=through_waits,
+        # Rounds repeat: without a checkpoint Spark would plan all of them again in each.
+        keep=lambda frame: nw.from_native(frame.to_native().localCheckpoint()),
+    )
+    question = question_of(k, through_waits=through_waits)
+    seeds = first.to_arrow().cast(
+        pa.schema([*((name, question.shape.edges.field(name).type) for name in first.columns)])
+    )
+    marked = edges.join(f.broadcast(edges.sparkSession.createDataFrame(seeds)), on=["src", "dst", "type"], how="left")
+    graph = SparkGraph(vertices=vertices, edges=marked, shape=question.shape)
+    return listed(SparkMotifQuery(question=question, graph=graph).table(), k=k, limit=limit, total=total)
+
+
+def _of_row(node: Node, schema: pa.Schema) -> SparkColumn:
+    """Translate a condition in terms of a row's own columns."""
+    from pyspark.sql import functions as f
+
+    return to_spark(
+        node,
+        lambda column: f.col(column.name),
+        lambda column: bool(pa.types.is_integer(schema.field(column.name).type)),
+    )
+
+
+def _all(scan: Scan, schema: pa.Schema) -> SparkColumn:
+    first, *others = (_of_row(node, schema) for node in scan.where)
+    for other in others:
+        first &= other
+    return first
+
+
+def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Callable[[Column], bool]) -> SparkColumn:
+    """Translate a filter for Spark.
+
+    Parameters
+    ----------
+    node
+        A filter that passed `pag_graph.motif.filters.check`.
+    column
+        Gives the expression of a column.
+    is_whole
+        Tells which columns hold integers.
+
+    Returns
+    -------
+    Column
+        Same values as `pag_graph.motif.filters.to_polars` gives, null for null.
+    """
+    from pyspark.sql import functions as f
+
+    compare: dict[str, Callable[[SparkColumn, SparkColumn], SparkColumn]] = {
+        "=": operators.eq,
+        "!=": operators.ne,
+        "<": operators.lt,
+        "<=": operators.le,
+        ">": operators.gt,
+        ">=": operators.ge,
+    }
+    arithmetic = {"+": f.try_add, "-": f.try_subtract, "*": f.try_multiply, "/": f.try_divide, "%": f.try_mod}
+
+    def number(part: Node, *, whole: bool) -> SparkColumn:
+        return translate(part).cast("bigint" if whole else "double")
+
+    def translate(part: Node) -> SparkColumn:
+        match part:
+            case Literal(None):
+                return f.lit(None).cast("boolean")
+            case Literal(bool() | str() as constant):
+                return f.lit(constant)
+            case Literal(constant):
+                return f.lit(constant).cast("bigint" if isinstance(constant, int) else "double")
+            case Column():
+                return column(part)
+            case Unary("not", operand):
+                return ~translate(operand)
+            case Unary("-", operand):
+                whole = whole_numbers(operand, is_whole)
+                return f.try_subtract(f.lit(0).cast("bigint" if whole else "double"), number(operand, whole=whole))
+            case Unary(_, operand):
+                whole = whole_numbers(operand, is_whole)
+                value = number(operand, whole=whole)
+                opposite = f.try_subtract(f.lit(0).cast("bigint" if whole else "double"), value)
+                return f.when(value < 0, opposite).otherwise(value)
+            case Binary("and", left, right):
+                return translate(left) & translate(right)
+            case Binary("or", left, right):
+                return translate(left) | translate(right)
+            case Binary(">>", left, Literal(int() as bits)):
+                return f.shiftright(translate(left), bits)
+            case Binary(operator, left, right) if operator in compare:
+                return compare[operator](translate(left), translate(right))
+            case Binary(operator, left, right):
+                whole = operator != "/" and all(whole_numbers(side, is_whole) for side in (left, right))
+                return arithmetic[operator](number(left, whole=whole), number(right, whole=whole))
+            case In(operand, values):
+                value = translate(operand)
+                first, *others = (compare["="](value, translate(each)) for each in values)
+                for other in others:
+                    first |= other
+                return first
+            case IsNull(operand):
+                return translate(operand).isNull()
+
+    return translate(node)

@@ -1,0 +1,146 @@
+"""A committed run as a graph to look for motifs in; only files that can hold rows of the epochs asked for are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.errors import InvalidParameterError
+from pag_graph.motif.plan import Counts
+from pag_graph.motif.query import Graph, shares
+from pag_graph.motif.shape import PAG_SHAPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.motif.plan import Scan
+    from pag_graph.pag.snapshot import Run
+
+_SAMPLE = 64 * 1024
+"""Rows that shares are estimated from where counting would be a job."""
+
+
+def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | None:
+    """Return the epochs that are asked for, ascending; None for all.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    epochs
+        Their numbers.
+
+    Returns
+    -------
+    tuple of int or None
+        Each once.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such epoch.
+    """
+    if epochs is None:
+        return None
+    known = run.epochs["epoch"].to_list()
+    missing = sorted(set(epochs).difference(known))
+    if missing or not epochs:
+        what = f"epoch {missing[0]}" if missing else "empty choice of epochs"
+        message = f"{run.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
+        raise InvalidParameterError(message, f"List them: `pag info {run.info.path}`.", {"epochs": missing})
+    return tuple(sorted(set(epochs)))
+
+
+def edges_of(run: Run, epochs: Sequence[int] | None) -> pl.LazyFrame:
+    """Return the edges that end in some epochs; files and row groups without them are skipped."""
+    edges = run.scan("edges")
+    return edges if epochs is None else edges.filter(in_epochs(epochs))
+
+
+def in_epochs(epochs: Sequence[int]) -> pl.Expr:
+    """Return the condition that `epoch` is one of some."""
+    between = pl.col("epoch").is_between(min(epochs), max(epochs))
+    whole = len(set(epochs)) == max(epochs) - min(epochs) + 1
+    return between if whole else between & pl.col("epoch").is_in(sorted(set(epochs)))
+
+
+def files_of(run: Run, table: str, low: int | None, high: int | None) -> list[str]:
+    """Return the files of a table that can hold rows of the epochs `low` to `high`; all where both are absent."""
+    files = run.info.files(table)
+    if low is None or high is None:
+        return files
+    kept = _statistics(run, table).filter(pl.col("max.epoch") >= low, pl.col("min.epoch") <= high)
+    names = set(kept["path"].to_list())
+    return [file for file in files if file.rpartition("/")[2] in names]
+
+
+def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
+    """Return the lowest and the highest epoch of a vertex at the end of an edge that ends in some epochs.
+
+    Messages cross epochs; the files' statistics bound by how much.
+    """
+    files = _statistics(run, "edges").filter(pl.col("max.epoch") >= min(epochs), pl.col("min.epoch") <= max(epochs))
+    around = [*epochs, *files["min.src_epoch"].drop_nulls(), *files["max.src_epoch"].drop_nulls()]
+    return min(around), max(around)
+
+
+def _statistics(run: Run, table: str) -> pl.DataFrame:
+    """Return what Delta knows of each file, without reading one."""
+    return pl.DataFrame(pl.DataFrame(run.info.delta(table).get_add_actions(flatten=True)))
+
+
+def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
+    """Return a run's graph, or the part of it that some epochs make.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    epochs
+        Epochs that edges must end in; all where absent. Vertices are their events, and the far ends of edges.
+
+    Returns
+    -------
+    Graph
+        Nothing is read yet.
+    """
+    chosen = chosen_epochs(run, epochs)
+    vertices, edges = run.scan("vertices"), edges_of(run, chosen)
+    if chosen is None:
+        return Graph(vertices=vertices, edges=edges, shape=PAG_SHAPE)
+    near = vertices.filter(pl.col("epoch").is_between(*epochs_around(run, chosen)))
+    ends = pl.concat([edges.select(id="src"), edges.select(id="dst")])
+    inside = near.filter(in_epochs(chosen)).select("id")
+    exact = near.join(pl.concat([ends, inside]).unique(), on="id", how="semi")
+    return Graph(vertices=exact, edges=edges, shape=PAG_SHAPE, lookup=near)
+
+
+def expected_counts(run: Run, epochs: Sequence[int] | None, scans: Sequence[Scan]) -> Counts:
+    """Estimate what scans give from the epochs' own counts and the first rows; no job, and little is read.
+
+    Parameters
+    ----------
+    run, epochs
+        As for `graph_of_run`.
+    scans
+        Of a plan.
+
+    Returns
+    -------
+    Counts
+        Totals are exact for edges; shares are those of a sample.
+    """
+    chosen = chosen_epochs(run, epochs)
+    of = run.epochs if chosen is None else run.epochs.filter(pl.col("epoch").is_in(chosen))
+    edges, vertices = int(of["edges"].sum()), int(of["vertices"].sum())
+    graph = graph_of_run(run, chosen)
+    nearby = graph.lookup if graph.lookup is not None else graph.vertices
+    sample = Graph(vertices=nearby.head(_SAMPLE), edges=graph.edges.head(_SAMPLE), shape=graph.shape)
+    found = shares(sample, scans)
+    totals = {scan.element: edges if scan.is_edge else vertices for scan in scans}
+    return Counts(
+        edges=edges,
+        vertices=vertices,
+        by_element={name: total * found[name] for name, total in totals.items()},
+    )

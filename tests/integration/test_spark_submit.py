@@ -1,0 +1,192 @@
+"""Jobs as users run them: an installed wheel, spark-submit, and a standalone cluster of real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from pag_graph import api
+from pag_graph.cli.demo import SAMPLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 180
+MOST_S = 900
+"""A job takes half a minute; machines that run tests are busy."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Python that has this package from its wheel, and the dependencies of the Python that runs the tests."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        pytest.skip("uv builds and installs the wheel, and it is not on the path")
+    folder = tmp_path_factory.mktemp("installed")
+    build = [uv, "build", "--wheel", "--quiet", "--out-dir", str(folder), str(ROOT)]
+    built = subprocess.run(build, capture_output=True, text=True, check=False, timeout=300)
+    if "Failed to resolve requirements from `build-system.requires`" in built.stderr:
+        pytest.skip("hatchling, which builds the wheel, cannot be had here")
+    assert built.returncode == 0, built.stderr
+    environment = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True, timeout=120)
+    python = environment / "bin" / "python"
+    (wheel,) = folder.glob("*.whl")
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", str(python), str(wheel)]
+    subprocess.run(install, check=True, timeout=120)
+    # What stands there as an editable installation is not found this way: only folders are added, no hooks.
+    packages = next(environment.glob("lib/python*/site-packages"))
+    (packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
+    return python
+
+
+@contextlib.contextmanager
+def running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(30)
+
+
+def wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while text not in (said := log.read_text(errors="replace")):
+        assert process.poll() is None, said[-2000:]
+        assert time.monotonic() < end, said[-2000:]
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, dict[str, str]]]:
+    """Start a master and a worker on loopback; give the master's address, the worker's folder, the environment."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    folder = tmp_path_factory.mktemp("cluster")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
+    environment |= {
+        "SPARK_HOME": str(home),
+        # Spark's own web pages listen where this says.
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "PYSPARK_PYTHON": str(installed),
+        "PYSPARK_DRIVER_PYTHON": str(installed),
+    }
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    start = str(home / "bin" / "spark-class")
+    here = ["--host", "127.0.0.1", "--webui-port", "0"]
+    master = [start, "org.apache.spark.deploy.master.Master", *here, "--port", str(port)]
+    with running(master, folder / "master.log", environment) as process:
+        wait_for("New state: ALIVE", folder / "master.log", process)
+        worker = [start, "org.apache.spark.deploy.worker.Worker", *here, "--cores", "2", "--memory", "1g"]
+        worker += ["--work-dir", str(folder / "work"), address]
+        with running(worker, folder / "worker.log", environment) as second:
+            wait_for("Successfully registered with master", folder / "worker.log", second)
+            yield address, folder / "work", environment
+
+
+@pytest.fixture(scope="module")
+def submit(cluster: tuple[str, Path, dict[str, str]]) -> Callable[..., dict[str, Any]]:
+    address, _, environment = cluster
+
+    def run(script: str, *arguments: object) -> dict[str, Any]:
+        options = ["--master", address, "--executor-memory", "512m", "--driver-java-options", QUICK]
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.executor.extraJavaOptions": QUICK,
+        }
+        options += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        command = [Path(environment["SPARK_HOME"]) / "bin" / "spark-submit", *options]
+        command += [ROOT / "spark_jobs" / script, *arguments]
+        done = subprocess.run(
+            # Somewhere else, so that nothing of the repository is found by accident.
+            list(map(str, command)),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_S,
+            cwd="/",
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_the_wheel_holds_all_that_the_package_needs(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, pag_graph, pag_graph.cypher as c, pag_graph.cli.demo as d\n"
+        # This also compiles the kernels, once for all workers of the cluster.
+        "pag_graph.build(d.SAMPLES / 'skewed', sys.argv[1], engine='local')\n"
+        "print(pag_graph.__file__); print(c.cypher_library()); print(len(c.list_queries()))\n"
+        "print((d.SAMPLES / 'skewed' / 'meta.json').is_file())\n"
+    )
+    done = subprocess.run([installed, "-c", code, tmp_path / "s"], capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    file, library, queries, sample = done.stdout.splitlines()
+    environment = installed.parents[1]
+    assert Path(file).is_relative_to(environment)
+    assert Path(library) == Path(file).parent / "_cypher"
+    assert int(queries) == len(list((ROOT / "cypher").rglob("*.cypher")))
+    assert sample == "True"
+
+
+def test_jobs_run_on_a_standalone_cluster(
+    cluster: tuple[str, Path, dict[str, str]], submit: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    store = tmp_path / "job.pag"
+    assert submit("build.py", SAMPLES / "skewed", store, "--slice-events", 1000)["committed"] is True
+    api.build(SAMPLES / "skewed", tmp_path / "local.pag", engine="local", slice_events=1000)
+    here, there = api.open(tmp_path / "local.pag"), api.open(store)
+    assert_frame_equal(there.vertices().sort("id").collect(), here.vertices().sort("id").collect())
+    keys = ["dst", "src", "type"]
+    assert_frame_equal(there.edges().sort(keys).collect(), here.edges().sort(keys).collect())
+
+    answer = submit("analyse.py", store, tmp_path / "paths", "--analysis", "critical-path")
+    steps = pl.read_parquet(tmp_path / "paths" / "*.parquet").group_by("epoch").agg(pl.col("duration_ns").sum())
+    spans = here.epochs.select("epoch", duration_ns=pl.col("end_ns") - pl.col("start_ns"))
+    assert answer["windows"] == spans.height
+    assert_frame_equal(steps.sort("epoch"), spans.sort("epoch"))
+
+    found = submit("motif.py", store, tmp_path / "late", "late_sender", "--epochs", "2-6", "--set", "min_ns=1000")
+    expected = here.motif("late_sender", epochs=range(2, 7), parameters={"min_ns": 1000}).frame()
+    assert found["matches"] == expected.height > 0
+    matches = pl.read_parquet(tmp_path / "late" / "*.parquet")
+    assert matches.columns == expected.columns
+    assert sorted(map(str, matches.to_dicts())) == sorted(map(str, expected.to_dicts()))
+
+    # The tasks ran in the cluster's own executors, one application after the other.
+    _, work, _ = cluster
+    assert len(list(work.glob("app-*/0/stderr"))) == 3
