@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources import st2, timely_prototype
+from pag_graph.sources import activities, st2, timely_prototype
+from pag_graph.sources.spark import convert as spark
 
 if TYPE_CHECKING:
     import os
@@ -30,6 +31,8 @@ _READERS: dict[str, _Reader] = {
     timely_prototype.FORMAT: _Reader(timely_prototype.mismatch, timely_prototype.convert),
     st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
     st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
+    activities.FORMAT: _Reader(activities.mismatch, activities.convert),
+    spark.FORMAT: _Reader(spark.mismatch, spark.convert),
 }
 
 FORMATS = tuple(_READERS)

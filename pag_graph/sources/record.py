@@ -18,7 +18,7 @@ from pag_graph.store.trace import Trace, check_trace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["PROGRAMS", "adapter_folder", "build_program", "record"]
+__all__ = ["PROGRAMS", "adapter_folder", "build_program", "record", "refuse_existing", "run_program"]
 
 PROGRAMS = {
     "skewed": "four workers exchange all their records to worker 0",
@@ -100,19 +100,50 @@ def build_program(program: str, *, optimised: bool = True) -> Path:
 
 
 def record(program: str, trace: Path, arguments: Sequence[str] = (), *, optimised: bool = True) -> tuple[Trace, str]:
-    """Run an example program, and check the trace that it leaves.
+    """Compile an example program, run it, and check the trace that it leaves.
 
     Parameters
     ----------
-    program
-        One of `PROGRAMS`.
+    program, optimised
+        As in `build_program`.
+    trace, arguments
+        As in `run_program`.
+
+    Returns
+    -------
+    Trace, str
+        As of `run_program`.
+    """
+    # Compiling takes minutes: what cannot be written is said before.
+    refuse_existing(trace)
+    return run_program(build_program(program, optimised=optimised), trace, arguments)
+
+
+def refuse_existing(trace: Path) -> None:
+    """Refuse a place for a trace where there is something.
+
+    Raises
+    ------
+    StoreExistsError
+        With the place.
+    """
+    if trace.exists():
+        message = f"{trace} exists."
+        raise StoreExistsError(message, "Choose another place, or remove it.", {"path": str(trace)})
+
+
+def run_program(executable: Path, trace: Path, arguments: Sequence[str] = ()) -> tuple[Trace, str]:
+    """Run an example program that is compiled, and check the trace that it leaves.
+
+    Parameters
+    ----------
+    executable
+        From `build_program`.
     trace
         Where the trace goes; there must be nothing.
     arguments
         Passed on to the program. With ``-n N`` (several processes) and without ``-p`` all N are started, connected
         over loopback on free ports.
-    optimised
-        As in `build_program`.
 
     Returns
     -------
@@ -126,10 +157,8 @@ def record(program: str, trace: Path, arguments: Sequence[str] = (), *, optimise
     TraceFormatError
         If the program fails, or its trace is not whole.
     """
-    if trace.exists():
-        message = f"{trace} exists."
-        raise StoreExistsError(message, "Choose another place, or remove it.", {"path": str(trace)})
-    executable = build_program(program, optimised=optimised)
+    refuse_existing(trace)
+    program = executable.name
     with _hosts(arguments) as groups:
         said, failed = _run([[str(executable), "--trace", str(trace), *arguments, *group] for group in groups])
     if failed:

@@ -1,0 +1,73 @@
+"""`pag export`: a graph for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (Typer reads it)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.cli.analyses import (
+    BetweenOption,
+    EpochOption,
+    LatencyOption,
+    RoleOption,
+    StoreArgument,
+    check_window,
+    open_pag,
+)
+from pag_graph.cli.output import progress, stdout
+
+if TYPE_CHECKING:
+    from pag_graph.sinks.export import ExportFormat
+
+_FORMATS = "perfetto, chrome, graphml, csv or svg"
+
+
+def export(
+    store: StoreArgument,
+    output: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="File to write (for csv a folder); .gz compresses.", show_default=False),
+    ],
+    to: Annotated[str | None, typer.Option("--to", metavar="FORMAT", help=f"{_FORMATS}; else by FILE's name.")] = None,
+    epoch: EpochOption = None,
+    role: RoleOption = None,
+    between: BetweenOption = None,
+    latency: LatencyOption = None,
+    path_only: Annotated[bool, typer.Option("--path-only", help="Only the critical path.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Write over what is there.")] = False,
+) -> None:
+    """Write the run, or a window of it, for Perfetto, Chrome, GraphML readers, spreadsheets, or as a picture.
+
+    Without a window the whole run is written. For networkx: pag_graph.open(STORE).to_networkx() in Python.
+
+    Example: pag export run.pag run.json.gz --to perfetto
+    """
+    from pag_graph.sinks.export import ExportFormat
+    from pag_graph.sinks.export import export as write
+
+    chosen = to or _by_name(output, ExportFormat)
+    window = {key: value for key, value in check_window(epoch, role, between, latency).items() if value is not None}
+    pag = open_pag(store)
+    with progress() as report:
+        done = write(
+            pag.run,
+            output,
+            chosen,
+            window=pag.run.window(**window) if window else None,
+            path_only=path_only,
+            replace=replace,
+            progress=report,
+        )
+    counted = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count)
+    out = stdout()
+    out.print(f"Wrote {done.path} ({done.bytes / 1e6:,.1f} MB): {counted or 'nothing'}.")
+    if chosen == ExportFormat.PERFETTO:
+        out.print("Open it with ui.perfetto.dev; the file stays on this machine.", style="dim")
+
+
+def _by_name(output: Path, formats: type[ExportFormat]) -> str:
+    suffixes = {".json": formats.PERFETTO, ".graphml": formats.GRAPHML, ".svg": formats.SVG}
+    suffix = output.with_suffix("").suffix if output.suffix == ".gz" else output.suffix
+    return str(suffixes.get(suffix, formats.CSV if not suffix else suffix.lstrip(".")))

@@ -1,0 +1,86 @@
+"""`pag spark`: point it at event logs and hear why the applications were slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph import errors
+from pag_graph.cli.output import Format, print_csv, print_json, progress, stderr, stdout
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.why import SparkAnswer
+
+_CAUSE_COLUMNS = ["log", "rank", "cause", "saved_ns", "share", "stage", "text", "advice"]
+
+
+def spark(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", help="Event logs: files, rolling directories, or directories of logs."),
+    ],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
+    cores: Annotated[
+        list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
+        Format.TABLE
+    ),
+) -> None:
+    """Say why Spark applications were slow, from their event logs, and what would help.
+
+    Reads logs of Spark 2 to 4, plain or compressed (gzip, zstd, lz4, snappy, lzf), rolled, cut short or in progress.
+
+    Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
+    """
+    from pag_graph.sources.spark.page import html_page, text_lines
+    from pag_graph.sources.spark.reader import find_logs
+    from pag_graph.sources.spark.why import answer
+
+    found = [log for path in logs for log in find_logs(path)]
+    answers: list[SparkAnswer] = []
+    failed: list[errors.PagGraphError] = []
+    for log in found:
+        folder = None if out is None else (out if len(found) == 1 else out / log.name)
+        try:
+            with progress(quiet=form is not Format.TABLE) as report:
+                answers.append(answer(log, folder=folder, replace=replace, cores=cores or (), progress=report))
+        except errors.TraceFormatError as error:
+            # One bad log among many is told, and does not keep the others from being answered.
+            if len(found) == 1:
+                raise
+            failed.append(error)
+    if html is not None and answers:
+        html.write_text(html_page(answers), encoding="utf-8")
+    if form is Format.JSON:
+        facts = [told.facts() for told in answers]
+        print_json(facts[0] if len(found) == 1 else facts)
+    elif form is Format.CSV:
+        rows = [
+            {"log": told.log.name, "rank": rank, **cause.facts()}
+            for told in answers
+            for rank, cause in enumerate(told.diagnosis.causes, 1)
+        ]
+        print_csv(rows, _CAUSE_COLUMNS)
+    else:
+        console = stdout()
+        for number, told in enumerate(answers):
+            console.print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
+        if html is not None and answers:
+            stdout().print(f"Wrote {html}.")
+        if out is not None and answers:
+            store = out if len(found) == 1 else out / answers[0].log.name
+            stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+    for error in failed:
+        stderr().print(f"left out: {error.message}", markup=False, style="yellow")
+    if failed and not answers:
+        raise failed[0]

@@ -1,0 +1,274 @@
+"""Event log files as Spark writes them: plain, gzip, zstd, and the framings of lz4, snappy and lzf from Java.
+
+Every decoder gives what it can decode: a file that ends in the middle of a block, or is damaged in the middle, gives
+all bytes before and one note that says where it stopped.
+
+Framings, all without an index:
+
+``lz4`` (``LZ4BlockOutputStream`` of lz4-java)
+    Blocks of ``LZ4Block``, one byte of method (``0x10`` stored, ``0x20`` LZ4) and level, then three little-endian 32-bit
+    numbers: compressed length, length, and xxHash32 of the content (28 bits of it). A block of length 0 ends a stream;
+    another stream may follow.
+``snappy`` (``SnappyOutputStream`` of snappy-java)
+    ``\\x82SNAPPY\\0``, two big-endian versions, then blocks: big-endian length, raw Snappy. Another header may follow.
+``lzf`` (``LZFOutputStream`` of compress-lzf)
+    Blocks of ``ZV``, one byte of method (0 stored, 1 LZF), big-endian 16-bit length of the block, and for LZF the
+    16-bit length of its content.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+__all__ = ["CODECS", "Stopped", "codec_of", "decode"]
+
+CODECS = ("plain", "gzip", "zstd", "lz4", "snappy", "lzf")
+"""Names of the encodings that can be read."""
+
+_CHUNK = 1 << 20
+# Pieces of zstd.
+_PIECE, _SMALL = 1 << 16, 1 << 6
+_LZ4 = b"LZ4Block"
+_LZ4_STORED, _LZ4_COMPRESSED = 0x10, 0x20
+_LZ4_SEED = 0x9747B28C
+_SNAPPY = b"\x82SNAPPY\x00"
+_MAGIC = {
+    "gzip": b"\x1f\x8b",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "lz4": _LZ4,
+    "snappy": _SNAPPY,
+    "lzf": b"ZV",
+}
+# No writer makes larger blocks (lz4 and snappy up to 32 MiB by their settings); a damaged length must not take the
+# machine's memory.
+_LARGEST = 64 << 20
+
+
+class Stopped(NamedTuple):
+    """Where and why decoding stopped before the end of a file."""
+
+    offset: int
+    """Bytes of the file that were used."""
+    reason: str
+    """``truncated`` or ``damaged``."""
+
+
+class _DamagedError(Exception):
+    """A block contradicts its framing."""
+
+
+def codec_of(path: Path) -> str:
+    """Return the encoding of a file by its first bytes; an empty file is plain."""
+    with path.open("rb") as file:
+        head = file.read(max(len(magic) for magic in _MAGIC.values()))
+    return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), "plain")
+
+
+def decode(
+    path: Path, *, stopped: Callable[[Stopped], None], progress: Callable[[int], None] | None = None
+) -> Iterator[bytes]:
+    """Yield the content of a log file piece by piece.
+
+    Parameters
+    ----------
+    path
+        File in any of `CODECS`, told apart by its first bytes.
+    stopped
+        Called once if the file is truncated or damaged; everything before was yielded.
+    progress
+        Called with the bytes of the file that were read so far.
+
+    Yields
+    ------
+    bytes
+        Pieces of at most some MiB, which may end within a line.
+    """
+    decoder = {
+        "plain": _plain,
+        "gzip": _gzip,
+        "zstd": _zstd,
+        "lz4": _lz4,
+        "snappy": _snappy,
+        "lzf": _lzf,
+    }[codec_of(path)]
+    with path.open("rb") as file:
+        try:
+            for piece in decoder(file):
+                yield piece
+                if progress is not None:
+                    progress(file.tell())
+        except EOFError:
+            stopped(Stopped(file.tell(), "truncated"))
+        except (_DamagedError, OSError, pa.ArrowException, zlib.error):
+            stopped(Stopped(file.tell(), "damaged"))
+
+
+def _plain(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(_CHUNK):
+        yield piece
+
+
+def _gzip(file: BinaryIO) -> Iterator[bytes]:
+    inflate, begun = zlib.decompressobj(31), False
+    while piece := file.read(_CHUNK):
+        while piece:
+            begun = True
+            # A mebibyte of zeros in gzip is a gibibyte of content: take it in pieces.
+            content = inflate.decompress(piece, _CHUNK * 4)
+            if content:
+                yield content
+            if inflate.eof:
+                piece, inflate, begun = inflate.unused_data, zlib.decompressobj(31), False
+            else:
+                piece = inflate.unconsumed_tail
+    if begun and not inflate.eof:
+        raise EOFError
+
+
+def _zstd(file: BinaryIO) -> Iterator[bytes]:
+    done = 0
+    try:
+        for piece in _zstd_pieces(file, _PIECE):
+            done += len(piece)
+            yield piece
+    except EOFError:
+        # Arrow throws away what it has decoded of a piece that it cannot fill: once more, in small ones.
+        file.seek(0)
+        passed = 0
+        for piece in _zstd_pieces(file, _SMALL):
+            if passed + len(piece) > done:
+                yield piece[max(0, done - passed) :]
+            passed += len(piece)
+        raise
+
+
+def _zstd_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    counted = _Counted(file)
+    # Spark closes a frame at every flush; Arrow goes on with the next one.
+    with pa.CompressedInputStream(pa.PythonFile(counted, mode="r"), "zstd") as stream:
+        while True:
+            try:
+                piece = stream.read(size)
+            except OSError as error:
+                if counted.ended:
+                    raise EOFError from error
+                raise
+            if not piece:
+                return
+            yield piece
+
+
+class _Counted:
+    """A file that remembers whether it was read to its end."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.ended = False
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self.ended = self.ended or not piece
+        return piece
+
+    def close(self) -> None:
+        """Leave the file open: whoever opened it closes it."""
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    if size > _LARGEST:
+        raise _DamagedError
+    piece = file.read(size)
+    if len(piece) < size:
+        raise EOFError
+    return piece
+
+
+def _lz4(file: BinaryIO) -> Iterator[bytes]:
+    codec = pa.Codec("lz4_raw")
+    while head := file.read(len(_LZ4)):
+        if len(head) < len(_LZ4):
+            raise EOFError
+        if head != _LZ4:
+            raise _DamagedError
+        method = _exactly(file, 1)[0] & 0xF0
+        packed, size, check = (int.from_bytes(_exactly(file, 4), "little") for _ in range(3))
+        if method not in {_LZ4_STORED, _LZ4_COMPRESSED} or size > _LARGEST:
+            raise _DamagedError
+        if not size:
+            if packed:
+                raise _DamagedError
+            continue
+        block = _exactly(file, packed)
+        content = block if method == _LZ4_STORED else codec.decompress(block, size, asbytes=True)
+        if len(content) != size or _xxhash32(content) & 0xFFFFFFF != check:
+            raise _DamagedError
+        yield content
+
+
+def _snappy(file: BinaryIO) -> Iterator[bytes]:
+    codec = pa.Codec("snappy")
+    while head := file.read(4):
+        if len(head) < 4:  # noqa: PLR2004 the length's own width
+            raise EOFError
+        if head == _SNAPPY[:4]:
+            if _exactly(file, len(_SNAPPY) - 4) != _SNAPPY[4:]:
+                raise _DamagedError
+            _exactly(file, 8)
+            continue
+        block = _exactly(file, int.from_bytes(head, "big"))
+        size = _varint(block)
+        if size > _LARGEST:
+            raise _DamagedError
+        content = codec.decompress(block, size, asbytes=True)
+        yield content
+
+
+def _varint(block: bytes) -> int:
+    """Return the length that raw Snappy begins with."""
+    value = 0
+    for place, byte in enumerate(block[:5]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:  # noqa: PLR2004 the bit that says that more follows
+            return value
+    raise _DamagedError
+
+
+def _lzf(file: BinaryIO) -> Iterator[bytes]:
+    while head := file.read(3):
+        if len(head) < 3:  # noqa: PLR2004 the head's own width
+            raise EOFError
+        if head[:2] != _MAGIC["lzf"] or head[2] > 1:
+            raise _DamagedError
+        packed = int.from_bytes(_exactly(file, 2), "big")
+        if head[2] == 0:
+            yield _exactly(file, packed)
+            continue
+        size = int.from_bytes(_exactly(file, 2), "big")
+        yield _lzf_block(_exactly(file, packed), size)
+
+
+def _lzf_block(block: bytes, size: int) -> bytes:
+    from pag_graph.sources.spark.blocks import expand_lzf
+
+    content = np.empty(size, np.uint8)
+    if not expand_lzf(np.frombuffer(block, np.uint8), content):
+        raise _DamagedError
+    return content.tobytes()
+
+
+def _xxhash32(content: bytes) -> int:
+    # The compiler behind it takes a while to load: only those pay who have such a log.
+    from pag_graph.sources.spark.blocks import xxhash32
+
+    return int(xxhash32(np.frombuffer(content, np.uint8), _LZ4_SEED))

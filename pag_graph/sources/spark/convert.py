@@ -1,0 +1,92 @@
+"""Converts an event log to the canonical trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources.files import fingerprint
+from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
+from pag_graph.sources.spark.reader import LogFiles, SparkLog, find_logs, looks_like_log, read_log, silent
+from pag_graph.sources.spark.schedule import infer_schedule
+from pag_graph.store.trace import write_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pag_graph.store.trace import TraceMeta
+
+__all__ = ["FORMAT", "convert", "map_log", "mismatch", "write_mapped"]
+
+
+def mismatch(source: Path) -> str | None:
+    """Say why `source` is no event log; None if it looks like one."""
+    if looks_like_log(source):
+        return None
+    return "it is no event log of Spark, and no directory of a rolling one"
+
+
+def convert(
+    source: Path, target: Path, *, replace: bool = False, progress: Callable[[str, int, int], None] = silent
+) -> TraceMeta:
+    """Convert one event log to a canonical trace.
+
+    Parameters
+    ----------
+    source
+        File, or directory of a rolling log.
+    target
+        Directory of the trace to write.
+    replace
+        Whether to replace a trace that is there.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    TraceMeta
+        Also in the trace. `dropped` counts events that say nothing about time.
+
+    Raises
+    ------
+    TraceFormatError
+        If there is no log, or more than one.
+    """
+    logs = find_logs(source)
+    if len(logs) > 1:
+        message = f"{source} holds {len(logs)} event logs."
+        raise TraceFormatError(
+            message, "Convert one at a time, or ask for all with `pag spark`.", {"file": str(source)}
+        )
+    mapped = map_log(read_log(logs[0], progress=progress))
+    write_mapped(mapped, target, replace=replace)
+    return mapped.meta
+
+
+def map_log(log: SparkLog) -> Mapped:
+    """Decide what a log leaves open and map it."""
+    first = log.tasks.head(1).drop("output_lost").write_csv().encode()
+    return map_schedule(
+        infer_schedule(log),
+        fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first)]),
+    )
+
+
+def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None:
+    """Write a mapped log as a canonical trace."""
+    write_trace(
+        target,
+        meta=mapped.meta,
+        events=mapped.events(),
+        operators=mapped.operator_table,
+        channels=mapped.channels,
+        workers=mapped.workers,
+        findings=mapped.findings,
+        replace=replace,
+    )
+
+
+def read_one(source: LogFiles, *, progress: Callable[[str, int, int], None] = silent) -> SparkLog:
+    """Read one log."""
+    return read_log(source, progress=progress)

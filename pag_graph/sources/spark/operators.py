@@ -1,0 +1,143 @@
+"""Names of what runs: the application, its SQL executions, jobs and stages, as people know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.schedule import Schedule
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["APPLICATION", "Operators", "name_operators", "stage_nodes"]
+
+APPLICATION = 0
+"""Operator of what the driver does for no query and no job."""
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operators:
+    """Ids, addresses and names of operators."""
+
+    names: list[str]
+    """Per id."""
+    addresses: list[str]
+    """Per id: application, SQL execution, job, stage, attempt."""
+    executions: dict[int, int]
+    """SQL execution to id."""
+    jobs: list[int]
+    """Index of a job to id."""
+    stages: dict[tuple[int, int], int]
+    """Stage and attempt to id."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table of operators."""
+        return [
+            {"operator": number, "address": address, "name": name}
+            for number, (address, name) in enumerate(zip(self.addresses, self.names, strict=True))
+        ]
+
+    def of_tasks(self, tasks: pl.DataFrame) -> I64:
+        """Return the operator of each task: its stage's attempt."""
+        numbers = pl.DataFrame(
+            {
+                "stage": [stage for stage, _ in self.stages],
+                "stage_attempt": [attempt for _, attempt in self.stages],
+                "operator": list(self.stages.values()),
+            },
+            schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "operator": pl.Int64},
+        )
+        joined = tasks.select("stage", "stage_attempt").join(
+            numbers, on=["stage", "stage_attempt"], how="left", maintain_order="left"
+        )
+        return joined["operator"].fill_null(APPLICATION).to_numpy()
+
+
+def stage_nodes(schedule: Schedule) -> dict[int, list[str]]:
+    """Return the plan nodes that a stage worked for, by its metrics; in the order of the data's way."""
+    log = schedule.log
+    if not log.stage_metrics.height or not log.nodes.height:
+        return {}
+    found = (
+        log.stage_metrics.join(log.node_metrics, on="accumulator", how="inner")
+        .join(log.nodes, on=["execution", "node"], how="inner")
+        .filter(~pl.col("name").str.starts_with("WholeStageCodegen"))
+        .unique(["stage", "execution", "node"])
+        .sort("stage", "execution", "node", descending=[False, False, True])
+        .group_by("stage", maintain_order=True)
+        .agg(pl.col("name").unique(maintain_order=True))
+    )
+    return dict(found.iter_rows())
+
+
+def name_operators(schedule: Schedule) -> Operators:
+    """Name everything that a worker can work for.
+
+    Parameters
+    ----------
+    schedule
+        Of one log.
+
+    Returns
+    -------
+    Operators
+        Id 0 is the application itself.
+    """
+    log = schedule.log
+    names, addresses = [f"driver program ({log.app_name or log.app_id or log.name})"], ["0"]
+
+    def add(address: str, name: str) -> int:
+        names.append(name)
+        addresses.append(address)
+        return len(names) - 1
+
+    executions: dict[int, int] = {}
+    texts: dict[int, str] = {}
+    for row in log.executions.iter_rows(named=True):
+        number = row["execution"]
+        texts[number] = _short(row["name"])
+        executions[number] = add(f"0.{number}", f"query {number}: {texts[number]}".rstrip(": "))
+    free = max(executions, default=-1) + 1
+    jobs: list[int] = []
+    for job in schedule.jobs:
+        parent = f"0.{job.execution}" if job.execution in executions else f"0.{free + max(job.job, 0)}"
+        label = (
+            f"job {job.job}: {_short(job.name)}".rstrip(": ") if job.job >= 0 else f"stage {-1 - job.job} without a job"
+        )
+        address = f"{parent}.{job.job}" if job.execution in executions else parent
+        if job.job < 0:
+            address = f"0.{free + len(schedule.jobs) - job.job}"
+        jobs.append(add(address, label))
+    nodes = stage_nodes(schedule)
+    facts = {(row["stage"], row["stage_attempt"]): row for row in log.stages.iter_rows(named=True)}
+    stages: dict[tuple[int, int], int] = {}
+    for (stage, attempt), job_index in sorted(schedule.stage_jobs.items()):
+        job = schedule.jobs[job_index]
+        row = facts.get((stage, attempt), {})
+        steps = nodes.get(stage) or (row.get("scopes") or [] if job.execution is not None else [])
+        steps = [step for step in steps if not step.startswith("WholeStageCodegen")] or list(steps)
+        what = _short(row.get("name") or "")
+        if job.execution is not None and steps:
+            shown = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
+            what = f"{shown} of query {job.execution}"
+        again = f" (attempt {attempt + 1})" if attempt else ""
+        address = f"{addresses[jobs[job_index]]}.{stage}" + (f".{attempt}" if attempt else "")
+        stages[stage, attempt] = add(address, f"stage {stage}{again}: {what}".rstrip(": "))
+    return Operators(names=names, addresses=addresses, executions=executions, jobs=jobs, stages=stages)
+
+
+def _short(text: str) -> str:
+    """Return a call site without the folders of its file, on one line."""
+    words = " ".join(text.split())
+    head, found, place = words.rpartition(" at ")
+    if found and "/" in place:
+        place = place.rsplit("/", 1)[-1]
+    return (f"{head}{found}{place}")[:160]

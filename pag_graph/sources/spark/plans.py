@@ -1,0 +1,103 @@
+"""Plans of SQL executions as tables of nodes and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Plan", "plan_nodes"]
+
+# Nodes that only hold other ones, and would hide what people call the plan's steps.
+_WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
+_DEEPEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan's nodes, parents before children, and their metrics."""
+
+    nodes: tuple[tuple[int, int | None, str, str, str | None], ...]
+    """(node, parent, name, text, name of the code generation stage around it)."""
+    metrics: tuple[tuple[int, int, str, str], ...]
+    """(node, accumulator, metric, kind)."""
+
+    def with_metrics_of(self, other: Plan) -> Plan:
+        """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
+        known = {accumulator for _, accumulator, _, _ in self.metrics}
+        nodes: dict[tuple[str, str], int] = {}
+        for node, _, name, text, _ in self.nodes:
+            nodes.setdefault((name, text), node)
+        texts = {node: (name, text) for node, _, name, text, _ in other.nodes}
+        more = [
+            (nodes[texts[node]], accumulator, metric, kind)
+            for node, accumulator, metric, kind in other.metrics
+            if accumulator not in known and texts[node] in nodes
+        ]
+        return Plan(self.nodes, (*self.metrics, *more))
+
+    def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
+        """Yield one row per node."""
+        for node, parent, name, text, scope in self.nodes:
+            yield {
+                "execution": execution,
+                "node": node,
+                "parent": parent,
+                "name": name,
+                "text": text,
+                "scope": scope,
+            }
+
+    def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+        """Yield one row per metric, with the value that the driver gave it."""
+        for node, accumulator, metric, kind in self.metrics:
+            yield {
+                "execution": execution,
+                "node": node,
+                "accumulator": accumulator,
+                "metric": metric,
+                "kind": kind,
+                "driver_value": driver.get(accumulator),
+            }
+
+
+def plan_nodes(root: dict[str, Any]) -> Plan:
+    """Return the nodes of a plan as Spark writes it, without those that only hold others.
+
+    Parameters
+    ----------
+    root
+        ``sparkPlanInfo`` of an event.
+
+    Returns
+    -------
+    Plan
+        Nodes are numbered from 0 in the order of a walk, parents first.
+    """
+    nodes: list[tuple[int, int | None, str, str, str | None]] = []
+    metrics: list[tuple[int, int, str, str]] = []
+    waiting: list[tuple[Any, int | None, str | None]] = [(root, None, None)]
+    while waiting and len(nodes) < _DEEPEST:
+        info, parent, scope = waiting.pop()
+        if not isinstance(info, dict) or not info:
+            continue
+        name = str(info.get("nodeName") or "").strip()
+        number = len(nodes)
+        if name.startswith("WholeStageCodegen"):
+            scope = name
+        if name.startswith(_WRAPPERS):
+            number = parent if parent is not None else -1
+        else:
+            nodes.append((number, parent, name[:200], str(info.get("simpleString") or "")[:300], scope))
+        if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
+            scope = None
+        if number >= 0:
+            for metric in info.get("metrics") or ():
+                if isinstance(metric, dict) and type(metric.get("accumulatorId")) is int:
+                    kind = str(metric.get("metricType") or "")[:40]
+                    metrics.append((number, metric["accumulatorId"], str(metric.get("name") or "")[:200], kind))
+        below = None if number < 0 else number
+        waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
+    return Plan(tuple(nodes), tuple(metrics))

@@ -1,0 +1,488 @@
+"""What a log leaves open and a policy decides: which job a stage ran for, on which core a task, on which lane a job.
+
+Policies, in short (`docs/spark.md` has them with a picture):
+
+* A stage attempt belongs to the job that was active when it was submitted, the earliest of those that list it.
+* A task takes the core of its executor that became free last. On the core it takes the time from a third of its
+  scheduler delay after the launch for as long as Spark measured; the rest of the delay follows.
+* A job takes the driver lane that became free last; only jobs that overlap need more than one lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.sources.spark.reader import ENDED, FAILED, KILLED, MEASURED, LogFinding, SparkLog
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["Core", "Job", "Lane", "Schedule", "infer_schedule"]
+
+MS = 1_000_000
+"""Nanoseconds in a millisecond."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A job as it ran, in nanoseconds from the origin."""
+
+    job: int
+    """Spark's number; negative for stages that no job in the log lists."""
+    name: str
+    start_ns: int
+    end_ns: int
+    execution: int | None
+    """SQL execution, if any."""
+    unit: str
+    """What its epoch is called after."""
+    succeeded: bool | None
+    """None where the log does not say."""
+    lane: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """A line of the driver's work; jobs on one lane never overlap."""
+
+    lane: int
+    jobs: list[int] = field(default_factory=list)
+    """Indices of its jobs, in order."""
+    forks: list[tuple[int, int, int]] = field(default_factory=list)
+    """(instant, lane that started it, index of the first job after it), in order; the first one is its birth."""
+    joins: list[int] = field(default_factory=list)
+    """Instants at which lane 0 waited for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Core:
+    """A place for one task at a time in an executor."""
+
+    executor: int
+    """Index of the executor."""
+    number: int
+    """Number of the core in the executor, from 0."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Schedule:
+    """A log with everything decided; times in nanoseconds from the origin."""
+
+    log: SparkLog
+    origin_ms: int
+    end_ns: int
+    tasks: pl.DataFrame
+    """One row per task attempt by launch time: the log's columns, and `job` (index), `core` (index), `launch`, `begin`,
+    `stop`, `finish` and `delivered`: sent by the driver, begun and done on the core, core free, seen by the driver."""
+    jobs: list[Job]
+    stage_jobs: dict[tuple[int, int], int]
+    """Index of the job that a stage attempt ran for."""
+    lanes: list[Lane]
+    executors: pl.DataFrame
+    """One row per executor: `executor`, `host`, `cores`, `added`, `removed` (null if it stayed), `reason`."""
+    cores: list[Core]
+    findings: list[LogFinding]
+
+
+def infer_schedule(log: SparkLog) -> Schedule:
+    """Decide what the log leaves open.
+
+    Parameters
+    ----------
+    log
+        As read.
+
+    Returns
+    -------
+    Schedule
+        Every task has a job and a core, every job a lane.
+    """
+    findings: list[LogFinding] = []
+    origin = min(log.start_ms or log.first_ms, log.first_ms)
+    end_ms = max(log.end_ms or 0, log.last_ms, origin + 1)
+    tasks = _normal_tasks(log, origin, end_ms, findings)
+    jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
+    numbers = pl.DataFrame(
+        {
+            "stage": [stage for stage, _ in stage_jobs],
+            "stage_attempt": [attempt for _, attempt in stage_jobs],
+            "job": list(stage_jobs.values()),
+        },
+        schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "job": pl.Int64},
+    )
+    tasks = tasks.join(numbers, on=["stage", "stage_attempt"], how="left", maintain_order="left")
+    executors = _executors(log, tasks, origin, end_ms)
+    tasks, cores = _place(log, tasks, executors, findings)
+    lanes = _lanes(jobs)
+    return Schedule(
+        log=log,
+        origin_ms=origin,
+        end_ns=(end_ms - origin) * MS,
+        tasks=tasks,
+        jobs=jobs,
+        stage_jobs=stage_jobs,
+        lanes=lanes,
+        executors=executors,
+        cores=cores,
+        findings=findings,
+    )
+
+
+def _find(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
+    if observed:
+        findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))
+
+
+def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFinding]) -> pl.DataFrame:
+    """Give every task times that are in order and parts that fit into them."""
+    ended = (pl.col("flags") & ENDED) != 0
+    # A task that the log does not see end was there until its executor went, or the log ends.
+    removed = pl.DataFrame(
+        {
+            "executor": pl.Series(range(len(log.texts["executor"])), dtype=pl.Int32),
+            "gone_ms": pl.Series(
+                [
+                    dict(log.executors.select("executor", "removed_ms").iter_rows()).get(n)
+                    for n in log.texts["executor"]
+                ],
+                dtype=pl.Int64,
+            ),
+        }
+    )
+    tasks = log.tasks.join(removed, on="executor", how="left", maintain_order="left")
+    backwards = int(tasks.filter(ended & (pl.col("finish_ms") < pl.col("launch_ms"))).height)
+    _find(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
+    open_tasks = int(tasks.filter(~ended).height)
+    _find(
+        findings, "task_without_end", "warning", open_tasks, "tasks", "taken to run until the executor or the log ends"
+    )
+    finish = (
+        pl.when(ended)
+        .then("finish_ms")
+        .otherwise(pl.min_horizontal(pl.col("gone_ms").fill_null(end_ms), pl.lit(end_ms)))
+    )
+    tasks = tasks.with_columns(
+        finish_ms=pl.max_horizontal(finish, "launch_ms"),
+        ended=ended,
+        measured=(pl.col("flags") & MEASURED) != 0,
+        speculative=(pl.col("flags") & 1) != 0,
+        succeeded=(pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED,
+    ).drop("gone_ms")
+    got = pl.col("getting_result_ms")
+    tasks = tasks.with_columns(
+        getting_result_ms=pl.when((got >= pl.col("launch_ms")) & (got <= pl.col("finish_ms")))
+        .then(got)
+        .otherwise(pl.col("finish_ms")),
+        launch=(pl.col("launch_ms") - origin) * MS,
+    )
+    room = (pl.col("getting_result_ms") - pl.col("launch_ms")) * MS
+    tasks = tasks.with_columns(
+        delivered=(pl.col("getting_result_ms") - origin) * MS, done=(pl.col("finish_ms") - origin) * MS, room=room
+    )
+    # Parts in the order of the run; what does not fit is cut from the last ones, and counted.
+    deserialize = pl.min_horizontal(pl.col("deserialize_ms").cast(pl.Int64) * MS, "room")
+    tasks = tasks.with_columns(deserialize=deserialize)
+    run = pl.min_horizontal(pl.col("run_ms").cast(pl.Int64) * MS, pl.col("room") - pl.col("deserialize"))
+    tasks = tasks.with_columns(run=run)
+    left = pl.col("room") - pl.col("deserialize") - pl.col("run")
+    tasks = tasks.with_columns(serialize=pl.min_horizontal(pl.col("serialize_ms").cast(pl.Int64) * MS, left))
+    # Without metrics (a lost executor, a killed task) all its time on the core was work, as far as anybody knows.
+    unmeasured = ~pl.col("measured") | ((pl.col("run_ms") == 0) & ~pl.col("succeeded"))
+    tasks = tasks.with_columns(
+        unmeasured=unmeasured,
+        run=pl.when(unmeasured).then(pl.col("room") - pl.col("deserialize") - pl.col("serialize")).otherwise("run")
+    )
+    stated = (pl.col("deserialize_ms").cast(pl.Int64) + pl.col("run_ms") + pl.col("serialize_ms")) * MS
+    over = int(tasks.filter(pl.col("measured") & (stated > pl.col("room"))).height)
+    _find(
+        findings, "task_parts_exceed_task", "info", over, "tasks", "measured parts are longer than the task; cut to fit"
+    )
+    tasks = tasks.with_columns(write=pl.min_horizontal("write_ns", "run"))
+    tasks = tasks.with_columns(
+        fetch_wait=pl.min_horizontal(pl.col("fetch_wait_ms").cast(pl.Int64) * MS, pl.col("run") - pl.col("write"))
+    )
+    tasks = tasks.with_columns(
+        gc=pl.min_horizontal(
+            pl.col("gc_ms").cast(pl.Int64) * MS, pl.col("run") - pl.col("write") - pl.col("fetch_wait")
+        )
+    )
+    return tasks.with_columns(
+        work=pl.col("run") - pl.col("write") - pl.col("fetch_wait") - pl.col("gc"),
+        delay=pl.col("room") - pl.col("deserialize") - pl.col("run") - pl.col("serialize"),
+    ).drop("room")
+
+
+def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple[list[Job], dict[tuple[int, int], int]]:
+    spans = {
+        (stage, attempt): (first, last)
+        for stage, attempt, first, last in tasks.group_by("stage", "stage_attempt")
+        .agg(pl.col("launch_ms").min(), pl.col("finish_ms").max())
+        .iter_rows()
+    }
+    rows = {row["job"]: row for row in log.jobs.iter_rows(named=True)}
+    listing: dict[int, list[int]] = {}
+    for job, stage in log.job_stages.select("job", "stage").iter_rows():
+        listing.setdefault(stage, []).append(job)
+    submitted = {
+        (row["stage"], row["stage_attempt"]): (row["submitted_ms"], row["completed_ms"])
+        for row in log.stages.iter_rows(named=True)
+    }
+    chosen: dict[tuple[int, int], int] = {}
+    extent: dict[int, list[int]] = {}
+    for key in sorted(spans | submitted):
+        at, completed = submitted.get(key, (None, None))
+        first, last = spans.get(key, (at, completed or at))
+        at = at or first
+        if at is None:
+            continue
+        job = _job_of(at, listing.get(key[0], []), rows)
+        if job is None:
+            if key not in spans:
+                continue
+            job = -1 - key[0]
+        chosen[key] = job
+        if key in spans:
+            low, high = extent.setdefault(job, [first, last])
+            extent[job] = [min(low, first), max(high, last)]
+    jobs: list[Job] = []
+    index: dict[int, int] = {}
+    for number in sorted(rows.keys() | extent.keys(), key=lambda n: (n < 0, abs(n))):
+        row = rows.get(number, {})
+        low, high = extent.get(number, [None, None])
+        start = row.get("submitted_ms") or low
+        if start is None:
+            continue
+        start = min(start, low) if low is not None else start
+        end = row.get("completed_ms")
+        if end is None:
+            # Without its end a job lasts as long as its tasks, or was running when the log stopped.
+            end = high if log.complete and high is not None else end_ms
+        end = max(end, start)
+        index[number] = len(jobs)
+        batch, query = row.get("batch"), row.get("query")
+        execution = row.get("execution")
+        root = row.get("root")
+        unit = f"job {number}"
+        if batch is not None:
+            unit = f"batch {batch}" + (f" of query {query[:8]}" if query else "")
+        elif execution is not None:
+            unit = f"query {root if root is not None else execution}"
+        jobs.append(
+            Job(
+                job=number,
+                name=row.get("name") or "",
+                start_ns=(start - origin) * MS,
+                end_ns=(end - origin) * MS,
+                execution=execution,
+                unit=unit,
+                succeeded=None if row.get("result") is None else row.get("result") == "JobSucceeded",
+            )
+        )
+    return jobs, {key: index[job] for key, job in chosen.items() if job in index}
+
+
+def _job_of(at: int, candidates: list[int], rows: dict[int, dict[str, Any]]) -> int | None:
+    known = [job for job in candidates if job in rows]
+    for job in known:
+        start, end = rows[job].get("submitted_ms"), rows[job].get("completed_ms")
+        if (start is None or start <= at) and (end is None or at <= end):
+            return job
+    return known[0] if known else None
+
+
+def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> pl.DataFrame:
+    names = log.texts["executor"]
+    known = {row["executor"]: row for row in log.executors.iter_rows(named=True)}
+    used = {
+        names[code]: (first, host)
+        for code, first, host in tasks.group_by("executor")
+        .agg(pl.col("launch_ms").min(), pl.col("host").first())
+        .iter_rows()
+    }
+    rows = []
+    for name in [*known, *(n for n in used if n not in known)]:
+        row, (first, host) = known.get(name, {}), used.get(name, (None, None))
+        times = [t for t in (row.get("added_ms"), first) if t is not None]
+        if not times:
+            continue
+        added = max(min(times), origin)
+        removed = row.get("removed_ms")
+        rows.append(
+            {
+                "executor": name,
+                "host": row.get("host") or (log.texts["host"][host] if host is not None else ""),
+                "cores": row.get("cores") or 0,
+                "added": (added - origin) * MS,
+                "removed": None if removed is None or removed > end_ms else (max(removed, added) - origin) * MS,
+                "reason": row.get("reason"),
+                "code": names.index(name) if name in names else -1,
+            }
+        )
+    schema = {
+        "executor": pl.String,
+        "host": pl.String,
+        "cores": pl.Int64,
+        "added": pl.Int64,
+        "removed": pl.Int64,
+        "reason": pl.String,
+        "code": pl.Int64,
+    }
+    return pl.DataFrame({k: [row[k] for row in rows] for k in schema}, schema=schema)
+
+
+def _place(
+    log: SparkLog, tasks: pl.DataFrame, executors: pl.DataFrame, findings: list[LogFinding]
+) -> tuple[pl.DataFrame, list[Core]]:
+    """Give every task a core, and its time on it."""
+    cores: list[Core] = []
+    placed = np.zeros(tasks.height, np.int64)
+    begin, free = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, np.int64)
+    launch, delivered, delay = (tasks[name].to_numpy() for name in ("launch", "delivered", "delay"))
+    soft, cut = tasks["unmeasured"].to_numpy(), np.zeros(tasks.height, np.int64)
+    receipt = np.zeros(tasks.height, np.int64)
+    codes = tasks["executor"].to_numpy()
+    per_task = (
+        max(1, int(log.properties.get("spark.task.cpus", "1") or 1))
+        if log.properties.get("spark.task.cpus", "1").isdigit()
+        else 1
+    )
+    extra = 0
+    for number, row in enumerate(executors.iter_rows(named=True)):
+        mine = np.flatnonzero(codes == row["code"])
+        slots = max(1, row["cores"] // per_task) if row["cores"] else 0
+        base = len(cores)
+        count, own = _slots(launch[mine], delivered[mine], delay[mine], soft[mine], slots)
+        slot, starts, stops, got, cut[mine] = own
+        placed[mine], begin[mine], free[mine], receipt[mine] = slot + base, starts, stops, got
+        if row["cores"]:
+            extra += max(0, count - slots)
+        cores += [Core(executor=number, number=k) for k in range(max(count, slots))]
+    _find(
+        findings,
+        "more_tasks_than_cores",
+        "warning",
+        extra,
+        "cores",
+        "tasks of an executor overlap on more cores than it has; cores were added",
+    )
+    return (
+        tasks.with_columns(
+            core=pl.Series(placed),
+            receipt=pl.Series(receipt),
+            begin=pl.Series(begin),
+            free=pl.Series(free),
+            run=pl.col("run") - pl.Series(cut),
+            work=pl.col("work") - pl.Series(cut),
+        ),
+        cores,
+    )
+
+
+def _slots(
+    launch: I64, delivered: I64, delay: I64, soft: NDArray[np.bool_], slots: int
+) -> tuple[int, tuple[I64, I64, I64, I64, I64]]:
+    """Assign the tasks of one executor, which come by launch time, to its cores.
+
+    A task without metrics (`soft`) is taken to have worked to its end, but it makes way for the next launch: the driver
+    knew that its core was free before it wrote down the end.
+
+    Returns
+    -------
+    count
+        Cores that were needed.
+    core, begin, free, receipt, cut
+        Per task: its core; when its work begins; when the core is free of it; when it was taken up; what was cut from
+        its work.
+    """
+    size = launch.size
+    core, begin, free, receipt, cut = (np.zeros(size, np.int64) for _ in range(5))
+    # Per core: when its last task's work ended, when it counts as free, and which task that was.
+    busy: list[int] = []
+    last: list[int] = []
+    at, until, spare = launch.tolist(), delivered.tolist(), delay.tolist()
+    for task in range(size):
+        start, room = at[task], spare[task]
+        latest = start + room
+        best, fallback = -1, -1
+        for k, end in enumerate(busy):
+            if end <= start:
+                if best < 0 or end > busy[best]:
+                    best = k
+            elif end <= latest and (fallback < 0 or end < busy[fallback]):
+                fallback = k
+        if best < 0 and len(busy) < slots:
+            best = len(busy)
+            busy.append(0)
+            last.append(-1)
+        if best < 0:
+            best = fallback
+        if best < 0:
+            yielding = [k for k in range(len(busy)) if soft[last[k]] and begin[last[k]] <= start]
+            if yielding:
+                best = min(yielding, key=lambda k: busy[k])
+                cut[last[best]] = busy[best] - start
+                busy[best] = start
+        if best < 0:
+            best = len(busy)
+            busy.append(0)
+            last.append(-1)
+        taken = max(start, busy[best])
+        begins = min(max(start + room // 3, taken), latest)
+        before = last[best]
+        if before >= 0:
+            # What is left of the delay of the task before ends at the latest when this one is taken up.
+            free[before] = min(until[before], taken)
+        core[task], begin[task], receipt[task] = best, begins, taken
+        busy[best] = begins + (until[task] - start - room)
+        last[best] = task
+        free[task] = until[task]
+    return len(busy), (core, begin, free, receipt, cut)
+
+
+def _lanes(jobs: list[Job]) -> list[Lane]:
+    """Give every job a lane."""
+    lanes = [Lane(lane=0)]
+    free_at = [0]
+    group: set[int] = set()
+    group_end = -1
+    for index in sorted(range(len(jobs)), key=lambda i: (jobs[i].start_ns, jobs[i].job)):
+        job = jobs[index]
+        if job.start_ns >= group_end:
+            _join(lanes, group, jobs)
+            group = {0}
+            chosen = 0
+        else:
+            idle = [lane for lane in group if free_at[lane] <= job.start_ns]
+            if idle:
+                chosen = max(idle, key=lambda lane: (free_at[lane], -lane))
+            else:
+                chosen = next((lane.lane for lane in lanes if lane.lane not in group), len(lanes))
+                if chosen == len(lanes):
+                    lanes.append(Lane(lane=chosen))
+                    free_at.append(0)
+                # The driver's program was last seen at work where the latest of the running jobs began.
+                parent = max(group, key=lambda lane: (jobs[lanes[lane].jobs[-1]].start_ns, -lane))
+                lanes[chosen].forks.append((jobs[lanes[parent].jobs[-1]].start_ns, parent, index))
+                group.add(chosen)
+        job.lane = chosen
+        lanes[chosen].jobs.append(index)
+        free_at[chosen] = job.end_ns
+        group_end = max(group_end, job.end_ns)
+    _join(lanes, group, jobs)
+    return lanes
+
+
+def _join(lanes: list[Lane], group: set[int], jobs: list[Job]) -> None:
+    """Let lane 0 wait for the lanes of a group that work longer than itself."""
+    if not group:
+        return
+    own = jobs[lanes[0].jobs[-1]].end_ns
+    for lane in sorted(group - {0}):
+        end = jobs[lanes[lane].jobs[-1]].end_ns
+        lanes[lane].joins.append(end if end > own else -1)

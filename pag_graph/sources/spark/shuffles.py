@@ -1,0 +1,224 @@
+"""Shuffle data as messages from map tasks to reduce tasks, with bytes, and never more than a bounded number.
+
+Spark logs per reduce task how many bytes came from its own executor and from others, and per map task how many it
+wrote. A message goes from the last map task of each executor that wrote (its block server has all of them then) to
+the reduce task: exactly the local bytes from the own executor; the remote bytes divided among the others in the
+proportion of what they wrote. Where a pair of stages would need more than `PAIRS` messages, every reduce task gets one
+message, from the map task that ended last, with all its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.sources.spark.reader import LogFinding
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.operators import Operators
+    from pag_graph.sources.spark.schedule import Schedule
+
+__all__ = ["FIRST_SHUFFLE", "PAIRS", "Shuffles", "shuffle_messages", "stage_parents"]
+
+FIRST_SHUFFLE = 10
+"""First channel of shuffles; those below belong to the driver."""
+
+PAIRS = 20_000
+"""Most messages between two stages that are told apart by executor."""
+
+_SCHEMA = {
+    "channel": pl.Int64,
+    "source": pl.Int64,
+    "target": pl.Int64,
+    "source_core": pl.Int64,
+    "target_core": pl.Int64,
+    "bytes": pl.Int64,
+    "records": pl.Int64,
+    "message_seq": pl.Int64,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffles:
+    """Messages between tasks."""
+
+    messages: pl.DataFrame
+    """One row per message: channel, row of the tasks that sent and read it, their cores, bytes, number."""
+    channels: list[tuple[tuple[int, int], tuple[int, int]]]
+    """Per channel from `FIRST_SHUFFLE` on: stage and attempt that wrote, and that read."""
+    findings: list[LogFinding]
+
+
+def shuffle_messages(schedule: Schedule, operators: Operators) -> Shuffles:
+    """Return the data messages of all shuffles.
+
+    Parameters
+    ----------
+    schedule, operators
+        Of one log.
+
+    Returns
+    -------
+    Shuffles
+        The bytes of the messages to a reduce task sum to what it read.
+    """
+    del operators
+    tasks = schedule.tasks.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    parents = stage_parents(schedule)
+    readers = tasks.filter((pl.col("remote_bytes") + pl.col("local_bytes") > 0) & pl.col("job").is_not_null())
+    writers = tasks.filter(pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0))
+    by_stage = {key[0]: frame for key, frame in writers.group_by("stage", maintain_order=True)}
+    frames: list[pl.DataFrame] = []
+    channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    unknown = joined = 0
+    for (stage, attempt), own in readers.group_by("stage", "stage_attempt", maintain_order=True):
+        job = schedule.jobs[schedule.stage_jobs[int(stage), int(attempt)]].job  # type: ignore[call-overload]
+        sources = [p for p in parents.get((job, int(stage)), []) if p in by_stage]  # type: ignore[call-overload]
+        if not sources:
+            unknown += own.height
+            continue
+        totals = [int(by_stage[p]["shuffle_write_bytes"].sum()) for p in sources]
+        left = _share(own, totals)
+        for parent, part in zip(sources, left, strict=True):
+            wrote = by_stage[parent]
+            writer_attempt = int(wrote["stage_attempt"].max())  # type: ignore[arg-type]
+            channel = FIRST_SHUFFLE + len(channels)
+            made, merged = _pairs(part, wrote, channel)
+            joined += merged
+            if made.height:
+                channels.append(((parent, writer_attempt), (int(stage), int(attempt))))  # type: ignore[call-overload]
+                frames.append(made)
+    findings = []
+    if unknown:
+        detail = "tasks read shuffle data, but the log does not say which stage wrote it; no data messages to them"
+        findings.append(
+            LogFinding(finding="shuffle_source_unknown", severity="info", observed=unknown, unit="tasks", detail=detail)
+        )
+    if joined:
+        detail = f"more than {PAIRS} messages between two stages: one per reading task, from the last task that wrote"
+        findings.append(
+            LogFinding(finding="shuffle_messages_joined", severity="info", observed=joined, unit="tasks", detail=detail)
+        )
+    if not frames:
+        return Shuffles(messages=pl.DataFrame(schema=_SCHEMA), channels=channels, findings=findings)
+    messages = pl.concat(frames).sort("channel", "source_core", "target", maintain_order=True)
+    messages = messages.with_columns(message_seq=pl.int_range(pl.len(), dtype=pl.Int64)).select(
+        pl.col(name).cast(kind) for name, kind in _SCHEMA.items()
+    )
+    return Shuffles(messages=messages, channels=channels, findings=findings)
+
+
+def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:
+    """Divide what each task read among the stages that wrote, in the proportion of what they wrote."""
+    rest = {
+        name: own[name].to_numpy().astype(np.int64) for name in ("remote_bytes", "local_bytes", "shuffle_read_records")
+    }
+    parts = []
+    for place, total in enumerate(totals):
+        below = sum(totals[place:])
+        columns = {}
+        for name, values in rest.items():
+            taken = values if place == len(totals) - 1 else (values * (total / below)).astype(np.int64)
+            columns[name] = taken
+        rest = {name: values - columns[name] for name, values in rest.items()}
+        parts.append(own.with_columns(pl.Series(name, values) for name, values in columns.items()))
+    return parts
+
+
+def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.DataFrame, int]:
+    """Return the messages from one stage to the tasks of another one, and how many tasks got a joined one."""
+    last = (
+        wrote.sort("done", "number")
+        .group_by("executor", maintain_order=True)
+        .agg(
+            pl.col("number").last().alias("source"),
+            pl.col("core").last().alias("source_core"),
+            pl.col("free").last(),
+            pl.col("shuffle_write_bytes").sum().alias("written"),
+        )
+    )
+    target = own.select(
+        "launch",
+        "remote_bytes",
+        "local_bytes",
+        "shuffle_read_records",
+        target="number",
+        target_core="core",
+        target_executor="executor",
+    )
+    if target.height * last.height > PAIRS:
+        final = wrote.sort("done", "number").tail(1)
+        made = target.filter(pl.col("launch") >= final["free"][0]).select(
+            channel=pl.lit(channel),
+            source=pl.lit(int(final["number"][0])),
+            target="target",
+            source_core=pl.lit(int(final["core"][0])),
+            target_core="target_core",
+            bytes=pl.col("remote_bytes") + pl.col("local_bytes"),
+            records="shuffle_read_records",
+        )
+        return made, made.height
+    pairs = target.join(last, how="cross").filter(pl.col("free") <= pl.col("launch"))
+    same = pl.col("executor") == pl.col("target_executor")
+    pairs = pairs.filter(pl.when(same).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
+    weight = pl.when(same).then(0).otherwise(pl.col("written"))
+    pairs = pairs.with_columns(weight=weight).with_columns(
+        reached=pl.col("weight").cum_sum().over("target"), whole=pl.col("weight").sum().over("target")
+    )
+    # Whole numbers that add up: the difference of what was reached so far, rounded down each time.
+    upto = (pl.col("remote_bytes") * (pl.col("reached") / pl.col("whole"))).floor().cast(pl.Int64)
+    before = (
+        (pl.col("remote_bytes") * ((pl.col("reached") - pl.col("weight")) / pl.col("whole"))).floor().cast(pl.Int64)
+    )
+    made = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
+        share=pl.col("bytes") / pl.col("bytes").sum().over("target")
+    )
+    so_far = (pl.col("shuffle_read_records") * pl.col("share").cum_sum().over("target")).round().cast(pl.Int64)
+    made = made.with_columns(so_far=so_far).with_columns(
+        records=pl.col("so_far") - pl.col("so_far").shift(1, fill_value=0).over("target")
+    )
+    return (
+        made.filter(pl.col("bytes") > 0).select(
+            channel=pl.lit(channel),
+            source="source",
+            target="target",
+            source_core="source_core",
+            target_core="target_core",
+            bytes="bytes",
+            records="records",
+        ),
+        0,
+    )
+
+
+def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
+    """Return for every stage of a job the stages that wrote what it reads.
+
+    A later job lists stages that an earlier one has run, under new numbers; they hold the same RDD.
+    """
+    log = schedule.log
+    ran = {stage for stage, _ in schedule.stage_jobs}
+    rdds: dict[int, int] = {}
+    for row in log.stages.iter_rows(named=True):
+        if row["rdd"] is not None:
+            rdds.setdefault(row["rdd"], row["stage"])
+    facts = {(row["job"], row["stage"]): row for row in log.job_stages.iter_rows(named=True)}
+    own = {row["stage"]: row for row in log.stages.iter_rows(named=True)}
+    out: dict[tuple[int, int], list[int]] = {}
+    for (job, stage), row in facts.items():
+        out[job, stage] = [
+            found
+            for parent in row["parents"] or (own.get(stage) or {}).get("parents") or []
+            if (found := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
+        ]
+    return out
+
+
+def _twin(row: dict[str, object] | None, parent: int, ran: set[int], rdds: dict[int, int]) -> int | None:
+    if parent in ran:
+        return parent
+    rdd = row.get("rdd") if row else None
+    return rdds.get(rdd) if isinstance(rdd, int) else None
