@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pag_graph.api import BuildReport, CriticalPath, Explanation, Pag, Snapshot, Window, build, convert, open  # noqa: A004
+    from pag_graph.api import BuildReport, CriticalPath, Pag, Snapshot, Window, build, convert, open  # noqa: A004
 
 __all__ = [
     "BuildReport",
     "CriticalPath",
-    "Explanation",
     "Pag",
     "Snapshot",
     "Window",

@@ -4,7 +4,7 @@ Examples
 --------
 >>> import pag_graph
 >>> pag = pag_graph.open("runs/skewed")  # doctest: +SKIP
->>> print(pag.explain())  # doctest: +SKIP
+>>> print(pag.why())  # doctest: +SKIP
 >>> pag.critical_path(epoch=5).by_type  # doctest: +SKIP
 """
 
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
+from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
+from pag_graph.analyses.columns import with_epoch
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
-from pag_graph.analyses.explain import Explanation, explain
 from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.build import BuildReport, silent
@@ -36,8 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.analyses import Result
+    from pag_graph.engines.motif import SparkMotifQuery
+    from pag_graph.motif.paths import KHopPaths
+    from pag_graph.motif.query import MotifQuery
     from pag_graph.pag.engine import Engine
-    from pag_graph.rules.timely import TimelyParameters
+    from pag_graph.rules.rows import RuleParameters
+    from pag_graph.sinks.export import Exported
+    from pag_graph.sinks.graphframes import Detail
     from pag_graph.store.delta import Mode
 
 __all__ = [
@@ -45,16 +50,22 @@ __all__ = [
     "BuildReport",
     "CriticalPath",
     "EpochRole",
-    "Explanation",
     "Pag",
     "RuleSet",
     "Snapshot",
     "Window",
+    "all_analyses",
     "analyse",
     "build",
     "convert",
     "open",
 ]
+
+
+_CHOICES = ("epoch", "role", "between", "latency")
+"""Arguments that choose a window."""
+
+_OF_WINDOW = {"window", "epoch", "role", "start_ns", "end_ns"}
 
 
 def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
@@ -72,8 +83,8 @@ def build(
     trace: str | os.PathLike[str],
     store: str | os.PathLike[str],
     *,
-    rules: RuleSet | str = RuleSet.TIMELY,
-    parameters: TimelyParameters | None = None,
+    rules: RuleSet | str | None = None,
+    parameters: RuleParameters | None = None,
     engine: Engine | str = "spark",
     mode: Mode = "error",
     slice_events: int | None = None,
@@ -86,7 +97,7 @@ def build(
     trace, store
         Directories; the store is made.
     rules, parameters
-        Rule set and its parameters.
+        Rule set, the one that the trace asks for where absent, and its parameters.
     engine
         ``spark``, ``local``, or an engine of one's own; the tables are the same.
     mode
@@ -106,7 +117,7 @@ def build(
         Path(trace),
         Path(store),
         engine=chosen,
-        rules=RuleSet(rules),
+        rules=None if rules is None else RuleSet(rules),
         parameters=parameters,
         mode=mode,
         slice_events=slice_events,
@@ -154,12 +165,17 @@ class Pag:
         return self.run.scan("findings").collect()
 
     def snapshot(
-        self, *, epoch: int | None = None, role: EpochRole | None = None, between: tuple[int, int] | None = None
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
     ) -> Snapshot:
-        """Return the graph of one window: an epoch's round, a role, a free window; else of the slowest round."""
-        if epoch is None and role is None and between is None:
+        """Return the graph of one window (see `Run.window`); of the slowest round where none is chosen."""
+        if epoch is None and role is None and between is None and latency is None:
             return self.run.snapshot(self.run.slowest())
-        return self.run.snapshot(self.run.window(epoch=epoch, role=role, between=between))
+        return self.run.snapshot(self.run.window(epoch=epoch, role=role, between=between, latency=latency))
 
     def critical_path(self, **window: Any) -> CriticalPath:
         """Return the critical path of a window (see `snapshot` and `pag_graph.analyses.critical_path`)."""
@@ -190,8 +206,8 @@ class Pag:
         progress
             Called with (label, done, all), for an analysis of the whole run.
         options
-            ``epoch``, ``role`` or ``between`` choose the window, as for `snapshot`; with the prefix ``against_`` the
-            window to compare with. All others are fields of the parameters.
+            ``epoch``, ``role``, ``between`` or ``latency`` choose the window, as for `snapshot`; with the prefix
+            ``against_`` the window to compare with. All others are fields of the parameters.
 
         Returns
         -------
@@ -205,8 +221,8 @@ class Pag:
         """
         analysis = find_analysis(name)
         analysis.check_rules(self.run.rules)
-        window: dict[str, Any] = {key: options.pop(key) for key in ("epoch", "role", "between") if key in options}
-        other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in ("epoch", "role", "between")}
+        window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
+        other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
         if options and parameters is not None:
             message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
             raise InvalidParameterError(message)
@@ -222,14 +238,136 @@ class Pag:
             raise InvalidParameterError(message)
         if not analysis.part_name:
             return analysis(self.run, parameters=parameters)
-        if engine == "local":
-            # In this process the store is open already.
-            task = partial(_part_of, self.run, analysis.name, parameters)
-        else:
-            task = partial(_part, self.run.info.path, analysis.name, parameters)
+        rounds = analysis.chosen(self.run, self.rounds(), parameters)
+        parts = self._over(analysis, rounds, parameters, engine=engine, progress=progress)
+        return analysis(self.run, parameters=parameters, parts=parts)
+
+    def each(
+        self,
+        name: str,
+        parameters: Any = None,
+        *,
+        engine: Engine | str = "local",
+        progress: Callable[[str, int, int], None] = silent,
+        **options: Any,
+    ) -> pa.Table:
+        """Run an analysis on every round of the run, startup and shutdown as well.
+
+        Parameters
+        ----------
+        name
+            Name out of `ANALYSES`, of an analysis that looks at one window.
+        parameters
+            The analysis' parameters dataclass; or give its fields by name among the options.
+        engine
+            Where the windows are looked at.
+        progress
+            Called with (label, done, all).
+        options
+            Fields of the parameters.
+
+        Returns
+        -------
+        pa.Table
+            The rows of all windows in time order, each with its `epoch`. Much faster than one window after the other:
+            the graph is read in stretches of many windows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such analysis or parameter, or the analysis looks at no single window.
+
+        Examples
+        --------
+        >>> pag_graph.open("run.pag").each("k-hops", k=10)  # doctest: +SKIP
+        """
+        analysis = find_analysis(name)
+        analysis.check_rules(self.run.rules)
+        if analysis.scope is not Scope.WINDOW:
+            message = f"{analysis.name} does not look at one window, so it cannot look at each."
+            raise InvalidParameterError(message)
+        if options and parameters is not None:
+            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
+            raise InvalidParameterError(message)
+        made = analysis.make_parameters(options) if parameters is None else parameters
+        return self._over(analysis, self.run.windows(), made, engine=engine, progress=progress)
+
+    def _over(
+        self,
+        analysis: Analysis,
+        windows: Sequence[Window],
+        parameters: Any,
+        *,
+        engine: Engine | str,
+        progress: Callable[[str, int, int], None],
+    ) -> pa.Table:
+        # In this process the store is open already.
+        run = self.run if engine == "local" else self.run.info.path
         chosen = make_engine(engine) if isinstance(engine, str) else engine
-        parts = chosen.map(task, self.rounds(), label=analysis.name, progress=progress)
-        return analysis(self.run, parameters=parameters, parts=pa.concat_tables(parts))
+        task = partial(_stretch, run, analysis.name, parameters)
+        # What lies between chosen rounds is not to be read.
+        stretches = [[w] for w in windows] if analysis.choose_name else list(self.run.stretches(windows))
+        parts = chosen.map(task, stretches, label=analysis.name, progress=progress)
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def series(
+        self,
+        name: str,
+        parameters: Any = None,
+        *,
+        every_ns: int,
+        step_ns: int | None = None,
+        between: tuple[int, int] | None = None,
+        **options: Any,
+    ) -> pa.Table:
+        """Run an analysis on windows of one length, side by side or sliding.
+
+        Parameters
+        ----------
+        name
+            Name out of `ANALYSES`, of an analysis that looks at one window.
+        parameters
+            The analysis' parameters dataclass; or give its fields by name among the options.
+        every_ns, step_ns, between
+            The windows, as for `Run.series`.
+        options
+            Fields of the parameters.
+
+        Returns
+        -------
+        pa.Table
+            The rows of all windows in time order, each after its ``window`` (counted from 0), ``from_ns`` and
+            ``to_ns``. Of an analysis that returns more than a table one row per window: what its summary says.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such analysis, parameter or window, or the analysis looks at no single window.
+
+        Examples
+        --------
+        >>> pag_graph.open("run.pag").series("profile", every_ns=10_000_000)  # doctest: +SKIP
+        """
+        analysis = find_analysis(name)
+        analysis.check_rules(self.run.rules)
+        if analysis.scope is not Scope.WINDOW:
+            message = f"{analysis.name} does not look at one window, so it cannot look at a series of them."
+            raise InvalidParameterError(message)
+        if options and parameters is not None:
+            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
+            raise InvalidParameterError(message)
+        made = analysis.make_parameters(options) if parameters is None else parameters
+        windows = self.run.series(every_ns, step_ns=step_ns, between=between)
+        parts = []
+        for number, snapshot in enumerate(self.run.snapshots(windows)):
+            result = analysis(snapshot, parameters=made)
+            rows = result if isinstance(result, pa.Table) else _summed_up(result)
+            place = {"window": number, "from_ns": snapshot.window.start_ns, "to_ns": snapshot.window.end_ns}
+            for at, (column, value) in enumerate(place.items()):
+                rows = rows.add_column(at, column, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+            parts.append(rows)
+        # A summary's columns are null where a window has nothing to say.
+        return pa.concat_tables(parts, promote_options="permissive")
 
     def _pair(
         self, window: dict[str, Any], other: dict[str, Any], against: Pag | None
@@ -253,10 +391,6 @@ class Pag:
         windows = self.run.windows()
         return [window for window in windows if window.role is EpochRole.ROUND] or windows
 
-    def explain(self, **window: Any) -> Explanation:
-        """Say in plain words why a window took as long as it did (see `pag_graph.analyses.explain`)."""
-        return explain(self.snapshot(**window))
-
     def critical_paths(self, engine: Engine | str = "local") -> list[CriticalPath]:
         """Return the critical paths of all windows in time order; each is a task of its own on the engine."""
         chosen = make_engine(engine) if isinstance(engine, str) else engine
@@ -279,7 +413,51 @@ class Pag:
 
         return edges(self.run, spark, epochs)
 
-    def graphframe(self, spark: SparkSession, epochs: Sequence[int] | None = None) -> Any:
+    def export(
+        self,
+        target: str | os.PathLike[str],
+        to: str = "perfetto",
+        *,
+        path_only: bool = False,
+        replace: bool = False,
+        progress: Callable[[str, int, int], None] = silent,
+        **window: Any,
+    ) -> Exported:
+        """Write the run, or one window of it, for another program (see `pag_graph.sinks.export.export`)."""
+        from pag_graph.sinks.export import export
+
+        chosen = self.run.window(**window) if window else None
+        return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
+
+    def to_networkx(self, *, path_only: bool = False, **window: Any) -> Any:
+        """Return the run, or one window of it, as a `networkx.MultiDiGraph`.
+
+        Parameters
+        ----------
+        path_only
+            Only the critical path.
+        window
+            As for `Run.window`; the whole run where absent.
+
+        Returns
+        -------
+        networkx.MultiDiGraph
+            Nodes are the ids of vertices; attributes are the columns of the tables, and `critical` of edges.
+
+        Raises
+        ------
+        MissingExtraError
+            If networkx is not installed.
+        """
+        from pag_graph.sinks.export.graph import networkx_graph
+        from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
+
+        chosen = self.run.window(**window) if window else None
+        return networkx_graph(
+            Content(run=self.run, window=chosen, path_only=path_only, piece_edges=PIECE_EDGES, progress=silent)
+        )
+
+    def graphframe(self, spark: SparkSession, epochs: Sequence[int] | None = None, detail: Detail = "full") -> Any:
         """Return the graph as GraphFrames' own `GraphFrame`.
 
         Parameters
@@ -288,11 +466,13 @@ class Pag:
             A session with GraphFrames' jar; see `pag_graph.engines.session.spark_session`.
         epochs
             Epochs whose events to take; all where absent.
+        detail
+            ``full``, ``waits`` or ``critical``; see `pag_graph.sinks.graphframes.graphframe`.
 
         Returns
         -------
         graphframes.GraphFrame
-            Vertices as `PAG_VERTICES`, edges as `PAG_EDGES`.
+            With the detail ``full``, vertices as `PAG_VERTICES` and edges as `PAG_EDGES`.
 
         Raises
         ------
@@ -301,12 +481,115 @@ class Pag:
         """
         from pag_graph.sinks.graphframes import graphframe
 
-        return graphframe(self.run, spark, epochs)
+        return graphframe(self.run, spark, epochs, detail)
+
+    def motif(
+        self,
+        pattern: str,
+        where: str | None = None,
+        *,
+        epochs: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        parameters: Mapping[str, int | float | str | bool] | None = None,
+        spark: SparkSession | None = None,
+    ) -> MotifQuery | SparkMotifQuery:
+        """Look for a motif, with GraphFrames' language and columns and without its jar (see docs/motifs.md).
+
+        Parameters
+        ----------
+        pattern
+            A motif such as ``(a)-[e]->(b); !(b)-[]->(a)``, or the name of a pattern out of
+            `pag_graph.motif.patterns.PATTERNS`.
+        where
+            What must hold of a match, such as ``e.duration_ns > ms(1)``; beside a pattern's own filter.
+        epochs
+            Epochs that edges must end in; all where absent.
+        columns
+            ``element.column`` or ``element``; all columns of all named elements where absent.
+        limit
+            Most rows to return.
+        parameters
+            Values of ``$name`` in the filter; of a named pattern, those that differ from its defaults.
+        spark
+            Look for it with Spark instead of Polars.
+
+        Returns
+        -------
+        MotifQuery or SparkMotifQuery
+            `frame()` and `table()` are the answer, `total` counts all matches, `explain()` shows the plan.
+
+        Raises
+        ------
+        MotifSyntaxError
+            If motif or filter cannot be understood; points at the character.
+        InvalidParameterError
+            If there is no such epoch, column or parameter.
+        """
+        from pag_graph.motif.patterns import PATTERNS
+        from pag_graph.motif.query import MotifQuery, ask
+        from pag_graph.motif.shape import PAG_SHAPE
+        from pag_graph.motif.store import graph_of_run
+
+        if limit is not None and limit < 1:
+            message = f"limit is {limit}, and must be at least 1."
+            raise InvalidParameterError(message)
+        named = PATTERNS.get(pattern)
+        wheres = [text for text in (named.where if named else None, where) if text]
+        values = named.values(parameters) if named else dict(parameters or {})
+        question = ask(named.motif if named else pattern, wheres, PAG_SHAPE, columns=columns, parameters=values)
+        if spark is None:
+            return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
+        from pag_graph.engines.motif import SparkMotifQuery
+        from pag_graph.sinks.graphframes import motif_graph
+
+        return SparkMotifQuery(question=question, graph=motif_graph(self.run, spark, epochs), limit=limit)
+
+    def k_hop_paths(
+        self,
+        k: int = 2,
+        *,
+        limit: int = 1000,
+        through_waits: bool = True,
+        spark: SparkSession | None = None,
+        **window: Any,
+    ) -> KHopPaths:
+        """List paths of exactly k hops back from the ends of a window's waits; `k_hops` counts those of any length.
+
+        Parameters
+        ----------
+        k
+            Number of hops, 1 to 8.
+        limit
+            Most paths to list; the answer says how many there are.
+        through_waits
+            Follow waits as well; without them hops are causes only.
+        spark
+            Use Spark instead of this process.
+        window
+            See `snapshot`.
+
+        Returns
+        -------
+        KHopPaths
+            `paths` has one row per path and hop (`K_HOP_PATHS`), `total` and `cut` say what is not in it.
+        """
+        from pag_graph.motif.paths import k_hop_paths
+
+        if spark is None:
+            return k_hop_paths(self.snapshot(**window), k, limit=limit, through_waits=through_waits)
+        from pag_graph.engines.motif import k_hop_paths as on_spark
+        from pag_graph.sinks.graphframes import edges_in_window
+
+        chosen = self.run.window(**window) if any(v is not None for v in window.values()) else self.run.slowest()
+        vertices = self.spark_vertices(spark)
+        edges = edges_in_window(self.run, spark, chosen)
+        return on_spark(vertices, edges, k=k, limit=limit, through_waits=through_waits)
 
 
 def _add_methods() -> None:
     """Give `Pag` a method for every analysis that has none of its own."""
-    for analysis in ANALYSES:
+    for analysis in all_analyses():
         if not hasattr(Pag, analysis.method):
             setattr(Pag, analysis.method, _method(analysis))
 
@@ -325,23 +608,26 @@ def _method(analysis: Analysis) -> Callable[..., pa.Table | Result]:
 _add_methods()
 
 
-def _part(store: Path, name: str, parameters: Any, window: Window) -> pa.Table:
-    return _part_of(Run(store), name, parameters, window)
+def _summed_up(result: Result) -> pa.Table:
+    """Return one row: the plain values of a summary, but for those that say which window it is."""
+    values = {
+        name: value
+        for name, value in result.summary().items()
+        if name not in _OF_WINDOW and (value is None or isinstance(value, bool | int | float | str))
+    }
+    return pa.table({name: [value] for name, value in values.items()})
 
 
-def _part_of(run: Run, name: str, parameters: Any, window: Window) -> pa.Table:
-    """Look at one round, for an analysis of the whole run; rows get the round's `epoch`."""
-    analysis = find_analysis(name)
-    snapshot = run.snapshot(window)
-    part = analysis.part(snapshot) if analysis.parameters is None else analysis.part(snapshot, parameters)
-    return _with_epoch(part, window)
-
-
-def _with_epoch(table: pa.Table, window: Window) -> pa.Table:
+def _stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
+    """Look at some windows of epochs; rows get the `epoch` of theirs, where they have none of their own."""
+    run = Run(store) if isinstance(store, Path) else store
+    table = find_analysis(name).over(run, windows, parameters)
+    place = table["window"]
+    table = table.drop_columns(["window"])
     if "epoch" in table.column_names:
         return table
-    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
-    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
+    epochs = pa.array([window.epoch for window in windows], pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epochs.take(place))
 
 
 def analyse(
@@ -429,7 +715,7 @@ def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
 
 def _analyse_window(store: Path, target: Path, name: str, parameters: Any, window: Window) -> int:
     table = table_of(find_analysis(name)(Run(store).snapshot(window), parameters=parameters))
-    return _write(_with_epoch(table, window), target, f"epoch-{window.epoch:09}")
+    return _write(with_epoch(table, window), target, f"epoch-{window.epoch:09}")
 
 
 def _analyse_pair(
@@ -437,7 +723,7 @@ def _analyse_pair(
 ) -> int:
     before, after = Run(base).snapshot(pair[0]), Run(store).snapshot(pair[1])
     table = table_of(find_analysis(name)(before, after, parameters=parameters))
-    return _write(_with_epoch(table, pair[1]), target, f"epoch-{pair[1].epoch:09}")
+    return _write(with_epoch(table, pair[1]), target, f"epoch-{pair[1].epoch:09}")
 
 
 def _write(table: pa.Table, target: Path, stem: str) -> int:

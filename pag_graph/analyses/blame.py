@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING, worker_of
+from pag_graph.analyses.columns import SPAWN, WAITING, worker_of
 from pag_graph.analyses.constraints import require_aligned
 from pag_graph.errors import CycleError, PagError
 from pag_graph.kernels.blame import walk_waits
-from pag_graph.kernels.path import CYCLE, REACHED_START
-from pag_graph.model.ids import position_of
+from pag_graph.kernels.path import CYCLE, REACHED_START, enders
+from pag_graph.kernels.windows import spread
+from pag_graph.model.ids import POSITION_BITS, position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import BLAME
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
 
 _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 
@@ -59,73 +62,93 @@ def blame(snapshot: Snapshot) -> pa.Table:
     the edges of the time that the wait lasts.
     """
     require_aligned(snapshot, "Charges for waiting")
-    window = snapshot.window
-    wide = _until_waits_end(snapshot)
-    local, messages = wide.local, wide.enders
-    waits = local.with_row_index("edge").filter(pl.col("type") == WAITING)
-    chosen = waits.with_row_index("wait").filter(
-        pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns, pl.col("duration_ns") > 0
-    )
-    if not chosen.height:
-        return BLAME.empty_table()
-    since = np.maximum(chosen["start_ns"].to_numpy(), window.start_ns)
-    wait_dst, message_dst = waits["dst"].to_numpy(), messages["dst"].to_numpy()
-    at = np.searchsorted(message_dst, wait_dst)
-    known = at < len(message_dst)
-    known[known] = message_dst[at[known]] == wait_dst[known]
+    rows = _charged(_until_waits_end(snapshot), [snapshot.window])
+    return rows.select(BLAME.names).to_arrow().cast(BLAME)
+
+
+def blame_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
+    """Return who is to blame in many windows, read once: rows of `BLAME` with the place of their ``window``.
+
+    Parameters
+    ----------
+    run
+        A run with aligned clocks.
+    windows
+        In time order, none overlapping another.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the windows.
+    """
+    parts, before = [], 0
+    for part in run.stretches(windows):
+        start, end = part[0].start_ns, part[-1].end_ns
+        if start < end:
+            wide = _until_waits_end(run.snapshot(run.window(between=(start, end))))
+            parts.append(_charged(wide, part).with_columns(pl.col("window") + before))
+        before += len(part)
+    return pl.concat(parts).to_arrow()
+
+
+def _charged(wide: Snapshot, windows: Sequence[Window]) -> pl.DataFrame:
+    """Charge the waiting in each window, in the order of the windows."""
+    begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    births = wide.messages.filter(pl.col("type") == SPAWN)
+    local, messages = wide.local, pl.concat([wide.enders, births]).sort("dst", "src")
+    # The way back leaves a worker where a wait ended, or where it was born.
+    begun = pl.concat([local.filter(pl.col("type") == WAITING), births]).sort("dst")
+    waited = np.flatnonzero((begun["type"] == WAITING).to_numpy() & (begun["duration_ns"] > 0).to_numpy())
+    start, end = (begun[name].to_numpy()[waited] for name in ("start_ns", "end_ns"))
+    # A wait counts in every window of which it has a part.
+    wait, window = spread(np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end) - 1)
+    since = np.maximum(start[wait], begins[window])
+    vertex_of, is_born = begun["dst"].to_numpy(), (begun["type"] == SPAWN).to_numpy()
+    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
+    ender = enders(vertex_of, is_born, to, sent, arrived, (messages["type"] == SPAWN).to_numpy())
     index, low, high, message, outcome, vertex = walk_waits(
-        chosen["wait"].to_numpy().astype(np.int64),
+        waited[wait],
         since,
         local["dst"].to_numpy(),
         local["end_ns"].to_numpy(),
-        wait_dst,
-        np.where(known, at, -1),
+        vertex_of,
+        begun["end_ns"].to_numpy(),
+        ender,
         messages["src"].to_numpy(),
-        messages["start_ns"].to_numpy(),
+        sent,
     )
     if outcome != REACHED_START:
         where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
         kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
-        text = f"The walk back from a wait in {window.name} {what} {where}."
+        text = f"The walk back from a wait between {begins[0]} and {ends[-1]} ns {what} {where}."
         raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
     lengths = high - low
     nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = np.repeat(low, lengths) + nth
-    path = pl.concat(
-        [
-            local.select(_EDGE)[rows].with_columns(index=pl.Series(np.repeat(index, lengths))),
-            messages.select(_EDGE)[message].with_columns(index=pl.Series(index)),
-        ]
-    )
-    begin = pl.Series(since)[path["index"]]
-    worker = chosen.select(worker_of("dst")).to_series()[path["index"]]
-    inside = pl.min_horizontal("end_ns", pl.lit(window.end_ns)) - pl.max_horizontal("start_ns", begin)
-    result = (
+    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message]])
+    number = np.concatenate([np.repeat(index, lengths), index])
+    until = pl.Series(ends[window[number]], dtype=pl.Int64)
+    inside = pl.min_horizontal("end_ns", until) - pl.max_horizontal("start_ns", pl.Series(since[number]))
+    keys = ["worker", "by_worker", "to_worker", "type", "operator", "channel"]
+    charged: pl.DataFrame = (
         path.select(
-            "index",
             "type",
             "operator",
             "channel",
+            index=pl.Series(number),
+            window=pl.Series(window[number], dtype=pl.Int64),
             by_worker=worker_of("src"),
             to_worker=worker_of("dst"),
-            worker=worker,
+            worker=pl.Series(vertex_of[waited[wait[number]]] >> POSITION_BITS, dtype=pl.Int32),
             blamed_ns=inside,
         )
         .filter(pl.col("blamed_ns") > 0)
-        .group_by("worker", "by_worker", "to_worker", "type", "operator", "channel")
+        .group_by("window", *keys)
         .agg(waits=pl.col("index").n_unique().cast(pl.Int64), blamed_ns=pl.col("blamed_ns").sum())
-        .sort(
-            "blamed_ns",
-            "worker",
-            "by_worker",
-            "to_worker",
-            "type",
-            "operator",
-            "channel",
-            descending=[True, *[False] * 6],
-        )
+        .sort("window", "blamed_ns", *keys, descending=[False, True, *[False] * 6])
+        .select("window", *BLAME.names)
     )
-    return result.select(BLAME.names).to_arrow().cast(BLAME)
+    return charged
 
 
 def _until_waits_end(snapshot: Snapshot) -> Snapshot:

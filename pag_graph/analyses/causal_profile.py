@@ -12,18 +12,31 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import Arrival, ConstraintGraph, Loop, constraint_graph, require_aligned
+from pag_graph.analyses.constraints import (
+    COLUMNS,
+    ArrivalParameter,
+    ConstraintGraph,
+    LoopParameter,
+    constraint_graph,
+    constraint_graph_of,
+    over,
+    require_aligned,
+)
 from pag_graph.analyses.what_if import WORK
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.replay import scaled_ends
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CAUSAL_PROFILE
+from pag_graph.pag.tiling import ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -37,12 +50,8 @@ class CausalProfileParameters:
     """Parameters of `causal_profile`."""
 
     steps: Annotated[int, "Number of virtual speed-ups: 10 are 10 %, 20 % and so on."] = 10
-    loop: Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."] = (
-        "closed"
-    )
-    arrival: Annotated[
-        Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
-    ] = "shortest"
+    loop: LoopParameter = "closed"
+    arrival: ArrivalParameter = "shortest"
 
 
 def causal_profile(snapshot: Snapshot, parameters: CausalProfileParameters | None = None) -> pa.Table:
@@ -77,20 +86,55 @@ def causal_profile(snapshot: Snapshot, parameters: CausalProfileParameters | Non
     What is not on the critical path saves nothing, because the path stays as long as it is; it is not replayed.
     O(things on the path x steps x (vertices + edges)), with one order of the vertices for all.
     """
-    parameters = parameters or CausalProfileParameters()
+    parameters = _checked(parameters)
     steps = parameters.steps
-    if not 1 <= steps <= _MOST_STEPS:
-        message = f"steps is {steps}, and must be from 1 to {_MOST_STEPS:,}."
-        raise InvalidParameterError(message, "causal_profile(steps=10)")
     require_aligned(snapshot, "Causal profiles")
     window = snapshot.window
     if window.span_ns <= 0:
         return CAUSAL_PROFILE.empty_table()
     graph = constraint_graph(snapshot, loop=parameters.loop, arrival=parameters.arrival)
+    return _profiles(graph, steps).select(CAUSAL_PROFILE.names).to_arrow().cast(CAUSAL_PROFILE)
+
+
+def causal_profile_of_windows(
+    run: Run, windows: Sequence[Window], parameters: CausalProfileParameters | None = None
+) -> pa.Table:
+    """Return the causal profiles of many windows, read once, with the place of their ``window``.
+
+    Parameters
+    ----------
+    run
+        A run with aligned clocks.
+    windows
+        In time order, none overlapping another.
+    parameters
+        As for `causal_profile`.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the windows.
+    """
+    given = _checked(parameters)
+
+    def profiles_of(tiling: Tiling) -> pl.DataFrame:
+        graph = constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival)
+        return _profiles(graph, given.steps)
+
+    return over(run, windows, COLUMNS, profiles_of)
+
+
+def _checked(parameters: CausalProfileParameters | None) -> CausalProfileParameters:
+    parameters = parameters or CausalProfileParameters()
+    if not 1 <= parameters.steps <= _MOST_STEPS:
+        message = f"steps is {parameters.steps}, and must be from 1 to {_MOST_STEPS:,}."
+        raise InvalidParameterError(message, "causal_profile(steps=10)")
+    return parameters
+
+
+def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
     base = graph.base
-    arc = graph.path(graph.weight, graph.t)
-    on_path = np.zeros(base.rows.height, np.bool_)
-    on_path[graph.element[arc[graph.element[arc] >= 0]]] = True
+    on_path = graph.on_path()
     source, target = (base.number(column) >> POSITION_BITS for column in ("src", "dst"))
     operator = base.number("operator")
     kinds = {
@@ -99,24 +143,32 @@ def causal_profile(snapshot: Snapshot, parameters: CausalProfileParameters | Non
         "message": ((source << _PAIR_BITS) | target, graph.movable & ~base.is_local),
     }
     parts = [_profile(graph, kind, key, rows, on_path, steps) for kind, (key, rows) in kinds.items()]
-    table = pl.concat(parts).with_columns(
-        saved_ns=window.span_ns - pl.col("span_ns"),
-        saved_percent=100 * (window.span_ns - pl.col("span_ns")) / window.span_ns,
-        best=window.span_ns - pl.col("span_ns").last().over("kind", "key"),
+    spans = pl.Series(base.ends - base.begins)
+    table = pl.concat(parts).with_columns(whole=spans[pl.concat([part["window"] for part in parts])])
+    table = table.with_columns(
+        saved_ns=pl.col("whole") - pl.col("span_ns"),
+        saved_percent=100 * (pl.col("whole") - pl.col("span_ns")) / pl.col("whole"),
+        best=pl.col("whole") - pl.col("span_ns").last().over("window", "kind", "key"),
     )
-    order = ["best", "path_ns", "time_ns", "kind", "key", "virtual_speedup_percent"]
-    table = table.sort(order, descending=[True, True, True, False, False, False])
-    return table.select(CAUSAL_PROFILE.names).to_arrow().cast(CAUSAL_PROFILE)
+    order = ["window", "best", "path_ns", "time_ns", "kind", "key", "virtual_speedup_percent"]
+    return table.sort(order, descending=[False, True, True, True, False, False, False]).select(
+        "window", *CAUSAL_PROFILE.names
+    )
 
 
 def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: Bools, steps: int) -> pl.DataFrame:
     """Return the profile of all things of a kind; `rows` says what belongs to any, and `key` to which."""
+    base = graph.base
     chosen = np.flatnonzero(rows)
-    keys, thing = np.unique(key[chosen], return_inverse=True)
+    rank, names = ranks(key[chosen])
+    # What has one name in two windows is two things.
+    thing, things = ranks(base.of[chosen] * max(1, len(names)) + rank)
+    window, keys = things // max(1, len(names)), names[things % max(1, len(names))]
     time, path = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     np.add.at(time, thing, graph.duration[chosen])
     np.add.at(path, thing, np.where(on_path[chosen], graph.duration[chosen], 0))
-    ends = np.full((len(keys), steps), graph.window.end_ns)
+    begins = graph.t[base.before]
+    ends = np.repeat((begins + base.ends - base.begins)[window, None], steps, axis=1)
     replayed = np.flatnonzero(path > 0)
     number = np.full(len(keys), -1)
     number[replayed] = np.arange(len(replayed))
@@ -131,14 +183,15 @@ def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: 
         graph.first,
         graph.src,
         graph.weight,
-        graph.window.start_ns,
-        graph.end,
+        graph.t,
+        base.before[window[replayed]],
+        graph.ends[window[replayed]],
         first,
         arcs,
         graph.duration[graph.element[arcs]],
         steps,
     )
-    spans = np.hstack([np.full((len(keys), 1), graph.window.span_ns), ends - graph.window.start_ns])
+    spans = np.hstack([(base.ends - base.begins)[window, None], ends - begins[window, None]])
     each = steps + 1
     named = {
         "operator": pl.col("key") if kind == "operator" else None,
@@ -149,6 +202,7 @@ def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: 
     return pl.DataFrame(
         {
             "kind": [kind] * (len(keys) * each),
+            "window": np.repeat(window, each),
             "key": np.repeat(keys, each),
             "virtual_speedup_percent": np.tile(100 * np.arange(each) / steps, len(keys)),
             "span_ns": spans.ravel(),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 
 from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Run, Snapshot, Window
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 LOCAL = [str(kind) for kind in LOCAL_TYPES]
 MESSAGES = [str(kind) for kind in MESSAGE_TYPES]
 WAITING, UNKNOWN = str(ActivityType.WAITING), str(ActivityType.UNKNOWN)
+SPAWN = str(ActivityType.SPAWN)
 IS_MESSAGE = pl.col("type").is_in(MESSAGES)
 END = pl.col("start_ns") + pl.col("duration_ns")
 
@@ -89,6 +92,24 @@ def delivered_ns(rules: RuleSet) -> pl.Expr:
 def operator_names(run: Run) -> pl.DataFrame:
     """Return one row per operator: ``operator``, ``address`` and ``operator_name``."""
     return run.operators.select("operator", "address", operator_name="name").unique("operator", keep="first")
+
+
+def operator_labels(run: Run) -> dict[int, str]:
+    """Return what people call each operator: its name and address, or its number where it has no name."""
+    return {
+        row["operator"]: printable(f"{row['name']} ({row['address']})")
+        if row["name"]
+        else f"operator {row['operator']}"
+        for row in run.operators.iter_rows(named=True)
+    }
+
+
+def with_epoch(table: pa.Table, window: Window) -> pa.Table:
+    """Add the window's epoch to its rows, unless they have one."""
+    if "epoch" in table.column_names:
+        return table
+    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
 
 
 def rounds(run: Run) -> pl.DataFrame:

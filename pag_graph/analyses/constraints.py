@@ -7,21 +7,29 @@ Slack, what-if replay and the causal profile are all questions to this one graph
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.critical_path import last_edge
+from pag_graph.analyses.columns import UNKNOWN
+from pag_graph.analyses.critical_path import no_end
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
-from pag_graph.kernels.replay import binding_arcs, earliest, group_arcs, topological_order
-from pag_graph.model.enums import ActivityType, EdgeFlags, RuleSet
+from pag_graph.kernels.path import last_edges
+from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, topological_order
+from pag_graph.kernels.windows import project, with_any
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
+from pag_graph.pag.tiling import tilings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -30,19 +38,14 @@ Loop = Literal["closed", "open"]
 """What input from outside does when the program gets faster: come earlier as well, or when it came."""
 Arrival = Literal["shortest", "read"]
 """How long a message took whose arrival nobody logged."""
+LoopParameter = Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."]
+"""The field `loop` of parameters."""
+ArrivalParameter = Annotated[
+    Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
+]
+"""The field `arrival` of parameters."""
 
-BEFORE, AFTER = 0, 1
-"""The first vertices of every window graph: where edges begin that its start cuts, and where those end that its end
-cuts."""
-
-_UNKNOWN = str(ActivityType.UNKNOWN)
-_ROW_COLUMNS = [
-    "index",
-    "src",
-    "dst",
-    "type",
-    "start_ns",
-    "end_ns",
+COLUMNS = (
     "operator",
     "activation",
     "channel",
@@ -51,33 +54,70 @@ _ROW_COLUMNS = [
     "read",
     "flags",
     "alternatives",
-]
+)
+"""Columns of edges that constraint graphs and what is made of them need, beside those that say where an edge lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowGraph:
-    """The projection of a run on a window (CPA Def. 3.4 and 3.5), with vertices numbered from 0."""
+    """The projection of a run on windows (CPA Def. 3.4 and 3.5), with vertices numbered from 0.
 
-    window: Window
+    Most graphs are of one window. Those of several lie side by side, and share nothing.
+    """
+
+    windows: Sequence[Window]
     rows: pl.DataFrame
-    """The edges of the window, uncut, local ones first; ``index`` is their place in the snapshot's tables."""
-    local: int
-    """How many of the rows are local."""
+    """The edges of each window, uncut, sorted by window, `dst`, local ones first, and `src`; `type` as `TYPES`."""
+    of: I64
+    """Per row: the place of its window."""
+    vertex_first: I64
+    """Shape (windows + 1,): where the vertices of each window begin. Its first two are cuts: where edges begin that its
+    start cuts, and where those end that its end cuts."""
     ids: I64
-    """Per vertex: its id; -1 and -2 for the cut vertices `BEFORE` and `AFTER`."""
+    """Per vertex: its id; -1 and -2 for cuts."""
     t: I64
-    """Per vertex: when it happened."""
+    """Per vertex: when it happened. Windows after the first are moved to where the one before ended, and one on."""
     src: I64
-    """Per row: the vertex where it starts; `BEFORE` where the window's start cuts it."""
+    """Per row: the vertex where it starts."""
     dst: I64
-    """Per row: the vertex where it ends; `AFTER` where the window's end cuts it."""
+    """Per row: the vertex where it ends."""
     inside: I64
     """Per row: nanoseconds inside the window."""
 
     @property
+    def window(self) -> Window:
+        """The first window."""
+        return self.windows[0]
+
+    @property
+    def before(self) -> I64:
+        """Per window: the vertex where edges begin that its start cuts."""
+        return self.vertex_first[:-1]
+
+    @property
+    def from_before(self) -> Bools:
+        """Per row: whether the window's start cuts it."""
+        return np.asarray(self.src == self.before[self.of], dtype=np.bool_)
+
+    @property
+    def to_after(self) -> Bools:
+        """Per row: whether the window's end cuts it."""
+        return np.asarray(self.dst == self.before[self.of] + 1, dtype=np.bool_)
+
+    @property
+    def begins(self) -> I64:
+        """Per window: its start."""
+        return np.array([window.start_ns for window in self.windows], np.int64)
+
+    @property
+    def ends(self) -> I64:
+        """Per window: its end."""
+        return np.array([window.end_ns for window in self.windows], np.int64)
+
+    @property
     def is_local(self) -> Bools:
         """Per row: whether it stays on a worker."""
-        return np.arange(self.rows.height) < self.local
+        return ~self.is_type(*MESSAGE_TYPES)
 
     @property
     def negative(self) -> Bools:
@@ -86,8 +126,8 @@ class WindowGraph:
 
     def is_type(self, *kinds: ActivityType) -> Bools:
         """Say per row whether it is of one of the types."""
-        wanted = self.rows["type"].is_in([str(kind) for kind in kinds])
-        return np.asarray(wanted.to_numpy(), dtype=np.bool_)
+        wanted = np.array([kind in kinds for kind in ActivityType])
+        return np.asarray(wanted[self.rows["type"].to_physical().to_numpy()], dtype=np.bool_)
 
     def number(self, column: str) -> I64:
         """Return a column of integers; -1 where it is null."""
@@ -114,80 +154,95 @@ def require_aligned(snapshot: Snapshot, what: str) -> None:
         raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
 
 
-def window_graph(snapshot: Snapshot) -> WindowGraph:
-    """Cut the edges of a window at its borders, and number its vertices.
+def over(
+    run: Run, windows: Sequence[Window], columns: Sequence[str], rows: Callable[[Tiling], pl.DataFrame]
+) -> pa.Table:
+    """Look at the edges that touch many windows, some windows at a time.
 
     Parameters
     ----------
-    snapshot
-        Of a run with aligned clocks.
+    run, windows, columns
+        As for `pag_graph.pag.tiling.tilings`. Windows without length have no rows.
+    rows
+        Makes rows of a tiling, with the place of their ``window`` in it.
+
+    Returns
+    -------
+    pa.Table
+        The rows of all windows, each with the place of its ``window`` in the list.
+    """
+    lasting = [place for place, window in enumerate(windows) if window.span_ns > 0]
+    parts, before = [], 0
+    for tiling in tilings(run, [windows[place] for place in lasting], columns, "touches"):
+        places = pl.Series(lasting[before : before + len(tiling.windows)], dtype=pl.Int64)
+        part = rows(tiling)
+        parts.append(part.with_columns(window=places[part["window"]]))
+        before += len(tiling.windows)
+    return pl.concat(parts).to_arrow()
+
+
+def window_graph(tiling: Tiling) -> WindowGraph:
+    """Cut the edges of windows at their borders, and number their vertices.
+
+    Parameters
+    ----------
+    tiling
+        Edges that touch the windows, of a run with aligned clocks.
 
     Returns
     -------
     WindowGraph
-        One row per edge that lies in the window or crosses its borders; O(edges log edges).
+        One row per window and edge that lies in it or crosses its borders; O(edges log edges).
 
     Raises
     ------
     PagError
         If an edge starts where none ends; names the vertex.
     """
-    window = snapshot.window
-    begin, end = window.start_ns, window.end_ns
-    low, high = pl.min_horizontal("start_ns", "end_ns"), pl.max_horizontal("start_ns", "end_ns")
+    of, windows = tiling.window, tiling.windows
+    edges = tiling.edges.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    begins, finishes = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    begin, finish = begins[of], finishes[of]
+    start, end = (edges[name].to_numpy() for name in ("start_ns", "end_ns"))
+    low, high = np.minimum(start, end), np.maximum(start, end)
     # What only touches a border has no part in the window, unless all of it happens at the instant of its end.
-    keep = (high > begin if begin else high >= begin) & ((low < end) | (high <= end))
-    local, messages = (
-        table.with_row_index().filter(keep).select(_ROW_COLUMNS) for table in (snapshot.local, snapshot.messages)
-    )
-    rows = pl.concat([local, messages])
-    src, dst = rows["src"].to_numpy(), rows["dst"].to_numpy()
-    starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    # One local edge leads to every vertex, except to those at the window's start: theirs lie outside.
-    inner = ends[: local.height] <= end
-    known = dst[: local.height][inner]
-    first = np.unique(np.concatenate([src[starts == begin], dst[ends == begin]]))
-    first = first[~_places(known, first)[1]]
-    ids = np.concatenate([known, first])
-    order = np.argsort(ids, kind="stable")
-    ids = ids[order]
-    t = np.concatenate([ends[: local.height][inner], np.full(len(first), begin, np.int64)])[order]
-    numbers = [
-        _find(ids, wanted, times, window, cut) for wanted, times, cut in ((src, starts, BEFORE), (dst, ends, AFTER))
-    ]
+    keep = ((high > begin) | ((high == begin) & (begin == 0))) & ((low < finish) | (high <= finish))
+    if not keep.all():
+        edges, of, begin, finish, start, end = (
+            edges.filter(keep),
+            of[keep],
+            begin[keep],
+            finish[keep],
+            start[keep],
+            end[keep],
+        )
     graph = WindowGraph(
-        window=window,
-        rows=rows,
-        local=local.height,
-        ids=np.concatenate([[-1, -2], ids]),
-        t=np.concatenate([[begin, end], t]),
-        src=numbers[0],
-        dst=numbers[1],
-        inside=np.minimum(ends, end) - np.maximum(starts, begin),
+        windows=windows,
+        rows=edges,
+        of=of,
+        vertex_first=tiling.first,
+        ids=of,
+        t=of,
+        src=of,
+        dst=of,
+        inside=np.minimum(end, finish) - np.maximum(start, begin),
     )
-    for number, wanted in zip(numbers, (src, dst), strict=True):
+    # One local edge leads to every vertex, except to those at the window's start: theirs lie outside. To the vertex
+    # with which a worker is born leads the spawn.
+    src, dst = (edges[name].to_numpy() for name in ("src", "dst"))
+    first = np.searchsorted(of, np.arange(len(windows) + 1))
+    arrives = graph.is_local | graph.is_type(ActivityType.SPAWN)
+    vertex_first, ids, t, source, target = project(first, src, dst, start, end, arrives, begins, finishes)
+    # Windows one after the other on one line, so that times tell them apart.
+    line = begins[0] + np.append(0, np.cumsum(finishes - begins + 1)[:-1])
+    t += np.repeat(line - begins, np.diff(vertex_first))
+    for number, wanted in ((source, src), (target, dst)):
         lost = np.flatnonzero((number < 0) & ~graph.negative)
         if len(lost):
             vertex = int(wanted[lost[0]])
-            message = f"No edge leads to {_place(vertex)} in {window.name}."
+            message = f"No edge leads to {_place(vertex)} in {windows[int(of[lost[0]])].name}."
             raise PagError(message, "Build the store again, and look at its findings.", {"vertex": vertex})
-    return graph
-
-
-def _find(ids: I64, wanted: I64, times: I64, window: Window, cut: int) -> I64:
-    """Return the numbers of vertices; `cut` for those before and after the window, -1 for those that are not there."""
-    at, found = _places(ids, wanted)
-    number = np.where(found, at + 2, -1)
-    number[(times < window.start_ns) | (times > window.end_ns)] = cut
-    return number
-
-
-def _places(ids: I64, wanted: I64) -> tuple[I64, Bools]:
-    """Return where `wanted` would be in `ids`, which are sorted, and whether it is there."""
-    at = np.searchsorted(ids, wanted)
-    found = at < len(ids)
-    found[found] = ids[at[found]] == wanted[found]
-    return at, found
+    return replace(graph, vertex_first=vertex_first, ids=ids, t=t, src=source, dst=target)
 
 
 def _place(vertex: int) -> str:
@@ -201,7 +256,8 @@ class ConstraintGraph:
     base: WindowGraph
     """The edges; where everybody waits, the wait on which the critical path ends is `unknown`."""
     ids: I64
-    """Per vertex: its id; negative for cut vertices. Vertex 0 is the window's start."""
+    """Per vertex: its id; negative for cut vertices. The first vertex of every window is its start; `base.before` says
+    which it is."""
     t: I64
     """Per vertex: when it happened."""
     first: I64
@@ -221,18 +277,23 @@ class ConstraintGraph:
     elements: Bools
     """Per row: whether a replay knows its duration: not of `waiting`, of what the window's end cuts, and of messages
     with negative transfer."""
-    end: int
-    """The vertex that closes the window."""
+    ends: I64
+    """Per window: the vertex that closes it."""
 
     @property
     def window(self) -> Window:
-        """The window."""
+        """The first window."""
         return self.base.window
+
+    @property
+    def end(self) -> int:
+        """The vertex that closes the first window."""
+        return int(self.ends[0])
 
     @property
     def movable(self) -> Bools:
         """Per row: whether its duration can be changed; a message that was sent before the window has arrived."""
-        return np.asarray(self.elements & (self.base.is_local | (self.base.src != BEFORE)), dtype=np.bool_)
+        return np.asarray(self.elements & (self.base.is_local | ~self.base.from_before), dtype=np.bool_)
 
     def weights(self, duration: I64) -> I64:
         """Return the arcs' weights for other durations of the rows.
@@ -255,8 +316,15 @@ class ConstraintGraph:
         return np.asarray(earliest(self.first, self.src, weight, self.window.start_ns))
 
     def path(self, weight: I64, time: I64) -> I64:
-        """Return the arcs of the critical path of a replay, in time order."""
+        """Return the arcs of the critical path of a replay of the first window, in time order."""
         return np.asarray(binding_arcs(self.first, self.src, weight, time, self.end))[::-1]
+
+    def on_path(self) -> Bools:
+        """Say per row whether it is on the critical path of its window."""
+        rows = bound(
+            self.first, self.src, self.weight, self.t, self.base.before, self.ends, self.element, len(self.duration)
+        )
+        return np.asarray(rows, dtype=np.bool_)
 
 
 def constraint_graph(snapshot: Snapshot, *, loop: Loop, arrival: Arrival) -> ConstraintGraph:
@@ -288,44 +356,78 @@ def constraint_graph(snapshot: Snapshot, *, loop: Loop, arrival: Arrival) -> Con
     -----
     O(edges log edges) for sorting by time; all else is linear.
     """
-    base, end, last = _closed(snapshot, window_graph(snapshot))
-    window, is_local = base.window, base.is_local
-    begin = window.start_ns
+    return constraint_graph_of(snapshot.run, snapshot.tiling, loop=loop, arrival=arrival)
+
+
+def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arrival) -> ConstraintGraph:
+    """Build the constraint graphs of several windows at once (see `constraint_graph`).
+
+    Parameters
+    ----------
+    run, tiling
+        Edges that touch the windows, with the columns of `COLUMNS`.
+    loop, arrival
+        As for `constraint_graph`.
+
+    Returns
+    -------
+    ConstraintGraph
+        Those of all windows side by side.
+
+    Raises
+    ------
+    PagError
+        If the recording contradicts the constraints; names the vertex.
+    CycleError
+        If events at one instant wait for each other; names the vertex.
+    """
+    base, ends, last = _closed(window_graph(tiling))
+    is_local, of, before = base.is_local, base.of, base.before
     # What the window's end cuts leads nowhere, but for the edge on which the critical path ends.
-    usable = (base.dst != AFTER) & ~base.negative
-    duration = np.where(is_local, base.inside, _transfer(snapshot, base, arrival))
+    usable = ~base.to_after & ~base.negative
+    duration = np.where(is_local, base.inside, _transfer(run, base, arrival))
     led_to = np.zeros(len(base.ids), np.bool_)
-    led_to[BEFORE] = True
-    if last >= 0:
-        usable[last], duration[last], led_to[AFTER] = True, base.inside[last], True
+    led_to[before] = True
+    cut = last[last >= 0]
+    usable[cut], duration[cut], led_to[base.dst[cut]] = True, base.inside[cut], True
     waiting = base.is_type(ActivityType.WAITING)
     open_input = base.is_type(ActivityType.INPUT_WAIT) & (loop == "open")
-    led_to[base.dst[is_local & usable]] = True
+    led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
     step = np.flatnonzero(is_local & usable & ~waiting)
     message = np.flatnonzero(~is_local & usable)
     release = np.flatnonzero(open_input & usable)
     wait = np.flatnonzero(waiting & usable)
     anchored = np.flatnonzero(~led_to)
-    nothing, no_row = (np.full(len(anchored), fill, np.int64) for fill in (BEFORE, -1))
+    # A window begins where the line says, and not where what came before ends.
+    start = np.concatenate([before[of[release]], before[_window_of(base, anchored)]])
+    released = np.concatenate([base.dst[release], anchored])
     # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
     # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
-    src = np.concatenate([base.src[step], base.src[message], np.zeros_like(release), base.src[wait], nothing])
-    dst = np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored])
+    origins = before[1:]
+    src = np.concatenate(
+        [base.src[step], base.src[message], start[: len(release)], base.src[wait], start[len(release) :]]
+    )
+    src = np.concatenate([src, np.zeros_like(origins)])
+    dst = np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored, origins])
+    until = base.t[released] - base.t[start]
     weight = np.concatenate(
         [
             np.where(open_input[step], 0, duration[step]),
             duration[message],
-            base.t[base.dst[release]] - begin,
+            until[: len(release)],
             np.zeros_like(wait),
-            base.t[anchored] - begin,
+            until[len(release) :],
+            base.t[origins] - base.t[0],
         ]
     )
+    no_row = np.full(len(anchored) + len(origins), -1)
     edge = np.concatenate([step, message, release, wait, no_row])
     element = np.concatenate([np.where(open_input[step], -1, step), message, release, np.full_like(wait, -1), no_row])
     order, stuck = topological_order(np.argsort(base.t, kind="stable"), base.t, src, dst)
     if stuck >= 0:
         vertex = int(base.ids[stuck])
-        text = f"What happens in one instant at {_place(vertex)} in {window.name} waits for itself."
+        name = base.windows[int(_window_of(base, np.array([stuck]))[0])].name
+        text = f"What happens in one instant at {_place(vertex)} in {name} waits for itself."
         raise CycleError(text, "The clocks are too coarse to tell what came first.", {"vertex": vertex})
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
@@ -343,54 +445,75 @@ def constraint_graph(snapshot: Snapshot, *, loop: Loop, arrival: Arrival) -> Con
         element=element[position],
         duration=duration,
         elements=usable & ~waiting,
-        end=int(number[end]),
+        ends=number[ends],
     )
     _check(graph)
     return graph
 
 
-def _closed(snapshot: Snapshot, base: WindowGraph) -> tuple[WindowGraph, int, int]:
-    """Return the graph, the vertex that closes the window, and the row that the window's end cuts before it, or -1."""
-    local, message, _ = last_edge(snapshot)
-    rows = slice(0, base.local) if message is None else slice(base.local, None)
-    index = base.rows["index"].to_numpy()[rows]
-    row = int(np.searchsorted(index, local if message is None else message)) + rows.start
-    if base.dst[row] != AFTER:
-        return base, int(base.dst[row]), -1
-    if not base.is_type(ActivityType.WAITING)[row]:
-        return base, AFTER, row
-    # Where everybody waits, time that nobody used is all that there is to walk (see `critical_path`).
-    here = pl.int_range(pl.len()) == row
-    kinds = base.rows.with_columns(type=pl.when(here).then(pl.lit(_UNKNOWN)).otherwise("type"))
-    return replace(base, rows=kinds), AFTER, row
+def _window_of(base: WindowGraph, vertices: I64) -> I64:
+    """Return the windows of vertices, numbered as in the base."""
+    return np.searchsorted(base.vertex_first, vertices, side="right") - 1
 
 
-def _transfer(snapshot: Snapshot, base: WindowGraph, arrival: Arrival) -> I64:
+def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
+    """Return the graph; per window the vertex that closes it, and the row that its end cuts before that, or -1."""
+    rows, ends = base.rows, base.ends
+    src, dst, start, end = (rows[name].to_numpy() for name in ("src", "dst", "start_ns", "end_ns"))
+    row, failed = last_edges(
+        np.searchsorted(base.of, np.arange(len(base.windows) + 1)),
+        src,
+        dst,
+        start,
+        end,
+        ~base.is_local,
+        base.is_type(ActivityType.WAITING),
+        base.is_type(ActivityType.SPAWN),
+        ends,
+        np.array([-1 if w.end_vertex is None else w.end_vertex for w in base.windows], np.int64),
+    )
+    if failed >= 0:
+        error = no_end(base.windows[failed])
+        raise error
+    cut = base.to_after[row]
+    idle = row[cut & base.is_type(ActivityType.WAITING)[row]]
+    if len(idle):
+        # Where everybody waits, time that nobody used is all that there is to walk (see `critical_path`).
+        here = np.zeros(rows.height, np.bool_)
+        here[idle] = True
+        kind = pl.when(pl.Series(here)).then(pl.lit(UNKNOWN, rows.schema["type"])).otherwise("type")
+        base = replace(base, rows=rows.with_columns(type=kind))
+    return base, base.dst[row], np.where(cut, row, -1)
+
+
+def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
     """Return per row how long a message takes until it arrives, from the window's start if it was sent before."""
     start, end = base.number("start_ns"), base.number("end_ns")
-    ended_wait = (base.number("read") != base.number("dst")) & (base.number("read") >= 0)
+    is_local, of, dst = base.is_local, base.of, base.number("dst")
+    ended_wait = ~is_local & (with_any(of, dst, base.is_type(ActivityType.WAITING)) | base.is_type(ActivityType.SPAWN))
     logged = ended_wait | base.rows["receive_buffer_ns"].is_not_null().to_numpy()
     # The edge of a message that ended a wait ends at its arrival, that of any other one at its read.
     taken = end - start - np.where(ended_wait | ~logged, 0, base.number("receive_buffer_ns"))
-    guessed = ~logged & ~base.is_local & ~base.negative
+    guessed = ~logged & ~is_local & ~base.negative
     if arrival == "shortest" and guessed.any():
-        processes = snapshot.run.scan("workers").select("worker", "process").sort("worker").collect()
+        processes = run.scan("workers").select("worker", "process").sort("worker").collect()
         process = np.unique(processes["process"].to_numpy(), return_inverse=True)[1]
         sender, receiver = (
             process[np.searchsorted(processes["worker"].to_numpy(), base.number(column) >> POSITION_BITS)]
             for column in ("src", "dst")
         )
-        pair = sender * len(process) + receiver
-        shortest = np.full(len(process) ** 2, np.iinfo(np.int64).max)
-        known = ~base.is_local & ~base.negative
+        pair = (of * len(process) + sender) * len(process) + receiver
+        shortest = np.full(len(base.windows) * len(process) ** 2, np.iinfo(np.int64).max)
+        known = ~is_local & ~base.negative
         np.minimum.at(shortest, pair[known], taken[known])
         taken = np.where(guessed, shortest[pair], taken)
-    return taken - np.where(base.src == BEFORE, base.window.start_ns - start, 0)
+    return taken - np.where(base.from_before, base.begins[of] - start, 0)
 
 
 def _check(graph: ConstraintGraph) -> None:
     wrong = np.flatnonzero(graph.replay(graph.weight) != graph.t)
     if len(wrong):
         vertex = int(graph.ids[wrong[0]])
-        message = f"Nothing explains when {_place(vertex)} in {graph.window.name} happened."
+        name = graph.base.windows[int(_window_of(graph.base, wrong[:1])[0])].name
+        message = f"Nothing explains when {_place(vertex)} in {name} happened."
         raise PagError(message, "Build the store again, and look at its findings.", {"vertex": vertex})

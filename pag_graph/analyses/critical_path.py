@@ -12,19 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from pag_graph.analyses.columns import UNKNOWN, WAITING, worker_of
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
-from pag_graph.kernels.path import CYCLE, GAP, NO_ENDER, REACHED_START, walk_back
-from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.kernels import path as kernel
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+from pag_graph.model.ids import position_of
+from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
+from pag_graph.pag.tiling import tilings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
-_WAITING, _UNKNOWN = str(ActivityType.WAITING), str(ActivityType.UNKNOWN)
-_STEP_COLUMNS = ["src", "dst", "type", "start_ns", "end_ns", "operator", "channel", "records", "alternatives"]
+    I64 = NDArray[np.int64]
+
+_COLUMNS = ("operator", "channel", "records", "alternatives")
+_STEP_COLUMNS = ["src", "dst", "type", "start_ns", "duration_ns", *_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +73,7 @@ class CriticalPath:
     @property
     def coverage(self) -> float:
         """Share of the path's time that is not `unknown`."""
-        return 1 - self.by_type.get(_UNKNOWN, 0) / self.window.span_ns if self.window.span_ns else 1.0
+        return 1 - self.by_type.get(UNKNOWN, 0) / self.window.span_ns if self.window.span_ns else 1.0
 
     @property
     def alternatives(self) -> int:
@@ -126,142 +135,106 @@ def critical_path(snapshot: Snapshot) -> CriticalPath:
     Notes
     -----
     A worker's time is cut into segments at the ends of its waits; from a segment one comes back only over the message
-    that ended the wait. O(edges log edges) for sorting, O(waits on the path) for the walk. Ties: a round ends at its
-    own `epoch_end`, another window with the lowest worker that is not waiting.
+    that ended the wait, or over the spawn by which the worker was born. O(edges log edges) for sorting, O(waits on the
+    path) for the walk. Ties: a round ends at its own `epoch_end`, another window with the lowest worker that is not
+    waiting.
     """
     if snapshot.run.rules is RuleSet.ST2:
         message = "Critical paths need aligned clocks, and runs of the rule set st2 keep every worker's own."
         raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
     window = snapshot.window
-    local, messages = snapshot.local, snapshot.messages
-    if window.span_ns <= 0:
-        return CriticalPath(window=window, steps=CRITICAL_PATH.empty_table(), ends=0, all_waiting=False)
-    first, in_flight, ends = last_edge(snapshot)
-    path: list[pl.DataFrame] = []
-    last = local.clear()
-    if ends == 0:
-        # Everybody waits: the walk begins with the message under way, or with the wait itself.
-        last = local[first : first + 1] if in_flight is None else messages[in_flight : in_flight + 1]
-        first = int(np.searchsorted(local["dst"].to_numpy(), int(last["src"][0])))
-        if int(last["start_ns"][0]) <= window.start_ns:
-            first = -1
-    if first >= 0:
-        path.append(_walk(snapshot, first))
-    path.append(last.select(_STEP_COLUMNS))
-    steps = _steps(pl.concat(path), window)
-    return CriticalPath(window=window, steps=steps, ends=ends, all_waiting=ends == 0)
+    steps, ends, all_waiting = _paths(snapshot.tiling)
+    table = steps.select(CRITICAL_PATH.names).to_arrow().cast(CRITICAL_PATH)
+    return CriticalPath(window=window, steps=table, ends=int(ends[0]), all_waiting=bool(all_waiting[0]))
 
 
-def last_edge(snapshot: Snapshot) -> tuple[int, int | None, int]:
-    """Choose the edge on which the critical path ends.
+def critical_paths_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
+    """Return the critical paths of many windows, read once: rows of `CRITICAL_PATH` with the place of their ``window``.
 
     Parameters
     ----------
-    snapshot
-        Of a run with aligned clocks.
+    run
+        A run with aligned clocks.
+    windows
+        In time order, none overlapping another.
 
     Returns
     -------
-    local
-        Its index in the snapshot's local edges, or -1.
-    message
-        Its index in the messages, where everybody waits and one is under way.
-    ends
-        How many workers are active where the window ends.
-
-    Raises
-    ------
-    PagError
-        If no edge ends at, or crosses, the window's end.
+    pa.Table
+        In the order of the windows.
     """
-    window, local, messages = snapshot.window, snapshot.local, snapshot.messages
-    start, end = local["start_ns"].to_numpy(), local["end_ns"].to_numpy()
-    dst = local["dst"].to_numpy()
-    covering = (start < window.end_ns) & (end >= window.end_ns)
-    active = np.flatnonzero(covering & (local["type"] != _WAITING).to_numpy())
-    # Several edges of one worker can touch the end only if some have no length; the first of them is taken.
-    ends = len(np.unique(dst[active] >> POSITION_BITS))
+    parts, before = [], 0
+    for tiling in tilings(run, windows, _COLUMNS, "touches"):
+        parts.append(_paths(tiling)[0].with_columns(pl.col("window") + before))
+        before += len(tiling.windows)
+    return pl.concat(parts).to_arrow()
+
+
+def no_end(window: Window) -> PagError:
+    """Return the error of a window where no edge ends at, or crosses, its end."""
+    hint = "Build the store again."
     if window.end_vertex is not None:
-        at = int(np.searchsorted(dst, window.end_vertex))
-        if at < len(dst) and dst[at] == window.end_vertex:
-            return at, None, max(ends, 1)
         message = f"The vertex {window.end_vertex} that closes {window.name} has no edge that ends at it."
-        raise PagError(message, "Build the store again.", {"vertex": window.end_vertex})
-    if len(active):
-        return int(active[0]), None, ends
-    under_way = messages.with_row_index().filter(pl.col("start_ns") < window.end_ns, pl.col("end_ns") >= window.end_ns)
-    if under_way.height:
-        latest = under_way.sort("start_ns", "src", "dst", descending=[True, False, False])
-        return -1, int(latest["index"][0]), 0
-    waiting = np.flatnonzero(covering)
-    if not len(waiting):
-        message = f"No worker has an edge where {window.name} ends, at {window.end_ns} ns."
-        raise PagError(message, "Build the store again.", {"t_ns": window.end_ns})
-    return int(waiting[0]), None, 0
+        return PagError(message, hint, {"vertex": window.end_vertex})
+    message = f"No worker has an edge where {window.name} ends, at {window.end_ns} ns."
+    return PagError(message, hint, {"t_ns": window.end_ns})
 
 
-def _walk(snapshot: Snapshot, first: int) -> pl.DataFrame:
-    """Return the path's edges in time order, uncut."""
-    window, local, messages = snapshot.window, snapshot.local, snapshot.messages
-    waits = local.filter(pl.col("type") == _WAITING)
-    # A wait has one ender; were there several message edges to its end (a corrupt log), the first would count.
-    wait_dst = waits["dst"].to_numpy()
-    message_dst = messages["dst"].to_numpy()
-    at = np.searchsorted(message_dst, wait_dst)
-    hit = at < len(message_dst)
-    hit[hit] = message_dst[at[hit]] == wait_dst[hit]
-    low, high, message, outcome, vertex = walk_back(
-        first,
-        local["dst"].to_numpy(),
-        local["end_ns"].to_numpy(),
-        wait_dst,
-        waits["end_ns"].to_numpy(),
-        np.where(hit, at, -1),
-        messages["src"].to_numpy(),
-        messages["start_ns"].to_numpy(),
-        window.start_ns,
+def _paths(tiling: Tiling) -> tuple[pl.DataFrame, I64, NDArray[np.bool_]]:
+    """Return the steps of all windows' paths, how many workers are active where each ends, and whether none is."""
+    edges, windows = tiling.edges, tiling.windows
+    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
+    begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    first, path, active, all_waiting, failed, outcome, vertex = kernel.walk_windows(
+        tiling.first,
+        src,
+        dst,
+        start,
+        start + edges["duration_ns"].to_numpy(),
+        tiling.is_type(*MESSAGE_TYPES),
+        tiling.is_type(ActivityType.WAITING),
+        tiling.is_type(ActivityType.SPAWN),
+        begins,
+        ends,
+        np.array([-1 if w.end_vertex is None else w.end_vertex for w in windows], np.int64),
     )
-    if outcome != REACHED_START:
-        worker, position = int(vertex) >> POSITION_BITS, int(vertex) & ((1 << POSITION_BITS) - 1)
-        context = {"vertex": int(vertex), "worker": worker, "pos": position}
-        where = f"worker {worker}, position {position} (vertex {vertex}) in {window.name}"
-        if outcome == CYCLE:
-            text = f"The walk along the critical path comes back to {where}."
-            raise CycleError(text, "The clocks contradict the messages; check the findings of the store.", context)
-        what = {GAP: "No edge leads to", NO_ENDER: "No message ended the wait that ends at"}[int(outcome)]
-        message_text = f"{what} {where}."
-        raise PagError(message_text, "Build the store again, and look at its findings.", context)
-    # Hops come latest first; each is a message, where there is one, and the local edges after it.
-    low, high, message = low[::-1], high[::-1], message[::-1]
-    lengths, sent = high - low, message >= 0
-    begins = np.cumsum(lengths + sent) - (lengths + sent)
-    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    place = np.concatenate((np.repeat(begins + sent, lengths) + nth, begins[sent]))
-    both: pl.DataFrame = pl.concat(
-        [
-            local.select(_STEP_COLUMNS)[np.repeat(low, lengths) + nth],
-            messages.select(_STEP_COLUMNS)[message[sent]],
-        ]
-    )
-    return both[np.argsort(place)]
+    if outcome != kernel.REACHED_START:
+        raise _stopped(windows[failed], int(outcome), int(vertex))
+    steps = edges.select(_STEP_COLUMNS)[path].with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
+    window = np.repeat(np.arange(len(windows)), np.diff(first))
+    return _cut(steps, window, begins[window], ends[window]), active, all_waiting
 
 
-def _steps(edges: pl.DataFrame, window: Window) -> pa.Table:
-    """Cut the edges, in time order, at the window's borders and number them."""
-    cut_start, cut_end = pl.col("start_ns") < window.start_ns, pl.col("end_ns") > window.end_ns
-    start = pl.max_horizontal("start_ns", pl.lit(window.start_ns))
-    end = pl.min_horizontal("end_ns", pl.lit(window.end_ns))
-    framed = edges.with_row_index("step").with_columns(
-        worker=pl.col("src") // (1 << POSITION_BITS),
-        to_worker=pl.col("dst") // (1 << POSITION_BITS),
+def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
+    if outcome == kernel.NO_END:
+        return no_end(window)
+    worker, position = worker_of_id(vertex), position_of(vertex)
+    context = {"vertex": vertex, "worker": worker, "pos": position}
+    where = f"worker {worker}, position {position} (vertex {vertex}) in {window.name}"
+    if outcome == kernel.CYCLE:
+        text = f"The walk along the critical path comes back to {where}."
+        return CycleError(text, "The clocks contradict the messages; check the findings of the store.", context)
+    what = {kernel.GAP: "No edge leads to", kernel.NO_ENDER: "No message ended the wait that ends at"}[outcome]
+    return PagError(f"{what} {where}.", "Build the store again, and look at its findings.", context)
+
+
+def _cut(edges: pl.DataFrame, window: I64, begins: I64, ends: I64) -> pl.DataFrame:
+    """Cut edges, in time order, at the borders of their windows, and number them in each."""
+    begin, end = pl.Series(begins, dtype=pl.Int64), pl.Series(ends, dtype=pl.Int64)
+    cut_start, cut_end = pl.col("start_ns") < begin, pl.col("end_ns") > end
+    start = pl.max_horizontal("start_ns", begin)
+    return edges.with_columns(
+        window=pl.Series(window, dtype=pl.Int64),
+        step=pl.Series(np.arange(len(window)) - np.searchsorted(window, window), dtype=pl.Int64),
+        worker=worker_of("src"),
+        to_worker=worker_of("dst"),
         edge_src="src",
         edge_dst="dst",
         # A cut vertex exists in the snapshot only: -1 where the window starts, -2 where it ends.
         src=pl.when(cut_start).then(-1).otherwise("src"),
         dst=pl.when(cut_end).then(-2).otherwise("dst"),
         # Where everybody waits, time that nobody used is all that there is to walk.
-        type=pl.when(pl.col("type") == _WAITING).then(pl.lit(_UNKNOWN)).otherwise("type"),
+        type=pl.col("type").cast(pl.String).replace(WAITING, UNKNOWN),
         start_ns=start,
-        duration_ns=end - start,
-    )
-    return framed.select(CRITICAL_PATH.names).to_arrow().cast(CRITICAL_PATH)
+        duration_ns=pl.min_horizontal("end_ns", end) - start,
+    ).select("window", *CRITICAL_PATH.names)

@@ -15,16 +15,20 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
+from itertools import pairwise
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     import pyarrow as pa
+
+    from pag_graph.pag.snapshot import Run, Window
 
 _PACKAGE = "pag_graph.analyses"
 
@@ -64,15 +68,28 @@ class Flags:
 class Chart:
     """How to draw a result."""
 
-    kind: typing.Literal["bars", "lines", "matrix"]
-    x: str
-    """Column along the first axis."""
-    y: str
-    """Column that is measured; for a matrix the column along the second axis."""
+    kind: typing.Literal["bars", "lines", "matrix", "timeline"]
+    """A timeline shows the window itself, and takes no columns."""
+    x: tuple[str, ...] = ()
+    """Columns that together name a bar, or that lie along the first axis."""
+    y: tuple[str, ...] = ()
+    """Columns that are measured, side by side; for a matrix the column along the second axis."""
     value: str | None = None
     """For a matrix: column that gives the shade."""
-    colour: str | None = None
-    """Column that tells series apart."""
+    colour: tuple[str, ...] = ()
+    """Columns that tell series apart; of bars they are stacked."""
+    panel: str | None = None
+    """Column that makes a panel of its own for each of its values."""
+    unit: str | None = None
+    """Column with the unit of what is measured, where its name does not say it: ns, or share."""
+    interval: tuple[str, str] | None = None
+    """For bars: columns with the ends of an interval around what is measured."""
+
+    @property
+    def columns(self) -> set[str]:
+        """All columns that it shows."""
+        named = {*self.x, *self.y, *self.colour, *(self.interval or ())}
+        return named | {name for name in (self.value, self.panel, self.unit) if name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +155,12 @@ class Parameter:
                 message = f"{flag} is {str(value)!r}; it must be {' or '.join(self.choices)}."
                 raise InvalidParameterError(message)
             return value if typing.get_origin(self.item) is typing.Literal else self.item(value)
+        if isinstance(self.item, UnionType):
+            # A number, or a name: a text stays one, also where it is made of digits.
+            if isinstance(value, typing.get_args(self.item)) and not isinstance(value, bool):
+                return value
+            message = f"{flag} is {value!r}, and must be of type {self.item}."
+            raise InvalidParameterError(message)
         kind = self.item if isinstance(self.item, type) else str
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if fits or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
@@ -158,17 +181,24 @@ class Analysis:
     name: str
     """As on the command line; with underscores, the module, the function and the method of `Pag`."""
     output: str
-    """Name of the result's schema in `pag_graph.model.tables`."""
+    """Name of the result's schema in `pag_graph.model.tables`; of other distributions in the module."""
     parameters_name: str | None = None
     """Name of the dataclass of parameters in the module, if the function takes any."""
     example: str = ""
     """Arguments of an example call, after the store."""
+    package: str = _PACKAGE
+    """Package that the module is in; another one for analyses of other distributions."""
     module_name: str = ""
-    """Module in `pag_graph.analyses`, where it is not the name."""
+    """Module in the package, where it is not the name."""
     function_name: str = ""
     """Function in it, where it is not the name."""
     part_name: str = ""
     """For the scope `RUN`: function of one snapshot, if there is one."""
+    many_name: str = ""
+    """Function of many windows at once, where there is one that reads them together: ``f(run, windows, parameters)``
+    gives the rows of the function, or of the part, with a column ``window``, the place in the list."""
+    choose_name: str = ""
+    """For parts: function of the run and the parameters that says which rounds to look at, where not at all."""
     scope: Scope = Scope.WINDOW
     rows: str = "rows"
     """What the rows are called in JSON."""
@@ -196,7 +226,7 @@ class Analysis:
     @cached_property
     def module(self) -> ModuleType:
         """The module behind it."""
-        return import_module(f"{_PACKAGE}.{self._file}")
+        return import_module(f"{self.package}.{self._file}")
 
     @cached_property
     def function(self) -> Callable[..., pa.Table | Result]:
@@ -218,7 +248,8 @@ class Analysis:
     @cached_property
     def schema(self) -> pa.Schema:
         """Columns of the result."""
-        return getattr(import_module("pag_graph.model.tables"), self.output)
+        own = self.package == _PACKAGE
+        return getattr(import_module("pag_graph.model.tables") if own else self.module, self.output)
 
     @cached_property
     def help(self) -> str:
@@ -229,7 +260,7 @@ class Analysis:
     def doc(self) -> str:
         """The function's docstring."""
         name = self.function_name or self.method
-        source = pkgutil.get_data(_PACKAGE, f"{self._file}.py")
+        source = pkgutil.get_data(self.package, f"{self._file}.py")
         for node in ast.parse(source or b"").body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return ast.get_docstring(node) or ""
@@ -288,6 +319,47 @@ class Analysis:
             able = " or ".join(sorted(str(rule) for rule in self.rules))
             message = f"{self.name} is defined for runs of the rule set {able}, and this one was built with {rules}."
             raise UnsupportedPlanError(message, f"Build the trace with `--rules {min(map(str, self.rules))}`.")
+
+    def chosen(self, run: Run, rounds: list[Window], parameters: Any) -> list[Window]:
+        """Return the rounds to look at, for an analysis of the whole run."""
+        if not self.choose_name:
+            return rounds
+        windows: list[Window] = getattr(self.module, self.choose_name)(run, parameters)
+        return windows
+
+    def over(self, run: Run, windows: Sequence[Window], parameters: Any = None) -> pa.Table:
+        """Look at many windows, reading what they show together.
+
+        Parameters
+        ----------
+        run
+            The run.
+        windows
+            In time order.
+        parameters
+            Of the analysis.
+
+        Returns
+        -------
+        pa.Table
+            The rows of all windows in their order, each with the place of its ``window``.
+        """
+        import pyarrow as pa
+
+        arguments = () if self.parameters is None else (parameters,)
+        if self.many_name and all(a.end_ns <= b.start_ns for a, b in pairwise(windows)):
+            many: pa.Table = getattr(self.module, self.many_name)(run, windows, *arguments)
+            if self.part_name:
+                return many
+            # As the function itself has it: the columns of the schema, and their types.
+            place = many["window"].cast(pa.int64())
+            return many.select(self.schema.names).cast(self.schema).append_column("window", place)
+        function = self.part if self.part_name else self.function
+        tables = []
+        for place, snapshot in enumerate(run.snapshots(windows)):
+            table = table_of(function(snapshot, *arguments))
+            tables.append(table.append_column("window", pa.repeat(pa.scalar(place, pa.int64()), table.num_rows)))
+        return pa.concat_tables(tables, promote_options="permissive")
 
     def __call__(self, *subjects: Any, parameters: Any = None, **more: Any) -> pa.Table | Result:
         """Run the analysis on what its scope asks for."""

@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import IS_MESSAGE, delivered_ns, labelled_edges, rounds, worker_of
+from pag_graph.analyses.columns import END, IS_MESSAGE, delivered_ns, rounds, worker_of
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.kernels.windows import largest, medians
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import INVARIANTS
+from pag_graph.pag.tiling import ranks, tilings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Belongs, Tiling
 
-_LEAVES = [str(ActivityType.PROCESSING), str(ActivityType.SPINNING)]
+_COLUMNS = ("operator", "channel", "activation", "read", "receive_buffer_ns")
+_LEAVES = (ActivityType.PROCESSING, ActivityType.SPINNING)
+_INVARIANTS = ("epoch_max", "message_max", "operator_max", "progress_max", "some_progress")
+_NAMES = pl.Enum(sorted([*map(str, ActivityType), *_INVARIANTS]))
 _PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
 _KEY = ["invariant", "worker", "to_worker", "type", "operator", "channel"]
 _SIGMA = 1.4826
@@ -173,19 +181,65 @@ def round_observations(snapshot: Snapshot, parameters: InvariantsParameters | No
     pa.Table
         One row per violation of a given limit (`fixed`), and one per key of a learned one.
     """
+    window = snapshot.window
+    belongs: Belongs = "ends" if window.epoch is None else "labels"
+    [tiling] = tilings(snapshot.run, [window], _COLUMNS, belongs)
+    return _observations(tiling, parameters or InvariantsParameters()).drop("window").to_arrow()
+
+
+def observations_of_rounds(
+    run: Run, windows: Sequence[Window], parameters: InvariantsParameters | None = None
+) -> pa.Table:
+    """Return what `invariants` needs to know of many rounds, read once.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    windows
+        Of rounds, in time order.
+    parameters
+        Limits.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `round_observations` of every round, with the place of its ``window``.
+    """
     parameters = parameters or InvariantsParameters()
-    edges = labelled_edges(snapshot)
+    parts, before = [], 0
+    for tiling in tilings(run, windows, _COLUMNS, "labels"):
+        parts.append(_observations(tiling, parameters).with_columns(pl.col("window") + before))
+        before += len(tiling.windows)
+    return pl.concat(parts).to_arrow()
+
+
+def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
+    edges = tiling.edges.with_columns(end_ns=END, window=pl.Series(tiling.window))
     limits = {row["invariant"]: row["limit"] for row in _limits(parameters).iter_rows(named=True)}
     parts: list[pl.DataFrame] = []
-    for frame in (_epoch(snapshot, edges), _messages(snapshot, edges), _activations(edges)):
-        for (name,), rows in frame.group_by("invariant"):
-            if name in limits:
-                parts.append(rows.filter(pl.col("observed") > limits[name]).with_columns(fixed=pl.lit(value=True)))
-        largest = frame.sort("observed", "src", "dst", descending=[True, False, False]).unique(
-            _KEY, keep="first", maintain_order=True
-        )
-        parts.append(largest.with_columns(fixed=pl.lit(value=False)))
-    return pl.concat(parts).to_arrow()
+    for frame in (_epochs(tiling, edges), _messages(tiling, edges), _activations(tiling, edges)):
+        if not frame.height:
+            continue
+        name = str(frame["invariant"][0])
+        if name in limits:
+            parts.append(frame.filter(pl.col("observed") > limits[name]).with_columns(fixed=pl.lit(value=True)))
+        key, keys = _numbered(frame, "window", *_KEY)
+        most = largest(key, keys, *(frame[name].to_numpy() for name in ("observed", "src", "dst")))
+        parts.append(frame[most].with_columns(fixed=pl.lit(value=False)))
+    empty = _SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False))
+    return pl.concat([empty.clear(), *parts])
+
+
+def _numbered(frame: pl.DataFrame, *columns: str) -> tuple[NDArray[np.int64], int]:
+    """Return a number per row that tells what it has in some columns, and how many there are."""
+    number, count = np.zeros(frame.height, np.int64), 1
+    for name in columns:
+        column = frame[name].cast(_NAMES).to_physical() if name in {"invariant", "type"} else frame[name]
+        found, known = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
+        number, kept = ranks(number * len(known) + found)
+        count = len(kept)
+    return number, count
 
 
 def _limits(parameters: InvariantsParameters) -> pl.DataFrame:
@@ -199,43 +253,47 @@ def _limits(parameters: InvariantsParameters) -> pl.DataFrame:
 
 
 def _shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
-    """Return a frame with the columns of `_SEEN`, absent ones null."""
+    """Return a frame with the columns of `_SEEN`, absent ones null, and with ``window`` if it has it."""
     frame = frame.with_columns(**values)
     absent = {name: pl.lit(None, kind) for name, kind in _SEEN.items() if name not in frame.columns}
-    return frame.with_columns(**absent).select(_SEEN.names()).cast(dict(_SEEN))  # type: ignore[arg-type]
+    place = [name for name in frame.columns if name == "window"]
+    return frame.with_columns(**absent).select(*_SEEN.names(), *place).cast(dict(_SEEN))  # type: ignore[arg-type]
 
 
-def _epoch(snapshot: Snapshot, edges: pl.DataFrame) -> pl.DataFrame:
-    last = edges.filter(~IS_MESSAGE).sort("end_ns", "dst", descending=[True, False]).head(1)
-    row = snapshot.run.epochs.filter(pl.col("epoch") == snapshot.window.epoch).row(0, named=True)
-    entry, exit_ = row["entry_ns"], row["exit_ns"]
-    if entry is None or not last.height:
-        return _SEEN.to_frame()
-    if snapshot.run.rules is RuleSet.ST2:
-        # There, an epoch is its graph: events that preparation dropped do not count.
-        entry, exit_ = edges["start_ns"].min(), edges["end_ns"].max()
-    return _shaped(
-        last.select("src", "dst"),
-        invariant=pl.lit("epoch_max"),
-        start_ns=pl.lit(entry),
-        observed=pl.lit(exit_ - entry),
+def _epochs(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
+    """Return how long every epoch took, with the local edge that ended last."""
+    local = edges.filter(~tiling.is_type(*MESSAGE_TYPES)).select("window", "src", "dst", "end_ns")
+    after = -local["dst"].to_numpy()
+    rows = largest(local["window"].to_numpy(), len(tiling.windows), local["end_ns"].to_numpy(), after, after)
+    last = local[rows[rows >= 0]].drop("end_ns")
+    known = tiling.run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
+    windows = pl.DataFrame(
+        {"epoch": [window.epoch for window in tiling.windows], "window": range(len(tiling.windows))},
+        schema={"epoch": pl.Int64, "window": pl.Int64},
     )
+    spans = windows.join(known, on="epoch")
+    if tiling.run.rules is RuleSet.ST2:
+        # There, an epoch is its graph: events that preparation dropped do not count.
+        ends = edges.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        spans = spans.drop("start_ns", "end_ns").join(ends, on="window")
+    found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
+    return _shaped(found, invariant=pl.lit("epoch_max"), observed=pl.col("end_ns") - pl.col("start_ns"))
 
 
-def _messages(snapshot: Snapshot, edges: pl.DataFrame) -> pl.DataFrame:
+def _messages(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
     return _shaped(
-        edges.filter(IS_MESSAGE).drop("operator"),
+        edges.filter(tiling.is_type(*MESSAGE_TYPES)).drop("operator"),
         invariant=pl.lit("message_max"),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
-        observed=delivered_ns(snapshot.run.rules),
+        observed=delivered_ns(tiling.run.rules),
     )
 
 
-def _activations(edges: pl.DataFrame) -> pl.DataFrame:
+def _activations(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
     """Return the innermost activations, from their first vertex to their last."""
-    leaves = edges.filter(pl.col("type").is_in(_LEAVES), pl.col("activation").is_not_null())
-    whole = leaves.group_by("activation").agg(
+    leaves = edges.filter(tiling.is_type(*_LEAVES)).filter(pl.col("activation").is_not_null())
+    whole = leaves.group_by("window", "activation").agg(
         pl.col("type", "operator").first(),
         src=pl.col("src").min(),
         dst=pl.col("dst").max(),
@@ -310,31 +368,17 @@ def _silent(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _unusual(largest: pl.DataFrame, parameters: InvariantsParameters) -> pl.DataFrame:
+def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.DataFrame:
     """Return the rows that are above what the epochs before them allow."""
-    parts = [largest.head(0).with_columns(limit=pl.lit(None, pl.Int64))]
-    ordered = largest.sort("epoch")
-    for _, rows in ordered.group_by(_KEY, maintain_order=True):
-        if rows.height > parameters.at_least:
-            limits = _learned_limits(rows["observed"].to_numpy(), parameters)
-            known = rows.with_columns(limit=pl.Series(limits)).filter(pl.col("limit") >= 0)
-            parts.append(known.filter(pl.col("observed") > pl.col("limit")))
-    return pl.concat(parts).with_columns(learned=pl.lit(value=True))
-
-
-def _learned_limits(values: NDArray[np.int64], parameters: InvariantsParameters) -> NDArray[np.int64]:
-    """Return the limit for each value from those before it; -1 where they are too few."""
-    count, over = len(values), parameters.over
-    # What is not there yet is NaN and does not count.
-    padded = np.concatenate((np.full(over, np.nan), values[:-1].astype(np.float64)))
-    before = np.lib.stride_tricks.sliding_window_view(padded, over)[:count]
-    limits = np.full(count, -1, np.int64)
-    enough = np.arange(count) >= parameters.at_least
-    chosen = before[enough]
-    median = np.nanmedian(chosen, axis=1)
-    mad = np.nanmedian(np.abs(chosen - median[:, None]), axis=1)
+    key, keys = _numbered(observed, *_KEY)
+    rows = observed.with_columns(key=pl.Series(key)).sort("key", "epoch", maintain_order=True)
+    first = np.searchsorted(rows["key"].to_numpy(), np.arange(keys + 1))
+    values = rows["observed"].to_numpy()
+    median, mad = medians(first, values, parameters.at_least, parameters.over)
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
-    margin = np.maximum(margin, parameters.least_ns)
     # What is observed is whole: more than the limit is more than its whole part.
-    limits[enough] = np.floor(median + margin).astype(np.int64)
-    return limits
+    limit = np.floor(median + np.maximum(margin, parameters.least_ns))
+    enough = ~np.isnan(limit)
+    limits = np.where(enough, limit, -1).astype(np.int64)
+    unusual = enough & (limits >= 0) & (values > limits)
+    return rows.drop("key").with_columns(limit=pl.Series(limits), learned=pl.lit(value=True)).filter(pl.Series(unusual))

@@ -14,18 +14,30 @@ import polars as pl
 
 from pag_graph.analyses.definition import Flags
 from pag_graph.errors import AnalysisError, InvalidParameterError
-from pag_graph.kernels.hops import count_walks
-from pag_graph.model.enums import ActivityType
+from pag_graph.kernels.hops import count_walks_by_window
+from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS
+from pag_graph.pag.tiling import ranks, tile, tilings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
-_WAITING, _DATA = str(ActivityType.WAITING), str(ActivityType.DATA_MESSAGE)
+    I64 = NDArray[np.int64]
+
+_COLUMNS = ("operator", "read", "receive_buffer_ns")
+_TYPE_NAMES = sorted(ActivityType)
+_TYPE_ORDER = np.array([_TYPE_NAMES.index(kind) for kind in ActivityType])
+"""Place of every type in the order of their names."""
+_NO_ROWS = pl.Schema(
+    {"window": pl.Int64, **dict.fromkeys(K_HOPS.names, pl.Int64), "type": pl.String, "worker": pl.Int32}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,75 +79,101 @@ def k_hops(snapshot: Snapshot, parameters: KHopsParameters | None = None) -> pa.
     -----
     O(k x edges): walks are counted per vertex, never listed.
     """
+    rows = _count(tile(snapshot, "ends"), _checked(parameters))
+    return rows.select(K_HOPS.names).to_arrow().cast(K_HOPS)
+
+
+def k_hops_of_windows(run: Run, windows: Sequence[Window], parameters: KHopsParameters | None = None) -> pa.Table:
+    """Return the k-hops of many windows, read once: rows of `K_HOPS` with the place of their ``window``.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    windows
+        In time order, none overlapping another.
+    parameters
+        As for `k_hops`.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the windows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `k` is not positive.
+    AnalysisError
+        If so many walks exist that 64 bits cannot count them.
+    """
+    parameters = _checked(parameters)
+    parts, before = [_NO_ROWS.to_frame()], 0
+    for tiling in tilings(run, windows, _COLUMNS, "ends"):
+        parts.append(_count(tiling, parameters).with_columns(pl.col("window") + before))
+        before += len(tiling.windows)
+    return pl.concat(parts).to_arrow()
+
+
+def _checked(parameters: KHopsParameters | None) -> KHopsParameters:
     parameters = parameters or KHopsParameters()
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."
         raise InvalidParameterError(message, "k_hops(k=10)")
-    window = snapshot.window
-    edges = pl.concat([snapshot.local, snapshot.messages]).filter(
-        pl.col("end_ns") > window.start_ns if window.start_ns else pl.col("end_ns") >= 0,
-        pl.col("end_ns") <= window.end_ns,
-    )
-    if snapshot.run.rules == "st2":
-        # Times of different workers cannot be compared; the epoch is the whole window.
-        edges = pl.concat([snapshot.local, snapshot.messages])
-    edges = edges.sort("dst", "src").with_columns(weight=_weight(parameters, window.start_ns, snapshot))
-    seeds = _seeds(edges)
-    if not parameters.through_waits:
-        keep = (edges["type"] != _WAITING).to_numpy()
-        seeds = (np.cumsum(keep) - 1)[seeds]
-        edges = edges.filter(keep)
-    ids, ends = np.unique(np.concatenate([edges["src"].to_numpy(), edges["dst"].to_numpy()]), return_inverse=True)
-    grouped = edges.with_columns(worker=pl.col("src") // (1 << POSITION_BITS)).with_columns(
-        group=pl.struct("type", "worker", "operator").rank("dense").cast(pl.Int64) - 1
-    )
-    names = grouped.unique("group").sort("group").select("type", "worker", "operator")
-    walks, counts, walk_ns, edge_ns, exact = count_walks(
-        ends[: edges.height],
-        ends[edges.height :],
-        edges["weight"].to_numpy(),
-        grouped["group"].to_numpy(),
-        seeds,
-        len(ids),
+    return parameters
+
+
+def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
+    """Return the k-hops of all windows of a tiling, in the order of windows, hops and names."""
+    group, names = _groups(tiling)
+    window, hop, number, walks, edges, walk_ns, edge_ns, inexact = count_walks_by_window(
+        tiling.first,
+        tiling.edges["src"].to_numpy(),
+        tiling.edges["dst"].to_numpy(),
+        _weights(tiling, parameters),
+        group,
         names.height,
+        tiling.is_type(ActivityType.WAITING),
+        tiling.is_type(ActivityType.DATA_MESSAGE),
         parameters.k,
+        parameters.through_waits,
     )
-    if not exact:
-        message = f"More walks of up to {parameters.k} hops end in {window.name} than 64 bits can count."
+    if inexact >= 0:
+        name = tiling.windows[inexact].name
+        message = f"More walks of up to {parameters.k} hops end in {name} than 64 bits can count."
         raise AnalysisError(message, "Ask for fewer hops, or a shorter window.", {"k": parameters.k})
-    hop, group = np.nonzero(counts)
-    result = names[group].with_columns(
-        hop=pl.Series(hop + 1, dtype=pl.Int64),
-        walks=pl.Series(walks[hop, group]),
-        edges=pl.Series(counts[hop, group]),
-        walk_ns=pl.Series(walk_ns[hop, group]),
-        edge_ns=pl.Series(edge_ns[hop, group]),
-    )
-    return result.sort("hop", "type", "worker", "operator").select(K_HOPS.names).to_arrow().cast(K_HOPS)
+    counts = {"window": window, "hop": hop, "walks": walks, "edges": edges, "walk_ns": walk_ns, "edge_ns": edge_ns}
+    rows = pl.DataFrame({name: pl.Series(values, dtype=pl.Int64) for name, values in counts.items()})
+    return rows.hstack(names[number]).select(_NO_ROWS.names())
 
 
-def _weight(parameters: KHopsParameters, start_ns: int, snapshot: Snapshot) -> pl.Expr:
-    """Duration inside the window; for a message that ended a wait plus, if `delivered`, the time until it was read."""
-    inside = (
-        pl.col("duration_ns")
-        if snapshot.run.rules == "st2"
-        else pl.col("end_ns") - pl.max_horizontal("start_ns", pl.lit(start_ns))
-    )
+def _groups(tiling: Tiling) -> tuple[I64, pl.DataFrame]:
+    """Return the group of every edge, and one row per group, sorted by type, worker and operator."""
+    kind = _TYPE_ORDER[tiling.edges["type"].to_physical().to_numpy()]
+    worker, workers = ranks(tiling.edges["src"].to_numpy() >> POSITION_BITS)
+    operator, operators = ranks(tiling.number("operator"))
+    group, keys = ranks((kind * len(workers) + worker) * len(operators) + operator)
+    known = operators[keys % len(operators)]
+    return group, pl.DataFrame(
+        {
+            "type": pl.Series([str(kind) for kind in _TYPE_NAMES])[keys // (len(operators) * len(workers))],
+            "worker": pl.Series(workers[keys // len(operators) % len(workers)], dtype=pl.Int32),
+            "operator": pl.Series(known),
+        }
+    ).with_columns(pl.when(pl.col("operator") >= 0).then("operator"))
+
+
+def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:
+    """Return durations inside the window; of a message that ended a wait also, if `delivered`, until it was read."""
+    took = tiling.edges["duration_ns"].to_numpy()
+    if tiling.run.rules is not RuleSet.ST2:
+        start = tiling.edges["start_ns"].to_numpy()
+        starts = np.array([window.start_ns for window in tiling.windows], np.int64)
+        took = took - np.maximum(0, starts[tiling.window] - start)
+    read, buffered = tiling.number("read"), tiling.edges["receive_buffer_ns"]
+    apart = read != tiling.edges["dst"].to_numpy()
     if parameters.weight == "transfer":
         # Without a log of arrivals the transfer of a message that ended no wait is unknown; in one process it is 0.
-        at_once = pl.col("receive_buffer_ns").is_not_null() & (pl.col("read") == pl.col("dst"))
-        return pl.when(at_once).then(inside - pl.min_horizontal(inside, "receive_buffer_ns")).otherwise(inside)
-    until_read = pl.when(pl.col("read") != pl.col("dst")).then(pl.col("receive_buffer_ns").fill_null(0)).otherwise(0)
-    return inside + until_read.fill_null(0)
-
-
-def _seeds(edges: pl.DataFrame) -> NDArray[np.int64]:
-    """Return the indices of the first hop's edges; `edges` are sorted by `dst`."""
-    kind, dst = edges["type"], edges["dst"].to_numpy()
-    waits = dst[(kind == _WAITING).to_numpy()]
-    into_end = np.isin(dst, waits) & (kind != _WAITING).to_numpy()
-    # The segment that a wait's end opens lasts until the worker's next wait ends.
-    at = np.searchsorted(waits, dst, side="right") - 1
-    after = at >= 0
-    after[after] = waits[at[after]] >> POSITION_BITS == dst[after] >> POSITION_BITS
-    return np.flatnonzero(into_end | (after & (kind == _DATA).to_numpy()))
+        at_once = buffered.is_not_null().to_numpy() & ~apart
+        return np.asarray(np.where(at_once, took - np.minimum(took, buffered.fill_null(0).to_numpy()), took))
+    return np.asarray(took + np.where(apart & (read >= 0), buffered.fill_null(0).to_numpy(), 0))

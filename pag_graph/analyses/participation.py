@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import require_aligned, window_graph
+from pag_graph.analyses.columns import worker_of
+from pag_graph.analyses.constraints import COLUMNS, over, require_aligned, window_graph
 from pag_graph.errors import CycleError
-from pag_graph.kernels.participation import LIMB_BITS, count_paths
+from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
 from pag_graph.kernels.replay import group_arcs, topological_order
 from pag_graph.model.enums import ActivityType
-from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PARTICIPATION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
@@ -63,43 +66,85 @@ def participation(snapshot: Snapshot) -> pa.Table:
     window = snapshot.window
     if window.span_ns <= 0:
         return PARTICIPATION.empty_table()
-    base = window_graph(snapshot)
+    return _shares(snapshot.tiling).select(PARTICIPATION.names).to_arrow().cast(PARTICIPATION)
+
+
+def participation_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
+    """Return the participations in many windows, read once: rows of `PARTICIPATION` with the place of their ``window``.
+
+    Parameters
+    ----------
+    run
+        A run with aligned clocks.
+    windows
+        In time order, none overlapping another.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the windows.
+    """
+    return over(run, windows, COLUMNS, _shares)
+
+
+def _shares(tiling: Tiling) -> pl.DataFrame:
+    base = window_graph(tiling)
     used = np.flatnonzero(~base.is_type(ActivityType.WAITING) & ~base.negative)
-    src, dst, t = base.src[used], base.dst[used], base.t
+    src, dst, t, of = base.src[used], base.dst[used], base.t, base.of[used]
     order, stuck = topological_order(np.argsort(t, kind="stable"), t, src, dst)
     if stuck >= 0:
         vertex = int(base.ids[stuck])
-        text = f"What happens in one instant at vertex {vertex} in {window.name} waits for itself."
+        name = base.windows[int(np.searchsorted(base.vertex_first, stuck, side="right")) - 1].name
+        text = f"What happens in one instant at vertex {vertex} in {name} waits for itself."
         raise CycleError(text, "The clocks are too coarse to tell what came first.", {"vertex": vertex})
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
     src, dst, t = number[src], number[dst], t[order]
     first, position = group_arcs(dst, len(order))
-    before, before_limbs, after, after_limbs, paths, paths_limbs = count_paths(
-        first, src[position], dst[position], t == window.start_ns, t == window.end_ns
+    counts = np.diff(base.vertex_first)
+    begins = base.t[base.before]
+    before, before_limbs, after, after_limbs, paths, paths_limbs = count_paths_of_windows(
+        base.vertex_first,
+        first,
+        src[position],
+        dst[position],
+        t == np.repeat(begins, counts),
+        t == np.repeat(begins + base.ends - base.begins, counts),
     )
     mantissa = before[src] * after[dst]
     limbs = before_limbs[src] + after_limbs[dst]
-    share = np.ldexp(mantissa / paths, LIMB_BITS * (limbs - paths_limbs)) if paths else np.zeros(len(used))
+    share = np.zeros(len(used))
+    known = paths[of] > 0
+    share[known] = np.ldexp(mantissa[known] / paths[of[known]], LIMB_BITS * (limbs[known] - paths_limbs[of[known]]))
     # Rounding must not make more than all paths.
     share = np.minimum(share, 1)
     mantissa, exponent = _written(mantissa, LIMB_BITS * limbs)
     inside = base.inside[used]
-    table = (
+    return (
         base.rows[used]
         .with_columns(
-            participation=pl.Series(share * (inside / window.span_ns)),
+            pl.col("type").cast(pl.String),
+            window=pl.Series(of),
+            participation=pl.Series(share * (inside / (base.ends - base.begins)[of])),
             path_share=pl.Series(share),
             paths_mantissa=pl.Series(mantissa),
             paths_exponent=pl.Series(exponent),
-            worker=pl.col("src") // (1 << POSITION_BITS),
-            to_worker=pl.col("dst") // (1 << POSITION_BITS),
-            start_ns=pl.max_horizontal("start_ns", pl.lit(window.start_ns)),
+            worker=worker_of("src"),
+            to_worker=worker_of("dst"),
+            start_ns=pl.max_horizontal("start_ns", pl.Series(base.begins[of])),
             duration_ns=pl.Series(inside),
         )
-        .sort("participation", "path_share", "start_ns", "src", "dst", descending=[True, True, False, False, False])
+        .sort(
+            "window",
+            "participation",
+            "path_share",
+            "start_ns",
+            "src",
+            "dst",
+            descending=[False, True, True, False, False, False],
+        )
+        .select("window", *PARTICIPATION.names)
     )
-    return table.select(PARTICIPATION.names).to_arrow().cast(PARTICIPATION)
 
 
 def _written(mantissa: F64, exponent: I64) -> tuple[F64, I64]:

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import polars as pl
 
 from pag_graph.analyses.columns import IS_MESSAGE, operator_names, rounds
-from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.critical_path import critical_path, critical_paths_of_windows
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import PROFILE, PROFILE_ROUNDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
 
 _DIVISIONS = ("type", "operator", "worker", "pair")
 _OTHER = "(other)"
@@ -64,17 +66,43 @@ def profile(snapshot: Snapshot, parameters: ProfileParameters | None = None) -> 
     """
     parameters = _checked(parameters)
     span = snapshot.window.span_ns or 1
-    steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps))
-    names = operator_names(snapshot.run)
-    keyed = [_keys(steps, names, division).with_columns(by=pl.lit(division)) for division in _chosen(parameters)]
-    ranked = _first(pl.concat(keyed), parameters.n)
+    steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps)).with_columns(window=pl.lit(0, pl.Int64))
+    ranked = _first(_divided(snapshot.run, steps, parameters), parameters.n)
     result = ranked.with_columns(share=pl.col("path_ns") / span)
     return result.select(PROFILE.names).to_arrow().cast(PROFILE)
+
+
+def _divided(run: Run, steps: pl.DataFrame, parameters: ProfileParameters) -> pl.DataFrame:
+    """Return one row per window, division and key."""
+    names = operator_names(run)
+    keyed = [_keys(steps, names, division).with_columns(by=pl.lit(division)) for division in _chosen(parameters)]
+    return pl.concat(keyed)
 
 
 def round_profile(snapshot: Snapshot, parameters: ProfileParameters | None = None) -> pa.Table:
     """Return the whole profile of one round, for `profile_rounds`: rows of `PROFILE` with nothing summed up."""
     return profile(snapshot, ProfileParameters(by=_checked(parameters).by, n=0))
+
+
+def profiles_of_rounds(run: Run, windows: Sequence[Window], parameters: ProfileParameters | None = None) -> pa.Table:
+    """Return the whole profiles of many rounds, read once.
+
+    Parameters
+    ----------
+    run
+        A run with aligned clocks.
+    windows
+        Of rounds, in time order.
+    parameters
+        What to divide by.
+
+    Returns
+    -------
+    pa.Table
+        What rows of `round_profile` say of every round but ranks and shares, with the place of its ``window``.
+    """
+    steps = pl.DataFrame(pl.from_arrow(critical_paths_of_windows(run, windows)))
+    return _divided(run, steps, _checked(parameters)).to_arrow()
 
 
 def profile_rounds(run: Run, parameters: ProfileParameters | None = None, *, parts: pa.Table) -> pa.Table:
@@ -104,10 +132,8 @@ def profile_rounds(run: Run, parameters: ProfileParameters | None = None, *, par
     rows = pl.DataFrame(pl.from_arrow(parts))
     if not rows.height:
         return PROFILE_ROUNDS.empty_table()
-    totals = rows.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(_ranks())
-    named = (
-        rows.join(totals.select("by", "key", rank="rank"), on=["by", "key"]).drop("rank").rename({"rank_right": "rank"})
-    )
+    totals = rows.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(_ranks("by"))
+    named = rows.drop("rank", strict=False).join(totals.select("by", "key", "rank"), on=["by", "key"])
     if parameters.n:
         rest = pl.col("rank") > parameters.n
         named = named.with_columns(
@@ -185,27 +211,27 @@ def _keys(steps: pl.DataFrame, names: pl.DataFrame, division: str) -> pl.DataFra
         key = pl.when(message).then(pl.format("{} -> {}", "worker", "to_worker")).otherwise(pl.lit(_LOCAL))
     columns = {**ids, "key": key}
     return (
-        steps.select("duration_ns", **columns)
-        .group_by(list(columns))
+        steps.select("window", "duration_ns", **columns)
+        .group_by("window", *columns)
         .agg(steps=pl.len().cast(pl.Int64), path_ns=pl.col("duration_ns").sum())
     )
 
 
-def _ranks() -> pl.Expr:
-    order = pl.struct(-pl.col("path_ns"), "key").rank("ordinal").over("by")
+def _ranks(*groups: str) -> pl.Expr:
+    order = pl.struct(-pl.col("path_ns"), "key").rank("ordinal").over(*groups)
     return order.cast(pl.Int64).alias("rank")
 
 
 def _first(keyed: pl.DataFrame, n: int) -> pl.DataFrame:
     """Rank the keys of each division, and sum up what comes after the first `n`."""
-    ranked = keyed.with_columns(_ranks(), keys=pl.lit(1, pl.Int64)).sort("by", "rank")
+    ranked = keyed.with_columns(_ranks("window", "by"), keys=pl.lit(1, pl.Int64)).sort("window", "by", "rank")
     if n:
         rest = ranked.filter(pl.col("rank") > n)
-        others = rest.group_by("by").agg(
+        others = rest.group_by("window", "by").agg(
             pl.lit(n + 1, pl.Int64).alias("rank"),
             pl.lit(_OTHER).alias("key"),
             *(pl.lit(None, kind).alias(name) for name, kind in _NULLS.items()),
             pl.col("keys", "steps", "path_ns").sum(),
         )
         ranked = pl.concat([ranked.filter(pl.col("rank") <= n), others.select(ranked.columns)])
-    return ranked.sort(pl.col("by").cast(pl.Enum(_DIVISIONS)), "rank")
+    return ranked.sort("window", pl.col("by").cast(pl.Enum(_DIVISIONS)), "rank")

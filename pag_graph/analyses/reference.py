@@ -23,13 +23,41 @@ Made from the definitions in `pag_graph/analyses`; change them there, and run
 
 Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_jobs/analyse.py`. One that looks at a
 window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
-them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv` or `markdown`; `--top` bounds
-the rows of a table. The job writes one Parquet file per window, with a column `epoch`, and takes parameters as
-`--set FIELD=VALUE`. Times are nanoseconds from the run's origin.
+them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv`, `markdown` or `html` (one file
+with a picture, and nothing from elsewhere); `--top` bounds the rows of a table, and `--picture FILE.svg` draws them.
+The job writes one Parquet file per window, with a column `epoch`, and takes parameters as `--set FIELD=VALUE`. Times are nanoseconds from the run's origin.
 
 | analysis | looks at | answers |
 |---|---|---|
 """
+_TAIL = '''
+## Your own
+
+A distribution adds an analysis with an entry point of the group `pag_graph.analyses` that names an `Analysis`:
+
+```toml
+[project.entry-points."pag_graph.analyses"]
+longest-waits = "my_package:LONGEST_WAITS"
+```
+
+```python
+# my_package/__init__.py: only the definition, because every command reads it
+from pag_graph.analyses import Analysis
+
+LONGEST_WAITS = Analysis(name="longest-waits", package="my_package", output="LONGEST_WAITS")
+
+# my_package/longest_waits.py: the schema of the rows, and the function
+LONGEST_WAITS = pa.schema([pa.field("worker", pa.int32(), False), pa.field("duration_ns", pa.int64(), False)])
+
+
+def longest_waits(snapshot):
+    """List the waits of a window, longest first."""
+    ...  # an Arrow table with this schema
+```
+
+Then there are `pag longest-waits`, `Pag.longest_waits` and `spark_jobs/analyse.py --analysis longest-waits`; executors
+need the distribution as well. What cannot be loaded, or takes a name that is taken, is left out with a warning.
+'''
 _SCOPES = {Scope.WINDOW: "a window", Scope.RUN: "all rounds", Scope.PAIR: "two windows, or two runs"}
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
@@ -40,7 +68,14 @@ def page() -> str:
         f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {analysis.help} |\n"
         for analysis in ANALYSES
     )
-    return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES)
+    return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES) + _TAIL
+
+
+def picture_name(analysis: Analysis) -> str | None:
+    """Return the name of the file with an analysis' picture; timelines share one."""
+    if analysis.chart is None:
+        return None
+    return "skewed-epoch4.svg" if analysis.chart.kind == "timeline" else f"analysis-{analysis.name}.svg"
 
 
 def _about(analysis: Analysis) -> str:
@@ -53,6 +88,9 @@ def _about(analysis: Analysis) -> str:
     call = "".join(f"{item.name}={_literal(item.default)}" for item in shown)
     parts.append(f'```python\npag_graph.open("run.pag").{analysis.method}({call})\n```\n')
     parts.extend(f"{sections[name]}\n" for name in ("Notes", "References") if name in sections)
+    picture = picture_name(analysis)
+    if picture is not None:
+        parts.append(f"![{analysis.name} of the bundled trace skewed](pictures/{picture})\n")
     if analysis.parameter_list:
         parts.append("| parameter | type | default | meaning |\n|---|---|---|---|\n" + _parameters(analysis))
     parts.append(f"{_grain(analysis)}\n\n" + _columns(analysis.schema))

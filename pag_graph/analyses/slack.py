@@ -6,32 +6,40 @@ Definition: `docs/model.md`, section "Replay and slack"; asked for in CPA (Sager
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import Arrival, Loop, constraint_graph, require_aligned
+from pag_graph.analyses.columns import worker_of
+from pag_graph.analyses.constraints import (
+    COLUMNS,
+    ArrivalParameter,
+    ConstraintGraph,
+    LoopParameter,
+    constraint_graph,
+    constraint_graph_of,
+    over,
+    require_aligned,
+)
 from pag_graph.kernels.replay import NONE, latest, slacks
-from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import SLACK
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.pag.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlackParameters:
     """Parameters of `slack`."""
 
-    loop: Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."] = (
-        "closed"
-    )
-    arrival: Annotated[
-        Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
-    ] = "shortest"
+    loop: LoopParameter = "closed"
+    arrival: ArrivalParameter = "shortest"
 
 
 def slack(snapshot: Snapshot, parameters: SlackParameters | None = None) -> pa.Table:
@@ -71,25 +79,61 @@ def slack(snapshot: Snapshot, parameters: SlackParameters | None = None) -> pa.T
     if window.span_ns <= 0:
         return SLACK.empty_table()
     graph = constraint_graph(snapshot, loop=parameters.loop, arrival=parameters.arrival)
-    late = latest(graph.first, graph.src, graph.weight, graph.end, window.end_ns)
-    rows = graph.base.rows
+    return _slacks(graph).select(SLACK.names).to_arrow().cast(SLACK)
+
+
+def slack_of_windows(run: Run, windows: Sequence[Window], parameters: SlackParameters | None = None) -> pa.Table:
+    """Return the slacks in many windows, read once: rows of `SLACK` with the place of their ``window``.
+
+    Parameters
+    ----------
+    run
+        A run with aligned clocks.
+    windows
+        In time order, none overlapping another.
+    parameters
+        As for `slack`.
+
+    Returns
+    -------
+    pa.Table
+        In the order of the windows.
+    """
+    given = parameters or SlackParameters()
+
+    def slacks_of(tiling: Tiling) -> pl.DataFrame:
+        return _slacks(constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival))
+
+    return over(run, windows, COLUMNS, slacks_of)
+
+
+def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
+    base = graph.base
+    late = latest(graph.first, graph.src, graph.weight, graph.ends, graph.t[graph.ends])
+    rows = base.rows
     found = slacks(graph.first, graph.src, graph.weight, graph.element, rows.height, graph.t, late)
     known = found != NONE
     # A message from before the window may have arrived before it, too.
-    used = np.maximum(np.where(graph.elements, graph.duration, graph.base.inside), 0)
-    table = rows.with_columns(
-        worker=pl.col("src") // (1 << POSITION_BITS),
-        to_worker=pl.col("dst") // (1 << POSITION_BITS),
-        start_ns=pl.max_horizontal("start_ns", pl.lit(window.start_ns)),
-        duration_ns=pl.Series(used),
-        slack_ns=pl.when(pl.Series(known)).then(pl.Series(found)),
-    ).sort(
-        "slack_ns",
-        "duration_ns",
-        "start_ns",
-        "src",
-        "dst",
-        descending=[False, True, False, False, False],
-        nulls_last=True,
+    used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)
+    return (
+        rows.with_columns(
+            pl.col("type").cast(pl.String),
+            window=pl.Series(base.of),
+            worker=worker_of("src"),
+            to_worker=worker_of("dst"),
+            start_ns=pl.max_horizontal("start_ns", pl.Series(base.begins[base.of])),
+            duration_ns=pl.Series(used),
+            slack_ns=pl.when(pl.Series(known)).then(pl.Series(found)),
+        )
+        .sort(
+            "window",
+            "slack_ns",
+            "duration_ns",
+            "start_ns",
+            "src",
+            "dst",
+            descending=[False, False, True, False, False, False],
+            nulls_last=True,
+        )
+        .select("window", *SLACK.names)
     )
-    return table.select(SLACK.names).to_arrow().cast(SLACK)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pag_graph.model.enums import ActivityType
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.analyses.columns import WAITING, inside_ns, worker_of
 from pag_graph.model.tables import WAITS
 
 if TYPE_CHECKING:
@@ -31,16 +30,15 @@ def waits(snapshot: Snapshot) -> pa.Table:
     """
     window = snapshot.window
     enders = snapshot.enders.unique("dst", keep="first", maintain_order=True).select(
-        "dst", "channel", from_worker=pl.col("src") // (1 << POSITION_BITS), message="type"
+        "dst", "channel", from_worker=worker_of("src"), message="type"
     )
-    inside = pl.min_horizontal("end_ns", pl.lit(window.end_ns)) - pl.max_horizontal("start_ns", pl.lit(window.start_ns))
     summed = (
         # A wait that begins in the instant in which the window ends is no part of it.
         snapshot.local.filter(
-            pl.col("type") == str(ActivityType.WAITING),
+            pl.col("type") == WAITING,
             (pl.col("start_ns") < window.end_ns) | (pl.col("end_ns") <= window.end_ns),
         )
-        .select("dst", worker=pl.col("dst") // (1 << POSITION_BITS), waiting_ns=inside)
+        .select("dst", worker=worker_of("dst"), waiting_ns=inside_ns(window))
         .join(enders, on="dst", how="left")
         .group_by("worker", "from_worker", "message", "channel")
         .agg(pl.len().alias("waits"), pl.col("waiting_ns").sum())

@@ -5,13 +5,22 @@ Definition: `docs/model.md`, section "Replay and slack"; asked for in CPA (Sager
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import AFTER, Arrival, ConstraintGraph, Loop, constraint_graph, require_aligned
+from pag_graph.analyses.columns import worker_of
+from pag_graph.analyses.constraints import (
+    ArrivalParameter,
+    ConstraintGraph,
+    LoopParameter,
+    constraint_graph,
+    require_aligned,
+)
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.replay import NEVER
 from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.pag.snapshot import Run, Snapshot, Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -44,13 +53,20 @@ WORK = tuple(
 """What a worker does itself: not the time in which it waits, sleeps or is woken, nor what nobody knows."""
 
 _LONGEST = float(1 << 60)
+_MOST_NAMES = 30
+_SHORT = {"from": "from_worker", "to": "to_worker", "duration": "duration_ns", "record": "record_ns"}
+"""Short spellings of fields in a change that is a text."""
+_NUMBERS = ("factor", "duration_ns", "record_ns")
+_OF_CHANGE = ("operator", "worker", "from_worker", "to_worker", "channel", "type", *_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfParameters:
-    """Parameters of `what_if`: one change, to all activities that every selection given includes."""
+    """Parameters of `what_if`: one change, to all activities that every selection given includes; and others."""
 
-    operator: Annotated[tuple[int, ...], "Change these operators' own time."] = ()
+    operator: Annotated[
+        tuple[int | str, ...], "Change the own time of these operators: numbers, addresses, or names (all so called)."
+    ] = ()
     worker: Annotated[tuple[int, ...], "Change the work of these workers."] = ()
     from_worker: Annotated[tuple[int, ...], "Change messages that these workers send."] = ()
     to_worker: Annotated[tuple[int, ...], "Change messages to these workers."] = ()
@@ -58,12 +74,14 @@ class WhatIfParameters:
     type: Annotated[tuple[ActivityType, ...], "Change activities of these types; waiting as well."] = ()
     factor: Annotated[float | None, "Multiply durations by this; 0.5 is twice as fast."] = None
     duration_ns: Annotated[int | None, "Let each activation, message or wait take this long instead."] = None
-    loop: Annotated[Loop, "Input comes as long after it is asked for as it did (closed), or when it came (open)."] = (
-        "closed"
-    )
-    arrival: Annotated[
-        Arrival, "A message without a logged arrival took as long as the shortest one, or until it was read."
-    ] = "shortest"
+    record_ns: Annotated[
+        float | None, "Let each activation take so much longer for every record that it reads; negative: shorter."
+    ] = None
+    change: Annotated[
+        tuple[str, ...], "Another change, as FIELD=VALUE words: 'operator=Map factor=0.5', 'from=1 to=0 factor=0'."
+    ] = ()
+    loop: LoopParameter = "closed"
+    arrival: ArrivalParameter = "shortest"
 
     def check(self) -> None:
         """Refuse parameters that contradict each other.
@@ -77,12 +95,20 @@ class WhatIfParameters:
         own = bool(self.operator or self.worker)
         types = {kind in MESSAGE_TYPES for kind in self.type}
         message = ""
-        if (self.factor is not None) + (self.duration_ns is not None) != int(ends or own or bool(types)):
-            message = "Say what to change (operators, workers, messages or types), and give a factor or a duration."
+        given = sum(value is not None for value in (self.factor, self.duration_ns, self.record_ns))
+        if given != int(ends or own or bool(types)):
+            message = (
+                "Say what to change (operators, workers, messages or types),"
+                " and give a factor, a duration, or a time for each record."
+            )
         elif self.factor is not None and not 0 <= self.factor < _LONGEST:
             message = f"The factor is {self.factor}, and must not be negative."
         elif self.duration_ns is not None and not 0 <= self.duration_ns < _LONGEST:
             message = f"The duration is {self.duration_ns} ns, and must not be negative."
+        elif self.record_ns is not None and not -_LONGEST < self.record_ns < _LONGEST:
+            message = f"The time for each record is {self.record_ns} ns; that is too long."
+        elif self.record_ns is not None and (ends or True in types or ActivityType.WAITING in self.type):
+            message = "Only activations read records: choose operators, workers or types of local activities."
         elif own and (ends or True in types):
             message = "Messages have a sender and a receiver, and neither operator nor worker: change them separately."
         elif ends and False in types:
@@ -162,7 +188,7 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     Raises
     ------
     InvalidParameterError
-        If a change is not defined, or durations become too long to be added.
+        If a change is not defined, names what the run does not have, or durations become too long to be added.
     UnsupportedPlanError
         If the run was built with the rule set `st2`, whose clocks are not aligned.
     PagError
@@ -176,9 +202,11 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     as it did, and comes in the same order: reads are not reordered, batches do not change, and nobody competes for
     cores.
     """
-    changes = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
+    given = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
+    changes = [part for one in given for part in (one, *map(partial(_read, one), one.change))]
     for change in changes:
         change.check()
+    changes = [_resolved(snapshot.run, change) for change in changes]
     if len({(change.loop, change.arrival) for change in changes}) > 1:
         message = "All changes must take input and messages alike: give them the same loop and arrival."
         raise InvalidParameterError(message)
@@ -224,10 +252,75 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     )
 
 
+def _read(base: WhatIfParameters, text: str) -> WhatIfParameters:
+    """Return the change that a text says, with the loop and arrival of the parameters that it stands in."""
+    from pag_graph.analyses import find_analysis
+
+    hint = "pag what-if run.pag --change 'operator=Map factor=0.5' --change 'from=1 to=0 factor=0'"
+    values: dict[str, Any] = {}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        message = f"The change {text!r} cannot be read: {error}."
+        raise InvalidParameterError(message, hint) from None
+    for word in words:
+        name, equals, value = word.partition("=")
+        field = _SHORT.get(name, name.replace("-", "_"))
+        if not equals or field not in _OF_CHANGE:
+            names = ", ".join([*_SHORT, *(known for known in _OF_CHANGE if known not in _SHORT.values())])
+            message = f"The change {text!r} has {word!r}, and must be made of FIELD=VALUE with {names}."
+            raise InvalidParameterError(message, hint)
+        if field in _NUMBERS and field in values:
+            message = f"The change {text!r} gives {name} twice."
+            raise InvalidParameterError(message, hint)
+        values[field] = value if field in _NUMBERS else [*values.get(field, []), value]
+    if not values:
+        message = "A change is empty."
+        raise InvalidParameterError(message, hint)
+    made: WhatIfParameters = find_analysis("what-if").make_parameters(values)
+    return replace(made, loop=base.loop, arrival=base.arrival)
+
+
+def _resolved(run: Run, change: WhatIfParameters) -> WhatIfParameters:
+    """Return a change with numbers of operators only; refuse what the run does not have."""
+    workers = run.workers
+    for name in ("worker", "from_worker", "to_worker"):
+        for worker in getattr(change, name):
+            if worker not in workers:
+                message = f"There is no worker {worker}; there are {', '.join(map(str, workers))}."
+                raise InvalidParameterError(message, None, {"worker": worker})
+    if change.channel:
+        channels = run.channels["channel"].to_list()
+        for channel in change.channel:
+            if channel not in channels:
+                message = f"There is no channel {channel}; there are {_some(sorted(set(channels)))}."
+                raise InvalidParameterError(message, None, {"channel": channel})
+    if not change.operator:
+        return change
+    known = run.operators.select("operator", "address", "name").rows()
+    found: list[int | str] = []
+    for wanted in change.operator:
+        matches = [number for number, address, name in known if str(wanted) in {str(number), address, name}]
+        # A number is the operator of that number, whatever the others are called.
+        matches = [number for number in matches if str(number) == str(wanted)] or matches
+        if not matches:
+            there = _some([f"{number} ({name}, {address})" for number, address, name in sorted(known)])
+            message = f"There is no operator {wanted!r}; there are {there}."
+            raise InvalidParameterError(message, None, {"operator": wanted})
+        found += matches
+    return replace(change, operator=tuple(found))
+
+
+def _some(items: list[Any]) -> str:
+    """Return the first of many."""
+    more = f" and {len(items) - _MOST_NAMES} more" if len(items) > _MOST_NAMES else ""
+    return (", ".join(map(str, items[:_MOST_NAMES])) or "none") + more
+
+
 def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:
     """Return per row whether the change applies to it."""
     base = graph.base
-    chosen: Bools = graph.movable | (base.is_type(ActivityType.WAITING) & (base.dst != AFTER))
+    chosen: Bools = graph.movable | (base.is_type(ActivityType.WAITING) & ~base.to_after)
     if change.type:
         chosen &= base.is_type(*change.type)
     elif change.worker and not change.operator:
@@ -244,31 +337,44 @@ def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:
     return chosen
 
 
-def _among(column: I64, wanted: tuple[int, ...]) -> Bools:
-    return np.isin(column, wanted) if wanted else np.ones(len(column), np.bool_)
+def _among(column: I64, wanted: tuple[int | str, ...]) -> Bools:
+    return np.isin(column, [int(one) for one in wanted]) if wanted else np.ones(len(column), np.bool_)
 
 
 def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfParameters) -> I64:
     """Return new durations of all rows."""
     if change.factor is not None:
         return np.where(rows, np.rint(np.minimum(duration * change.factor, _LONGEST)).astype(np.int64), duration)
-    if change.duration_ns is None:
+    if change.duration_ns is None and change.record_ns is None:
         return duration
     # Messages and waits are one edge each. The edges of an activation take the new time together, in proportion.
-    activation = graph.base.number("activation")
-    result = np.where(rows, change.duration_ns, duration)
+    base = graph.base
+    activation = base.number("activation")
     split = np.flatnonzero(rows & (activation >= 0))
     split = split[np.argsort(activation[split], kind="stable")]
     _, begins, group, counts = np.unique(activation[split], return_index=True, return_inverse=True, return_counts=True)
     until = np.cumsum(duration[split])
     before = until[begins] - duration[split][begins]
     whole = until[begins + counts - 1] - before
+    if change.duration_ns is not None:
+        result = np.where(rows, change.duration_ns, duration)
+        goal = np.full(len(begins), change.duration_ns, np.int64)
+    else:
+        # Of an activation that the window cuts, as many records as the part inside is of the whole.
+        took = np.maximum(base.number("end_ns") - base.number("start_ns"), 1)
+        more = np.maximum(base.number("records"), 0) * (base.inside / took) * change.record_ns
+        result = np.where(rows, _longer(duration, more), duration)
+        goal = _longer(whole, np.bincount(group, more[split], len(begins)).astype(np.float64))
     share = np.ones(len(split))
     np.divide(until - before[group], whole[group], out=share, where=whole[group] > 0)
-    up_to = np.rint(share * change.duration_ns).astype(np.int64)
+    up_to = np.rint(share * goal[group]).astype(np.int64)
     result[split] = np.diff(up_to, prepend=0)
     result[split[begins]] = up_to[begins]
     return result
+
+
+def _longer(duration: I64, more: NDArray[np.float64]) -> I64:
+    return np.rint(np.clip(duration + more, 0, _LONGEST)).astype(np.int64)
 
 
 def _weights(graph: ConstraintGraph, duration: I64) -> I64:
@@ -293,12 +399,13 @@ def _steps(graph: ConstraintGraph, weight: I64, time: I64) -> pl.DataFrame:
         graph.base.rows[graph.edge[arc]]
         .with_row_index("step")
         .with_columns(
+            pl.col("type").cast(pl.String),
             edge_src="src",
             edge_dst="dst",
             src=pl.Series(graph.ids[src]),
             dst=pl.Series(graph.ids[dst]),
-            worker=pl.col("src") // (1 << POSITION_BITS),
-            to_worker=pl.col("dst") // (1 << POSITION_BITS),
+            worker=worker_of("src"),
+            to_worker=worker_of("dst"),
             start_ns=pl.Series(time[src]),
             duration_ns=pl.Series(time[dst] - time[src]),
         )

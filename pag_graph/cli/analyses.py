@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from dataclasses import MISSING, asdict
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope, table_of
+from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
 from pag_graph.cli.output import Format, print_csv, print_json, print_markdown, print_rows, progress, stdout
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from pag_graph.analyses import Result
     from pag_graph.api import Pag
+    from pag_graph.pag.snapshot import Snapshot
 
 ALARM = 9
 """Exit code where an analysis that looks for violations found any."""
@@ -32,11 +35,19 @@ StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Directory 
 EpochOption = Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch to look at; the slowest where absent.")]
 RoleOption = Annotated[EpochRole | None, typer.Option("--role", help="Look at the startup or the shutdown instead.")]
 BetweenOption = Annotated[
-    tuple[int, int] | None,
-    typer.Option("--between", metavar="FROM TO", help="Look at a free window, in ns from the run's origin."),
+    tuple[str, str] | None,
+    typer.Option("--between", metavar="FROM TO", help="Look at a free window, from the run's origin: 5ms 7500us."),
+]
+LatencyOption = Annotated[
+    int | None,
+    typer.Option("--latency", metavar="EPOCH", help="Look at an epoch from its first event on any worker to its last."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")]
+
+
+_TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s)?")
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class _AnswerFormat(StrEnum):
@@ -46,22 +57,52 @@ class _AnswerFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     MARKDOWN = "markdown"
+    HTML = "html"
 
 
 _COMMON: dict[str, tuple[Any, Any]] = {
     "form": (
         Annotated[
             _AnswerFormat,
-            typer.Option("--format", "-f", help="table for people, json or csv for programs, markdown for issues."),
+            typer.Option(
+                "--format",
+                "-f",
+                help="table for people, json or csv for programs, markdown for issues, html with a picture.",
+            ),
         ],
         _AnswerFormat.TABLE,
     ),
     "top": (TopOption, 20),
+    "picture": (
+        Annotated[
+            Path | None, typer.Option("--picture", metavar="FILE.svg", help="Write a picture of the answer as well.")
+        ],
+        None,
+    ),
 }
 _WINDOW: dict[str, tuple[Any, Any]] = {
     "epoch": (EpochOption, None),
     "role": (RoleOption, None),
     "between": (BetweenOption, None),
+    "latency": (LatencyOption, None),
+}
+_SERIES: dict[str, tuple[Any, Any]] = {
+    "every": (
+        Annotated[
+            str | None,
+            typer.Option("--every", metavar="TIME", help="Look at windows of this length, one after the other: 10ms."),
+        ],
+        None,
+    ),
+    "step": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--step", metavar="TIME", help="From one such window's start to the next: 5ms makes them slide."
+            ),
+        ],
+        None,
+    ),
 }
 _PAIR: dict[str, tuple[Any, Any]] = {
     "against": (
@@ -81,13 +122,20 @@ _PAIR: dict[str, tuple[Any, Any]] = {
     ),
     "against_between": (
         Annotated[
-            tuple[int, int] | None, typer.Option("--against-between", metavar="FROM TO", help="A free window of it.")
+            tuple[str, str] | None, typer.Option("--against-between", metavar="FROM TO", help="A free window of it.")
+        ],
+        None,
+    ),
+    "against_latency": (
+        Annotated[
+            int | None,
+            typer.Option("--against-latency", metavar="EPOCH", help="One of its epochs, first to last event."),
         ],
         None,
     ),
 }
 _OPTIONS = {
-    Scope.WINDOW: {**_WINDOW},
+    Scope.WINDOW: {**_WINDOW, **_SERIES},
     Scope.RUN: {},
     Scope.PAIR: {**_WINDOW, **_PAIR},
 }
@@ -98,7 +146,8 @@ class AnalysisGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._analyses = {analysis.name: analysis for analysis in ANALYSES}
+        # A command of this package keeps its name, whatever other distributions call their analyses.
+        self._analyses = {analysis.name: analysis for analysis in all_analyses() if analysis.name not in self.commands}
         for name in self._analyses:
             self.commands.setdefault(name, TyperCommand(name=name))
 
@@ -185,18 +234,37 @@ def _option(parameter: Parameter) -> tuple[Any, Any]:
     return Annotated[kind, option], default
 
 
-def check_window(epoch: int | None, role: EpochRole | None, between: tuple[int, int] | None) -> dict[str, Any]:
+def check_window(
+    epoch: int | None, role: EpochRole | None, between: tuple[str, str] | None, latency: int | None = None
+) -> dict[str, Any]:
     """Return the choice of a window as arguments of `Pag`.
 
     Raises
     ------
     InvalidParameterError
-        If there is more than one.
+        If there is more than one, or a time is none.
     """
-    if sum(value is not None for value in (epoch, role, between)) > 1:
-        message = "Give only one of --epoch, --role and --between."
+    if sum(value is not None for value in (epoch, role, between, latency)) > 1:
+        message = "Give only one of --epoch, --role, --between and --latency."
         raise InvalidParameterError(message)
-    return {"epoch": epoch, "role": role, "between": between}
+    times = None if between is None else (nanoseconds(between[0]), nanoseconds(between[1]))
+    return {"epoch": epoch, "role": role, "between": times, "latency": latency}
+
+
+def nanoseconds(text: str) -> int:
+    """Return a time such as ``10ms``, ``1.5s`` or ``7500`` (nanoseconds) as nanoseconds.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none, or no whole number of nanoseconds.
+    """
+    found = _TIME.fullmatch(text.strip())
+    value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
+    if value is None or value != int(value):
+        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, or a number of nanoseconds."
+        raise InvalidParameterError(message)
+    return int(value)
 
 
 def open_pag(store: Path) -> Pag:
@@ -210,9 +278,12 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
     parameters = analysis.make_parameters(values)
     options: dict[str, Any] = {}
     if analysis.scope is not Scope.RUN:
-        options = check_window(given["epoch"], given["role"], given["between"])
+        options = check_window(**{name: given[name] for name in _WINDOW})
+    if given.get("every") is not None or given.get("step") is not None:
+        _run_series(analysis, given, options, parameters)
+        return
     if analysis.scope is Scope.PAIR:
-        other = {name: given[f"against_{name}"] for name in ("epoch", "role", "between")}
+        other = {name: given[f"against_{name}"] for name in _WINDOW}
         options |= {f"against_{name}": value for name, value in check_window(**other).items()}
         options["against"] = open_pag(given["against"]) if given["against"] is not None else None
     pag = open_pag(given["store"])
@@ -223,10 +294,59 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         facts = _window_facts(pag, options)
     if parameters is not None:
         facts |= {name: _plain(value) for name, value in asdict(parameters).items()}
-    _print(analysis, result, facts, form=given["form"], top=given["top"])
+    if given["picture"] is not None:
+        _draw(pag, analysis, result, options, given["picture"])
+    if given["form"] is _AnswerFormat.HTML:
+        from pag_graph.sinks.report import page
+
+        snapshot = _snapshot(pag, analysis, options)
+        sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=given["top"]))
+    else:
+        _print(analysis, result, facts, form=given["form"], top=given["top"])
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
+
+
+def _snapshot(pag: Pag, analysis: Analysis, options: dict[str, Any]) -> Snapshot | None:
+    """Return what an analysis of one window looked at."""
+    return pag.snapshot(**options) if analysis.scope is Scope.WINDOW else None
+
+
+def _draw(pag: Pag, analysis: Analysis, result: pa.Table | Result, options: dict[str, Any], file: Path) -> None:
+    from pag_graph.cli.output import stderr
+    from pag_graph.sinks.charts import picture
+
+    drawn = picture(analysis, result, run=pag.run, snapshot=_snapshot(pag, analysis, options))
+    file.write_text(drawn, encoding="utf-8")
+    stderr().print(f"Wrote {file}.")
+
+
+def _run_series(analysis: Analysis, given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
+    """Run an analysis on a series of windows, and print the rows of all."""
+    between = window.pop("between")
+    if given["every"] is None or any(value is not None for value in window.values()):
+        message = "--every and --step make windows of the whole run, or of --between FROM TO; --step needs --every."
+        raise InvalidParameterError(message)
+    if given["picture"] is not None or given["form"] is _AnswerFormat.HTML:
+        message = "Pictures and HTML show one window, and --every makes many."
+        raise InvalidParameterError(message, "Choose one with --epoch or --between.")
+    every, step = (None if given[name] is None else nanoseconds(given[name]) for name in ("every", "step"))
+    table = open_pag(given["store"]).series(
+        analysis.name, parameters, every_ns=every or 0, step_ns=step, between=between
+    )
+    rows = table.to_pylist()
+    if given["form"] is _AnswerFormat.JSON:
+        facts: dict[str, Any] = {"every_ns": every, "step_ns": every if step is None else step}
+        if parameters is not None:
+            facts |= {name: _plain(value) for name, value in asdict(parameters).items()}
+        print_json({**facts, "windows": rows})
+    elif given["form"] is _AnswerFormat.CSV:
+        print_csv(rows, table.column_names)
+    else:
+        show = print_markdown if given["form"] is _AnswerFormat.MARKDOWN else print_rows
+        top = given["top"]
+        show(rows[:top], table.column_names, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
@@ -267,9 +387,20 @@ def _print(
         if report is not None:
             sys.stdout.write(report(top=top) + "\n")
         else:
+            for line in _headline(result):
+                sys.stdout.write(line + "\n\n")
             print_markdown(ranked[:top], columns, f"{analysis.name}: {title}")
         return
-    headline = getattr(result, "headline", None)
-    if headline is not None:
-        stdout().print(headline(), markup=False)
+    text = getattr(result, "text", None)
+    if text is not None:
+        sys.stdout.write(text(top=top) + "\n")
+        return
+    for line in _headline(result):
+        stdout().print(line, markup=False)
     print_rows(ranked[:top], columns, title)
+
+
+def _headline(result: pa.Table | Result) -> list[str]:
+    """Return what a result says before its rows, line by line."""
+    headline = getattr(result, "headline", None)
+    return [] if headline is None else str(headline()).splitlines()

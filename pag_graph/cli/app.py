@@ -20,6 +20,7 @@ from pag_graph.cli.analyses import (
     BetweenOption,
     EpochOption,
     FormatOption,
+    LatencyOption,
     RoleOption,
     StoreArgument,
     TopOption,
@@ -27,8 +28,11 @@ from pag_graph.cli.analyses import (
     open_pag,
 )
 from pag_graph.cli.check import check
+from pag_graph.cli.export import export
+from pag_graph.cli.motif import motif
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
+from pag_graph.cli.spark import spark
 from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Why was this distributed dataflow slow, and what would make it faster?\n\n"
     "Start with pag demo; then pag convert a log, pag build its graph, and ask"
-    " with pag explain, pag critical-path and pag k-hops.",
+    " with pag why, pag critical-path and pag k-hops.",
 )
 
 EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
@@ -105,7 +109,7 @@ def convert(
     trace: Annotated[Path, typer.Argument(help="Where to write the trace.", show_default=False)],
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="timely-prototype, st2-raw or st2-lrs; found out where absent."),
+        typer.Option("--format", metavar="NAME", help="Its format, such as activities; found out where absent."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
 ) -> None:
@@ -128,13 +132,22 @@ def convert(
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
 app.command(context_settings=_PASS_ON)(record)
 app.command()(check)
+app.command()(motif)
+app.command()(export)
+app.command()(spark)
 
 
 @app.command()
 def build(
     trace: Annotated[Path, typer.Argument(help="A canonical trace.", show_default=False)],
     store: Annotated[Path, typer.Argument(help="Where to make the store.", show_default=False)],
-    rules: Annotated[RuleSet, typer.Option(help="How time is typed: timely, or st2 for comparison.")] = RuleSet.TIMELY,
+    rules: Annotated[
+        RuleSet | None,
+        typer.Option(
+            help="How time is typed: timely, stated by the source, or st2 for comparison.",
+            show_default="what the trace asks for",
+        ),
+    ] = None,
     engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
     append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
@@ -155,7 +168,7 @@ def build(
     Example: pag build run.trace run.pag --engine local
     """
     from pag_graph import api
-    from pag_graph.rules.timely import TimelyParameters
+    from pag_graph.rules.rows import RuleParameters
 
     if append and replace:
         _misuse("Give only one of --append and --replace.")
@@ -165,7 +178,7 @@ def build(
             trace,
             store,
             rules=rules,
-            parameters=TimelyParameters(clocks=clocks.value, level=level),
+            parameters=RuleParameters(clocks=clocks.value, level=level),
             engine=str(engine),
             mode=mode,
             slice_events=slice_events,
@@ -177,7 +190,7 @@ def build(
     facts = {
         "store": str(store),
         "run_id": result.store.run["run_id"],
-        "rules": str(rules),
+        "rules": result.store.run["rules"],
         "committed": result.committed,
         "events": result.store.events,
         "dropped": dict(result.store.dropped),
@@ -200,7 +213,7 @@ def build(
         out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
         out.print(f"  finding: {count:,} x {name}", style="yellow")
-    hint = f"pag {'metrics' if rules is RuleSet.ST2 else 'explain'} {store}"
+    hint = f"pag {'metrics' if facts['rules'] == RuleSet.ST2 else 'why'} {store}"
     out.print(f"Next: {hint}", style="dim")
 
 
@@ -237,31 +250,13 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
 
 
 @app.command()
-def explain(
-    store: StoreArgument,
-    epoch: EpochOption = None,
-    role: RoleOption = None,
-    between: BetweenOption = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Say in plain words why a window took as long as it did.
-
-    Example: pag explain run.pag --epoch 5
-    """
-    told = open_pag(store).explain(**check_window(epoch, role, between))
-    if form is Format.JSON:
-        print_json(told.facts())
-    else:
-        stdout().print(str(told), markup=False)
-
-
-@app.command()
 def draw(
     store: StoreArgument,
     picture: Annotated[Path, typer.Argument(metavar="FILE.svg", help="Where to write it.", show_default=False)],
     epoch: EpochOption = None,
     role: RoleOption = None,
     between: BetweenOption = None,
+    latency: LatencyOption = None,
     width: Annotated[int, typer.Option(min=300, help="Width in pixels.")] = 1100,
 ) -> None:
     """Draw a window: who did what when, who sent to whom, and the critical path.
@@ -270,9 +265,8 @@ def draw(
     """
     from pag_graph.sinks.svg import timeline
 
-    picture.write_text(
-        timeline(open_pag(store).snapshot(**check_window(epoch, role, between)), width=width), encoding="utf-8"
-    )
+    chosen = check_window(epoch, role, between, latency)
+    picture.write_text(timeline(open_pag(store).snapshot(**chosen), width=width), encoding="utf-8")
     stdout().print(f"Wrote {picture}.")
 
 

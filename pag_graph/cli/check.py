@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pag_graph.cli.analyses import ALARM, FormatOption, TopOption
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.model.enums import Severity
 
 if TYPE_CHECKING:
     import polars as pl
 
-_FOUND = 9
 _ORDER = [Severity.INFO, Severity.WARNING, Severity.ERROR]
 
 
@@ -24,10 +24,8 @@ def check(
     severity: Annotated[
         Severity, typer.Option(help="Exit with 9 if there are findings of this severity or a worse one.")
     ] = Severity.ERROR,
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="table for people; json or csv for programs.")
-    ] = Format.TABLE,
-    top: Annotated[int, typer.Option(min=1, help="How many rows to show in a table.")] = 50,
+    form: FormatOption = Format.TABLE,
+    top: TopOption = 50,
 ) -> None:
     """Check a trace event by event, or show the findings of a store: what is odd, where, and what was made of it.
 
@@ -38,7 +36,7 @@ def check(
     rows = sorted(found.to_dicts(), key=lambda row: (-rank[row["severity"]], row["finding"], row["worker"] or 0))
     _show(rows, found.columns, form, top)
     if any(rank[row["severity"]] >= rank[severity] for row in rows):
-        sys.exit(_FOUND)
+        sys.exit(ALARM)
 
 
 def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int) -> None:
@@ -67,7 +65,7 @@ def _of_trace(path: Path) -> pl.DataFrame:
 
     trace = Trace.open(path)
     check_trace(trace)
-    rules = RuleSet.ST2 if trace.meta.prepared else RuleSet.TIMELY
+    rules = RuleSet.ST2 if trace.meta.prepared else trace.meta.rules
     with tempfile.TemporaryDirectory() as folder, stderr().status(f"checking {path}"):
         api.build(path, Path(folder) / "store", rules=rules, engine="local")
         return api.open(Path(folder) / "store").findings()

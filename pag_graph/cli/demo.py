@@ -50,9 +50,9 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
     out.print(f"{store}: {built.store.events:,} events, {rows['vertices']:,} vertices, {rows['edges']:,} edges")
     pag = api.open(store)
     out.rule("2. Why was the slowest epoch slow?", align="left")
-    told = pag.explain()
-    out.print(str(told), markup=False)
-    epoch = told.path.window.epoch
+    told = pag.why()
+    out.print(told.text(), markup=False)
+    epoch = told.window.epoch
     assert epoch is not None  # noqa: S101  (the slowest window is an epoch's)
     out.rule("3. The same epoch in Neo4j", align="left")
     with progress() as report:
@@ -67,7 +67,7 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
     finally:
         if not keep:
             server.stop()
-    _compare(found, told.path.steps.to_pylist())
+    _compare(found, pag.critical_path(epoch=epoch).steps.to_pylist())
     longest = sorted(sorted(found, key=lambda row: -row["duration_ns"])[:5], key=lambda row: row["step"])
     title = "cypher/analyses/critical_path.cypher: the five longest steps"
     print_rows(longest, ["step", "type", "worker", "start_ns", "duration_ns", "operator"], title)

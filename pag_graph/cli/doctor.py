@@ -38,6 +38,7 @@ def checks() -> list[Check]:
         *map(_package, _PACKAGES),
         _graphframes_jar(),
         _neo4j_jars(),
+        _cargo(),
     ]
 
 
@@ -95,6 +96,17 @@ def _package(entry: tuple[str, str, str]) -> Check:
         except PackageNotFoundError:
             continue
     return Check(name=name, ok=present, found=found, needed_for=needed, advice=f"pip install 'pag-graph[{extra}]'")
+
+
+def _cargo() -> Check:
+    found = shutil.which("cargo")
+    return Check(
+        name="cargo",
+        ok=found is not None,
+        found=found or "not on the path",
+        needed_for="pag record; nothing else",
+        advice="Install Rust, 1.89 or later.",
+    )
 
 
 def _graphframes_jar() -> Check:

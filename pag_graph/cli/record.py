@@ -25,19 +25,21 @@ def record(
 
     Example: pag record skewed -o run.trace -w 4 --seed 7
     """
-    from pag_graph.sources.record import build_program
-    from pag_graph.sources.record import record as run_program
+    from pag_graph.sources.record import build_program, refuse_existing, run_program
 
+    wants_help = "--help" in context.args
+    target = output or Path(f"{program}.trace")
+    if not wants_help:
+        refuse_existing(target)
     with stderr().status(f"compiling {program} (a few minutes the first time)"):
         executable = build_program(program, optimised=not debug)
-    if "--help" in context.args:
+    if wants_help:
         import subprocess
 
         subprocess.run([executable, "--help"], check=True)
         return
-    target = output or Path(f"{program}.trace")
     with stderr().status(f"running {program}"):
-        trace, said = run_program(program, target, context.args, optimised=not debug)
+        trace, said = run_program(executable, target, context.args)
     out = stdout()
     out.print(said.strip(), markup=False, style="dim")
     out.print(

@@ -48,6 +48,9 @@ class Drawn:
     def end_ns(self) -> int:
         return max((edge["start_ns"] + edge["duration_ns"] for edge in self.edges), default=0)
 
+    def _used(self, column: str) -> list[int]:
+        return sorted({edge[column] for edge in self.edges if edge.get(column) is not None})
+
     @property
     def run(self) -> Run:
         run = Run.__new__(Run)
@@ -60,6 +63,10 @@ class Drawn:
             "edges": _frame(self.edges, PAG_EDGES).lazy(),
             "epochs": _frame(self.epochs, PAG_EPOCHS).lazy(),
             "workers": _frame(workers, TRACE_WORKERS).lazy(),
+            "operators": _frame(
+                [{"operator": n, "address": str(n), "name": f"Op{n}"} for n in self._used("operator")], TRACE_OPERATORS
+            ).lazy(),
+            "channels": _frame([{"channel": n, "scope": "0"} for n in self._used("channel")], TRACE_CHANNELS).lazy(),
         }
         return run
 

@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pag_graph.analyses.blame import blame
+from pag_graph.analyses.columns import with_epoch
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.diff import diff
 from pag_graph.analyses.imbalance import imbalance
@@ -23,7 +24,6 @@ from pag_graph.analyses.metrics import matrix, metrics
 from pag_graph.analyses.profile import ProfileParameters, profile, profile_rounds, round_profile
 from pag_graph.analyses.skew import skew
 from pag_graph.analyses.stragglers import StragglersParameters, stragglers
-from pag_graph.api import _with_epoch
 from pag_graph.testing.strategies import small_traces
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def rounds_of(run: Run) -> list[Window]:
 def parts_of(run: Run, part: Callable[..., Any], parameters: Any, rounds: list[Window]) -> Any:
     import pyarrow as pa
 
-    return pa.concat_tables([_with_epoch(part(run.snapshot(window), parameters), window) for window in rounds])
+    return pa.concat_tables([with_epoch(part(run.snapshot(window), parameters), window) for window in rounds])
 
 
 @given(traces, st.integers(0, 2))

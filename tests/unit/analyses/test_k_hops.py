@@ -7,19 +7,29 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.analyses.explain import duration
-from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.k_hops import KHopsParameters, k_hops, k_hops_of_windows
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.kernels.hops import count_walks
+from pag_graph.model.tables import K_HOPS
+from pag_graph.pag.tiling import tilings
+from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from typing import Any
 
     from pag_graph.api import Pag
+    from pag_graph.testing.traces import SmallTrace
+
+    Fixture = Callable[..., Any]
 
 # Worker 1 waits for worker 0 from 10 to 40 and reads what it was sent at 50, with something more.
 SENDER = "0 start 1 | 20 send 3>1 #0 *7 | 40 send 3>1 #1 *5 | 60 stop 1 | 100 end"
@@ -139,6 +149,39 @@ def test_counts_are_those_of_listing_all_walks(seed: int) -> None:
             assert (edges[hop, group], once[hop, group]) == (len(mine), sum(weights[edge] for edge in mine))
 
 
+@pytest.mark.parametrize("sample", ["skewed", "bfs"])
+@pytest.mark.parametrize("through_waits", [True, False])
+def test_all_windows_at_once_are_the_windows_one_by_one(
+    request: pytest.FixtureRequest,
+    sample: str,
+    through_waits: bool,  # noqa: FBT001
+) -> None:
+    pag = request.getfixturevalue(sample)
+    windows = pag.run.windows()
+    parameters = KHopsParameters(through_waits=through_waits)
+    table = k_hops_of_windows(pag.run, windows, parameters)
+    frame = pl.DataFrame(pl.from_arrow(table))
+    seen = 0
+    for number, window in enumerate(windows):
+        alone = k_hops(pag.run.snapshot(window), parameters)
+        assert frame.filter(window=number).drop("window").select(K_HOPS.names).to_arrow().cast(K_HOPS).equals(alone)
+        seen += alone.num_rows
+    assert seen == table.num_rows > 0
+
+
+@given(small_traces(), st.integers(1, 4))
+def test_stretches_change_nothing(in_memory: Fixture, trace: SmallTrace, stretch: int) -> None:
+    run = in_memory(trace).run
+    windows = run.windows()
+    tables = [
+        [tiling.edges for tiling in tilings(run, windows, ["operator"], belongs, stretch=size)]
+        for belongs in ("ends", "touches")
+        for size in (stretch, 1_000_000)
+    ]
+    for cut, whole in (tables[:2], tables[2:]):
+        assert pl.concat(cut).equals(pl.concat(whole))
+
+
 def test_who_waited_for_whom(pag: Pag) -> None:
     assert pag.waits(epoch=0).to_pylist() == [
         {"worker": 1, "from_worker": 0, "type": "data_message", "channel": 3, "waits": 1, "waiting_ns": 1}
@@ -164,33 +207,12 @@ def test_a_message_counts_where_it_was_sent(tmp_path: Path) -> None:
     assert (row["from_worker"], row["to_worker"], row["messages"], row["records"]) == (0, 1, 1, 4)
 
 
-def test_an_explanation_says_who_waited_for_whom(pag: Pag) -> None:
-    told = pag.explain(epoch=0)
-    text = str(told)
-    assert text.startswith("Startup took 100 ns.")
-    assert "worker 1 waited 1 ns (once) for a data message of worker 0 (channel 3)" in text
-    assert "0 -> 1 (2 messages, 12 records)" in text
-    assert sum(told.path_by_worker.values()) == 100
-    assert told.facts()["by_type"] == told.path.by_type
-
-
-def test_durations_are_readable() -> None:
-    assert [duration(ns) for ns in (0, 999, 1_000, 12_345_678, 3 * 10**9)] == [
-        "0 ns",
-        "999 ns",
-        "1.0 us",
-        "12.35 ms",
-        "3.000 s",
-    ]
-
-
 def test_an_analysis_says_when_it_cannot_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pag = build(tmp_path, SENDER, WAITER)
 
     def overflow(*_: object) -> tuple[object, ...]:
-        nothing = np.zeros((1, 1), np.int64)
-        return nothing, nothing, nothing, nothing, False
+        return (*[np.zeros(0, np.int64)] * 7, 0)
 
-    monkeypatch.setattr("pag_graph.analyses.k_hops.count_walks", overflow)
+    monkeypatch.setattr("pag_graph.analyses.k_hops.count_walks_by_window", overflow)
     with pytest.raises(AnalysisError, match="than 64 bits can count"):
         hops(pag, 3)

@@ -95,6 +95,33 @@ def test_changes_move_the_end(in_memory: Fixture, change: dict[str, Any], span: 
     assert sum(result.table["change_ns"].to_pylist()) == span - 60
 
 
+@pytest.mark.parametrize(
+    ("change", "span"),
+    [
+        ({"operator": (3,), "record_ns": 0.0}, 60),
+        ({"operator": (3,), "record_ns": 5.0}, 80),
+        ({"operator": (3,), "record_ns": -2.5}, 50),
+        ({"worker": (1,), "record_ns": 5.0}, 80),
+        # It reads no records, or those of another worker.
+        ({"operator": (1,), "record_ns": 5.0}, 60),
+        ({"operator": (3,), "worker": (0,), "record_ns": 5.0}, 60),
+        # No activation takes less than no time.
+        ({"operator": (3,), "record_ns": -100.0}, 35),
+    ],
+)
+def test_every_record_can_take_longer(in_memory: Fixture, change: dict[str, Any], span: int) -> None:
+    drawn = in_memory(draw(FAST.replace("3>1", "3>1 *4"), SLOW.replace("3<0", "3<0 *4")))
+    assert replay(drawn, **change).span_ns == span
+
+
+def test_of_an_activation_that_is_cut_the_records_are_cut(in_memory: Fixture) -> None:
+    drawn = in_memory(draw(FAST.replace("3>1", "3>1 *4"), SLOW.replace("3<0", "3<0 *4")))
+    # Half of the edge from 36 to 60 lies in the window; where it has the records, two of them.
+    records = {edge["records"] for edge in drawn.edges if edge["operator"] == 3}
+    assert records == {None, 4}
+    assert replay(drawn, operator=(3,), record_ns=6.0, between=(48, 60)).span_ns in {24, 12}
+
+
 def test_several_changes_work_on_what_the_one_before_left(in_memory: Fixture) -> None:
     drawn = in_memory(draw(FAST, SLOW))
     half, replaced = (

@@ -1,0 +1,399 @@
+"""What `why` knows of a window before it says anything: the rows of the other analyses, and which cause they point to.
+
+The causes are looked for in a fixed order, and the first that is large enough is named; each stands on the numbers of
+another analysis, so that nothing is found here that could not be asked for by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.blame import blame
+from pag_graph.analyses.causal_profile import CausalProfileParameters, causal_profile
+from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, local_inside, operator_labels, rounds, with_epoch
+from pag_graph.analyses.critical_path import CriticalPath, critical_path
+from pag_graph.analyses.diff import Difference, diff
+from pag_graph.analyses.invariants import InvariantsParameters, invariants, round_observations
+from pag_graph.analyses.k_hops import KHopsParameters, k_hops
+from pag_graph.analyses.skew import skew
+from pag_graph.analyses.stragglers import StragglersParameters, stragglers
+from pag_graph.analyses.traffic import traffic
+from pag_graph.analyses.waits import waits
+from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.errors import AnalysisError, PagError
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, EpochRole
+
+if TYPE_CHECKING:
+    from pag_graph.pag.snapshot import Snapshot, Window
+
+_HOPS = 10
+_WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)
+_NO_INPUT = (str(ActivityType.INPUT_WAIT), str(ActivityType.IDLE))
+_MOST_OF = 0.75
+
+
+class Cause(StrEnum):
+    """What mainly made a window as long as it was."""
+
+    DATA_SKEW = "data_skew"
+    """One worker has many more records to read than the others, who wait for it."""
+    SLOW_WORKER = "slow_worker"
+    """One worker takes longer than the others for no more records, and they wait for it."""
+    UNEVEN_WORK = "uneven_work"
+    """The workers wait, most of the time for one of them."""
+    TAKING_TURNS = "taking_turns"
+    """The workers wait for each other in turn."""
+    WAKE_UP = "wake_up"
+    """The operating system took its time to let workers run that had something to do."""
+    TRANSFER = "transfer"
+    """Messages were under way, while nobody worked on what the end depends on."""
+    INPUT = "input"
+    """There was no input."""
+    UNKNOWN = "unknown"
+    """The trace does not say."""
+    UNUSUAL = "unusual"
+    """The workers are balanced, but the round took much longer than others do."""
+    WORK = "work"
+    """The workers are balanced, and work: it takes as long as the work takes."""
+
+
+ALARMING = frozenset(set(Cause) - {Cause.WORK, Cause.INPUT, Cause.UNKNOWN})
+"""Causes that somebody could do something about; of the others `why` raises no alarm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The cause, and who and what it points at."""
+
+    cause: Cause
+    share: float
+    """How much of the window, or of all workers' time in it, stands for the cause."""
+    worker: int | None = None
+    operator: int | None = None
+    time_ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The rows of other analyses on one window; each is computed when it is first asked for."""
+
+    snapshot: Snapshot
+    above: float
+    """A straggler works more than so many times the median."""
+    notable: float
+    """Share from which on a cause is one."""
+    message_share: float
+    """Share of the median round from which on a message is slow."""
+    baseline: int
+    """Earlier rounds to learn limits from."""
+
+    @property
+    def window(self) -> Window:
+        """The window."""
+        return self.snapshot.window
+
+    @property
+    def is_round(self) -> bool:
+        """Whether it can be compared with other rounds."""
+        return self.window.role is EpochRole.ROUND
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The critical path."""
+        return critical_path(self.snapshot)
+
+    @cached_property
+    def labels(self) -> dict[int, str]:
+        """What people call the operators."""
+        return operator_labels(self.snapshot.run)
+
+    @cached_property
+    def waits(self) -> list[dict[str, Any]]:
+        """Rows of `WAITS`."""
+        return _rows(waits(self.snapshot))
+
+    @cached_property
+    def blame(self) -> list[dict[str, Any]]:
+        """Rows of `BLAME`."""
+        return _rows(blame(self.snapshot))
+
+    @cached_property
+    def waiting_by_worker(self) -> dict[int, int]:
+        """How long each worker waited, if it did."""
+        sums: dict[int, int] = {}
+        for row in self.waits:
+            if row["waiting_ns"] > 0:
+                sums[row["worker"]] = sums.get(row["worker"], 0) + row["waiting_ns"]
+        return dict(sorted(sums.items()))
+
+    @property
+    def waiting_ns(self) -> int:
+        """How long all workers waited."""
+        return sum(self.waiting_by_worker.values())
+
+    @cached_property
+    def waiting_share(self) -> float:
+        """The same as a share of all workers' time."""
+        return self.waiting_ns / ((self.window.span_ns or 1) * len(self.snapshot.run.workers))
+
+    @cached_property
+    def blamed_by_worker(self) -> dict[int, int]:
+        """Waiting that is charged to what each worker did, most first; what messages took is charged to nobody."""
+        sums: dict[int, int] = {}
+        for row in self.blame:
+            if row["by_worker"] == row["to_worker"]:
+                sums[row["by_worker"]] = sums.get(row["by_worker"], 0) + row["blamed_ns"]
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+    @cached_property
+    def stragglers(self) -> list[dict[str, Any]]:
+        """Rows of `STRAGGLERS`."""
+        return _rows(stragglers(self.snapshot, StragglersParameters(above=self.above)))
+
+    @cached_property
+    def skew(self) -> list[dict[str, Any]]:
+        """Rows of `SKEW`."""
+        return _rows(skew(self.snapshot))
+
+    @cached_property
+    def sent(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Data messages and records from worker to worker, most records first."""
+        sums: dict[tuple[int, int], tuple[int, int]] = {}
+        for row in traffic(self.snapshot).to_pylist():
+            if row["type"] == _DATA:
+                pair = (row["from_worker"], row["to_worker"])
+                messages, records = sums.get(pair, (0, 0))
+                sums[pair] = messages + row["messages"], records + (row["records"] or 0)
+        return dict(sorted(sums.items(), key=lambda item: (-item[1][1], item[0])))
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """Time on the path per type, worker, receiver and operator, most first."""
+        return (
+            pl.DataFrame(pl.from_arrow(self.path.steps))
+            .group_by("type", "worker", "to_worker", "operator")
+            .agg(pl.col("duration_ns").sum())
+            .sort("duration_ns", "type", "worker", "to_worker", "operator", descending=[True, *[False] * 4])
+        )
+
+    @cached_property
+    def on_path(self) -> dict[int, int]:
+        """Local time on the path per worker, most first."""
+        local = self.steps.filter(~IS_MESSAGE).group_by("worker").agg(pl.col("duration_ns").sum())
+        return dict(local.sort("duration_ns", "worker", descending=[True, False]).iter_rows())
+
+    @cached_property
+    def spans(self) -> list[int]:
+        """Lengths of all rounds, ascending."""
+        spans = rounds(self.snapshot.run).select(span=pl.col("end_ns") - pl.col("start_ns"))["span"]
+        return [int(span) for span in spans.sort()]
+
+    @property
+    def median_ns(self) -> int:
+        """Length that half of all rounds do not exceed."""
+        return self.spans[(len(self.spans) - 1) // 2] if self.spans else 0
+
+    @property
+    def rank(self) -> int:
+        """1 for the longest round."""
+        return sum(span > self.window.span_ns for span in self.spans) + 1
+
+    @cached_property
+    def slow_message_ns(self) -> int:
+        """What a message must not exceed."""
+        return max(int(self.message_share * (self.median_ns or self.window.span_ns)), 1)
+
+    @cached_property
+    def violations(self) -> list[dict[str, Any]]:
+        """Rows of `INVARIANTS` of this epoch: slow messages, and what is more than earlier rounds allow."""
+        if not self.is_round:
+            return []
+        run, epoch = self.snapshot.run, self.window.epoch
+        parameters = InvariantsParameters(message_max_ns=self.slow_message_ns, learn=self.baseline > 0)
+        known = rounds(run).filter(pl.col("epoch") <= epoch)["epoch"].to_list()[-self.baseline - 1 :]
+        parts = []
+        for number in known:
+            snapshot = self.snapshot if number == epoch else run.snapshot(run.window(epoch=number))
+            parts.append(with_epoch(round_observations(snapshot, parameters), snapshot.window))
+        rows = invariants(run, parameters, parts=pa.concat_tables(parts)).to_pylist()
+        return [row for row in rows if row["epoch"] == epoch]
+
+    @cached_property
+    def hops(self) -> dict[tuple[str, int], float]:
+        """Shares of the time within 10 hops before the ends of the waits, per type and worker, largest first."""
+        try:
+            rows = pl.DataFrame(pl.from_arrow(k_hops(self.snapshot, KHopsParameters(k=_HOPS))))
+        except AnalysisError:
+            # More walks than can be counted: the other sections stand without them.
+            return {}
+        total = rows["walk_ns"].sum()
+        if total <= 0:
+            return {}
+        shares = rows.group_by("type", "worker").agg(share=pl.col("walk_ns").sum() / total)
+        ordered = shares.sort("share", "type", "worker", descending=[True, False, False])
+        return {(row["type"], row["worker"]): row["share"] for row in ordered.iter_rows(named=True)}
+
+    @cached_property
+    def typical(self) -> Difference | None:
+        """The difference from the round of median length; None for that round itself."""
+        if not self.is_round or len(self.spans) < 2 or self.window.span_ns == self.median_ns:  # noqa: PLR2004
+            return None
+        run = self.snapshot.run
+        span = pl.col("end_ns") - pl.col("start_ns")
+        epoch = rounds(run).filter(span == self.median_ns)["epoch"][0]
+        return diff(run.snapshot(run.window(epoch=epoch)), self.snapshot)
+
+    @cached_property
+    def helps(self) -> list[dict[str, Any]]:
+        """What would make the window shorter: `kind`, what it is, `factor`, `span_ns` and `saved_ns`; most first."""
+        try:
+            found = self._faster() + self._balanced() + self._woken_at_once()
+        except (PagError, AnalysisError):
+            # A recording that contradicts itself cannot be replayed; `doubts` says so.
+            return []
+        least = self.window.span_ns / 100
+        return sorted((row for row in found if row["saved_ns"] >= least), key=lambda row: -row["saved_ns"])
+
+    def _faster(self) -> list[dict[str, Any]]:
+        rows = causal_profile(self.snapshot, CausalProfileParameters(steps=2)).to_pylist()
+        half = 50.0
+        return [{**row, "factor": 0.5} for row in rows if row["virtual_speedup_percent"] == half]
+
+    def _balanced(self) -> list[dict[str, Any]]:
+        """Say what an operator whose records one worker reads would save if all read as many."""
+        most: dict[int, dict[str, Any]] = {}
+        for row in self.skew:
+            if row["skewed"] and row["operator"] is not None and row["operator"] not in most:
+                most[row["operator"]] = row
+        worth = sorted(most.values(), key=lambda row: -row["processing_ns"])[:3]
+        found = []
+        for row in worth:
+            if row["processing_ns"] < self.notable * self.window.span_ns:
+                continue
+            factor = 1 / row["mean_ratio"]
+            change = WhatIfParameters(operator=(row["operator"],), worker=(row["worker"],), factor=factor)
+            new = what_if(self.snapshot, change)
+            facts = {"operator": row["operator"], "worker": row["worker"], "factor": factor}
+            found.append({"kind": "balance", **facts, "span_ns": new.span_ns, "saved_ns": new.saved_ns})
+        return found
+
+    def _woken_at_once(self) -> list[dict[str, Any]]:
+        if self.path.by_type.get(_WAKE_UP, 0) < self.window.span_ns / 100:
+            return []
+        new = what_if(self.snapshot, WhatIfParameters(type=(ActivityType.WAKE_UP,), factor=0.0))
+        return [{"kind": "wake_up", "factor": 0.0, "span_ns": new.span_ns, "saved_ns": new.saved_ns}]
+
+    @cached_property
+    def findings(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many findings of each kind concern this window, and how many all of the run."""
+        run = self.snapshot.run
+        rows = run.scan("findings").select("finding", "vertex").collect()
+        vertices = rows["vertex"].drop_nulls().unique()
+        inside: dict[str, int] = {}
+        if len(vertices):
+            ids = pl.concat([self.snapshot.edges["src"], self.snapshot.edges["dst"]]).unique()
+            here = rows.filter(pl.col("vertex").is_in(ids.implode()))
+            inside = dict(here.group_by("finding").len().sort("finding").iter_rows())
+        return inside, dict(rows.group_by("finding").len().sort("finding").iter_rows())
+
+    @cached_property
+    def negative(self) -> int:
+        """Messages that were read before they were sent."""
+        flags = self.snapshot.messages["flags"].to_numpy()
+        return int(((flags & int(EdgeFlags.NEGATIVE)) != 0).sum())
+
+    @cached_property
+    def clock_ns(self) -> int | None:
+        """How far off the workers' clocks may be from each other; None where that is not known."""
+        known = self.snapshot.run.scan("workers").select("uncertainty_ns").collect()["uncertainty_ns"]
+        return None if known.null_count() or not len(known) else int(known.sort(descending=True).head(2).sum())
+
+    @cached_property
+    def confidence(self) -> str:
+        """``high``, ``medium`` or ``low``."""
+        coverage, doubtful = self.path.coverage, bool(self.path.alternatives or self.negative or self.findings[0])
+        if self.path.all_waiting or coverage < 0.8:  # noqa: PLR2004
+            return "low"
+        return "medium" if doubtful or coverage < 0.95 else "high"  # noqa: PLR2004
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What mainly made the window as long as it was."""
+        for look in (self._straggler, self._delay, self._wait, self._unusual):
+            found = look()
+            if found is not None:
+                return found
+        work = self.steps.filter(~IS_MESSAGE)
+        operator = work.group_by("operator").agg(pl.col("duration_ns").sum()).drop_nulls("operator")
+        top = operator.sort("duration_ns", "operator", descending=[True, False]).head(1).to_dicts()
+        ns = top[0]["duration_ns"] if top else 0
+        share = ns / (self.window.span_ns or 1)
+        return Verdict(cause=Cause.WORK, share=share, operator=top[0]["operator"] if top else None, time_ns=ns)
+
+    def _culprit(self, worker: int) -> int | None:
+        """Return the operator of a worker that most waiting is charged to."""
+        sums: dict[int | None, int] = {}
+        for row in self.blame:
+            if row["by_worker"] == row["to_worker"] == worker:
+                sums[row["operator"]] = sums.get(row["operator"], 0) + row["blamed_ns"]
+        return max(sums, key=lambda operator: (sums[operator], -(operator or 0)), default=None)
+
+    def _straggler(self) -> Verdict | None:
+        span = self.window.span_ns or 1
+        woken = local_inside(self.snapshot).filter(pl.col("type") == _WAKE_UP)
+        late = dict(woken.group_by("worker").agg(pl.col("inside_ns").sum()).iter_rows())
+        for row in self.stragglers:
+            # Time until the operating system lets a worker run is no work of its own.
+            own = row["work_ns"] - late.get(row["worker"], 0)
+            if row["straggler"] and row["blamed_ns"] >= self.notable * span and 2 * own >= row["work_ns"]:
+                cause = Cause.DATA_SKEW if row["cause"] == "data" else Cause.SLOW_WORKER
+                share = row["blamed_ns"] / (self.waiting_ns or 1)
+                operator = self._culprit(row["worker"])
+                return Verdict(
+                    cause=cause, share=share, worker=row["worker"], operator=operator, time_ns=row["blamed_ns"]
+                )
+        return None
+
+    def _delay(self) -> Verdict | None:
+        span, by_type = self.window.span_ns or 1, self.path.by_type
+        messages = sum(ns for kind, ns in by_type.items() if kind in MESSAGE_TYPES)
+        looked_for = (
+            (Cause.UNKNOWN, by_type.get(UNKNOWN, 0), 0.5),
+            (Cause.INPUT, sum(by_type.get(kind, 0) for kind in _NO_INPUT), 0.5),
+            (Cause.WAKE_UP, by_type.get(_WAKE_UP, 0), self.notable),
+            (Cause.TRANSFER, messages, self.notable),
+        )
+        for cause, ns, least in looked_for:
+            if ns >= least * span:
+                return Verdict(cause=cause, share=ns / span, time_ns=ns)
+        return None
+
+    def _wait(self) -> Verdict | None:
+        if self.waiting_share < self.notable:
+            return None
+        charged = self.blamed_by_worker
+        worker = next(iter(charged), None)
+        if worker is not None and charged[worker] >= _MOST_OF * self.waiting_ns:
+            share, ns = charged[worker] / self.waiting_ns, charged[worker]
+            return Verdict(
+                cause=Cause.UNEVEN_WORK, share=share, worker=worker, operator=self._culprit(worker), time_ns=ns
+            )
+        return Verdict(cause=Cause.TAKING_TURNS, share=self.waiting_share, time_ns=self.waiting_ns)
+
+    def _unusual(self) -> Verdict | None:
+        more = self.window.span_ns - self.median_ns
+        learned = any(row["invariant"] == "epoch_max" and row["learned"] for row in self.violations)
+        if not (self.is_round and learned and more >= self.notable * self.window.span_ns):
+            return None
+        return Verdict(cause=Cause.UNUSUAL, share=more / self.window.span_ns, time_ns=more)
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows

@@ -1,0 +1,632 @@
+"""Why a window took as long as it did, in plain words: what waited for what, the cause, what would help, how sure.
+
+It says nothing of its own: every statement is a row, or a sum of rows, of another analysis (`evidence`).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import polars as pl
+
+from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
+from pag_graph.model.tables import WHY
+from pag_graph.model.units import duration, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from pag_graph.pag.snapshot import Snapshot, Window
+
+_TITLES = {
+    "summary": "",
+    "cause": "",
+    "path": "What the time went to (critical path)",
+    "waiting": "Who waited",
+    "records": "What went from worker to worker",
+    "limits": "Limits that were exceeded",
+    "typical": "Compared with a typical round",
+    "help": "What would help",
+    "doubt": "How sure this is",
+}
+_WIDTH = 118
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
+_FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
+"""When the first line of a topic gives way, where lines are few; later lines of it give way before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyParameters:
+    """Parameters of `why`."""
+
+    lines: Annotated[int, "Length budget: at most so many lines; what matters least is left out."] = 30
+    words: Annotated[int | None, "The same in words."] = None
+    above: Annotated[float, "A straggler works more than so many times the median of all workers."] = 1.5
+    notable: Annotated[float, "Share of the time from which on something is called a cause."] = 0.25
+    message_share: Annotated[float, "A message is slow from this share of the median round on."] = 0.1
+    baseline: Annotated[int, "Earlier rounds to learn from what is usual; 0 for none."] = 20
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a value is out of its range.
+        """
+        message = ""
+        if self.lines < 1 or (self.words is not None and self.words < 1):
+            message = f"lines is {self.lines} and words is {self.words}; both must be at least 1."
+        elif self.above < 1:
+            message = f"above is {self.above}, and must be at least 1."
+        elif not (0 < self.notable <= 1 and 0 < self.message_share <= 1):
+            message = f"notable is {self.notable} and message_share is {self.message_share}; both are shares, up to 1."
+        elif self.baseline < 0:
+            message = f"baseline is {self.baseline}, and must not be negative."
+        if message:
+            raise InvalidParameterError(message, "why(lines=30, above=1.5, notable=0.25)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One sentence, and the numbers that it stands on."""
+
+    topic: str
+    text: str
+    worker: int | None = None
+    operator: int | None = None
+    time_ns: int | None = None
+    share: float | None = None
+    urgency: float = 0.0
+    """What is lowest stays longest where lines are few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """What there is to say of a window; `str()` gives it as text."""
+
+    window: Window
+    table: pa.Table
+    """Rows of `WHY`."""
+    cause: Cause
+    alarm: bool
+    """Whether somebody could do something about it."""
+    confidence: str
+    """``high``, ``medium`` or ``low``."""
+    coverage: float
+    lines: int
+    words: int | None
+    named: dict[str, Any]
+    """The worker, the operator, its label and the share of the cause."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values, for programs."""
+        return {
+            "window": self.window.name,
+            "epoch": self.window.epoch,
+            "start_ns": self.window.start_ns,
+            "end_ns": self.window.end_ns,
+            "span_ns": self.window.span_ns,
+            "cause": str(self.cause),
+            "alarm": self.alarm,
+            "confidence": self.confidence,
+            "coverage": self.coverage,
+            **{f"cause_{name}": value for name, value in self.named.items()},
+        }
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        return self.text()
+
+    def text(self, *, top: int = 5) -> str:
+        """Return the report for a terminal.
+
+        Parameters
+        ----------
+        top
+            How many statements of each topic to show; the length budget can make it fewer.
+
+        Returns
+        -------
+        str
+            Lines of at most 118 characters.
+        """
+        rows, left_out = self._chosen(top)
+        lines: list[str] = []
+        topic = "summary"
+        for row in rows:
+            if row["topic"] != topic:
+                topic = row["topic"]
+                lines += [f"{_TITLES[topic]}:"] if _TITLES[topic] else []
+            # In front of a title, what belongs to it is indented.
+            lines += _wrapped(row["statement"], "  - " if _TITLES[topic] else "")
+        if left_out:
+            lines.append(f"({left_out} more; --top and --lines give more room)")
+        return "\n".join(lines)
+
+    def markdown(self, *, top: int = 5) -> str:
+        """Return the report for an issue.
+
+        Parameters
+        ----------
+        top
+            How many statements of each topic to show.
+
+        Returns
+        -------
+        str
+            Markdown; what comes from the trace is escaped.
+        """
+        rows, left_out = self._chosen(top)
+        lines: list[str] = []
+        topic = ""
+        for row in rows:
+            text = _MARKDOWN.sub(r"\\\1", row["statement"])
+            if row["topic"] != topic:
+                topic = row["topic"]
+                lines += ["", f"#### {_TITLES[topic]}", ""] if _TITLES[topic] else [""] * bool(lines)
+            lines.append(f"- {text}" if _TITLES[topic] else f"### {text}" if topic == "summary" else f"**{text}**")
+        if left_out:
+            lines += ["", f"({left_out} statements more)"]
+        return "\n".join(lines)
+
+    def sections(self, *, top: int = 5) -> list[tuple[str, list[str]]]:
+        """Return the titles of the report, and the statements under each.
+
+        Parameters
+        ----------
+        top
+            How many statements of each topic to show.
+
+        Returns
+        -------
+        list
+            In order; the first title is empty.
+        """
+        result: list[tuple[str, list[str]]] = [("", [])]
+        for row in self._chosen(top)[0]:
+            title = _TITLES[row["topic"]]
+            if title != result[-1][0]:
+                result.append((title, []))
+            result[-1][1].append(row["statement"])
+        return result
+
+    def _chosen(self, top: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the rows that the budget has room for, in order, and how many it has not."""
+        rows = self.table.to_pylist()
+        counted: dict[str, int] = {}
+        eligible = []
+        for row in rows:
+            counted[row["topic"]] = counted.get(row["topic"], 0) + 1
+            if counted[row["topic"]] <= top:
+                eligible.append(row)
+        kept: list[dict[str, Any]] = []
+        titled: set[str] = set()
+        lines, words = self.lines, self.words
+        for row in sorted(eligible, key=lambda row: row["rank"]):
+            title = _TITLES[row["topic"]] if row["topic"] not in titled else ""
+            needed = len(_wrapped(row["statement"], "  - ")) + bool(title)
+            needed_words = len(f"{row['statement']} {title}".split())
+            # The last line is for what was left out; the summary always has room.
+            fits = needed <= lines - 1 and (words is None or needed_words <= words)
+            if kept and not fits:
+                continue
+            kept.append(row)
+            titled.add(row["topic"])
+            lines -= needed
+            words = None if words is None else words - needed_words
+        return [row for row in rows if row in kept], len(rows) - len(kept)
+
+
+def _wrapped(text: str, mark: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark)) or [mark]
+
+
+def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
+    """Say in plain words why a window took as long as it did, and what would help.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks.
+    parameters
+        Length budget, and what is called a cause.
+
+    Returns
+    -------
+    Why
+        Rows of `WHY`, one per statement, and the report as text, Markdown or HTML.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of its range.
+    UnsupportedPlanError
+        If the run was built with the rule set `st2`, whose clocks are not aligned.
+    PagError
+        If the graph has a gap; names the vertex.
+
+    Notes
+    -----
+    One cause is named, the first of these that is large enough:
+
+    - `data_skew`, `slow_worker`: a straggler (see `stragglers`) to which waiting of at least `notable` of the window is
+      charged (see `blame`); with more records, or without.
+    - `unknown`, `input`: half of the critical path is unknown, or waits for input.
+    - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages.
+    - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time, three quarters of it for one of them,
+      or not.
+    - `unusual`: the round is longer than earlier ones allow (see `invariants`) and than the median round, by `notable`.
+    - `work`: none of these; the workers are balanced, and it takes as long as the work takes.
+
+    `alarm` is true for all but `work`, `input` and `unknown`. What would help are replays (see `what-if`): everything
+    else takes as long as it did and comes in the same order. Confidence is `high` where at least 95 % of the path are
+    explained and nothing is doubtful (messages that may have ended a wait instead, negative transfers, findings inside
+    the window), `low` below 80 % or where everybody waits at the end. Cost: that of the analyses named, with `baseline`
+    earlier rounds read.
+    """
+    parameters = parameters or WhyParameters()
+    evidence = Evidence(
+        snapshot=snapshot,
+        above=parameters.above,
+        notable=parameters.notable,
+        message_share=parameters.message_share,
+        baseline=parameters.baseline,
+    )
+    said = list(_statements(evidence))
+    order = sorted(range(len(said)), key=lambda at: (said[at].urgency, at))
+    rank = {at: place + 1 for place, at in enumerate(order)}
+    rows = [
+        {
+            "rank": rank[at],
+            "topic": one.topic,
+            "statement": one.text,
+            "worker": one.worker,
+            "operator": one.operator,
+            "time_ns": one.time_ns,
+            "share": one.share,
+        }
+        for at, one in enumerate(said)
+    ]
+    empty = pl.DataFrame(pl.from_arrow(WHY.empty_table()))
+    verdict = evidence.verdict
+    return Why(
+        window=snapshot.window,
+        table=pl.DataFrame(rows, schema=empty.schema).to_arrow().cast(WHY),
+        cause=verdict.cause,
+        alarm=verdict.cause in ALARMING,
+        confidence=evidence.confidence,
+        coverage=evidence.path.coverage,
+        lines=parameters.lines,
+        words=parameters.words,
+        named={
+            "worker": verdict.worker,
+            "operator": verdict.operator,
+            "operator_name": None if verdict.operator is None else _label(evidence, verdict.operator),
+            "share": verdict.share,
+        },
+    )
+
+
+def _statements(evidence: Evidence) -> Iterator[Statement]:
+    """Yield everything that there is to say, in the order of the report."""
+    for topic in (_summary, _cause, _path, _waiting, _records, _limits, _typical, _help, _doubts):
+        for place, one in enumerate(topic(evidence)):
+            # The first line of every topic outlasts the later ones of others.
+            first = _FIRST.get(one.topic, 4)
+            urgency = first if place == 0 else 10 * place + first
+            yield Statement(
+                topic=one.topic,
+                text=one.text,
+                worker=one.worker,
+                operator=one.operator,
+                time_ns=one.time_ns,
+                share=one.share,
+                urgency=urgency,
+            )
+
+
+def _label(evidence: Evidence, operator: int) -> str:
+    return evidence.labels.get(operator, f"operator {operator}")
+
+
+def _listed(workers: list[int]) -> str:
+    """Return ``worker 1``, or ``workers 1, 2 and 3``."""
+    if len(workers) == 1:
+        return f"worker {workers[0]}"
+    return f"workers {', '.join(map(str, workers[:-1]))} and {workers[-1]}"
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _kind(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _summary(evidence: Evidence) -> Iterator[Statement]:
+    window, count = evidence.window, len(evidence.spans)
+    text = f"{window.name.capitalize()} took {duration(window.span_ns)}"
+    if evidence.is_round and count > 1 and evidence.median_ns:
+        place = "the slowest" if evidence.rank == 1 else f"number {evidence.rank} by length"
+        text += f": {place} of {count} rounds, {window.span_ns / evidence.median_ns:.1f} x their median"
+    yield Statement(topic="summary", text=f"{text}.", time_ns=window.span_ns, share=1.0)
+
+
+def _cause(evidence: Evidence) -> Iterator[Statement]:
+    verdict = evidence.verdict
+    facts: dict[str, Any] = {"worker": verdict.worker, "operator": verdict.operator, "time_ns": verdict.time_ns}
+    share, span = verdict.share, duration(verdict.time_ns)
+    others = [worker for worker in evidence.waiting_by_worker if worker != verdict.worker]
+    who = _listed(others) if others else "the others"
+    where = "" if verdict.operator is None else f", most of it for {_label(evidence, verdict.operator)}"
+    charged = f"{who} waited {span} for it, {share:.0%} of all waiting{where}"
+    row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), {})
+    ratio = f"{row['work_ratio']:.1f} x the median of the workers" if row.get("work_ratio") else "most"
+    text = {
+        Cause.DATA_SKEW: lambda: (
+            f"the data is skewed. Worker {verdict.worker} {_read(evidence, verdict.worker)}"
+            f" and worked {ratio}; {charged}."
+        ),
+        Cause.SLOW_WORKER: lambda: (
+            f"worker {verdict.worker} is slow. It worked {ratio}, for no more records; {charged}."
+        ),
+        Cause.UNEVEN_WORK: lambda: f"the work is uneven. Worker {verdict.worker} had most to do; {charged}.",
+        Cause.TAKING_TURNS: lambda: (
+            "the workers take turns. They waited for each other"
+            f" {share:.0%} of their time, and none of them is to blame for most of it."
+        ),
+        Cause.WAKE_UP: lambda: (
+            f"the workers were woken late. For {share:.0%} of the time ({span}) a worker that had something to do was"
+            " not running yet: the operating system took so long to run its thread. More cores, or workers that do not"
+            " park, would help."
+        ),
+        Cause.TRANSFER: lambda: (
+            f"messages were under way. For {share:.0%} of the time ({span}) everything that the end"
+            " depends on was in transfer."
+        ),
+        Cause.INPUT: lambda: f"there was no input for {share:.0%} of the time ({span}).",
+        Cause.UNKNOWN: lambda: f"the trace does not say what happened in {share:.0%} of the time ({span}).",
+        Cause.UNUSUAL: lambda: (
+            f"the round is unusual: {span} longer than the median round, and longer than the rounds"
+            " before it allow, though the workers are balanced. See the comparison."
+        ),
+        Cause.WORK: lambda: _work(evidence),
+    }[verdict.cause]()
+    start = "" if verdict.cause is Cause.WORK else "Cause: "
+    yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
+
+
+def _work(evidence: Evidence) -> str:
+    verdict = evidence.verdict
+    text = "No cause stands out: the workers are balanced, and it takes as long as the work takes"
+    if verdict.operator is not None:
+        text += f", {verdict.share:.0%} of it in {_label(evidence, verdict.operator)}"
+    more = evidence.window.span_ns - evidence.median_ns
+    if evidence.is_round and more >= evidence.notable * evidence.window.span_ns:
+        return f"{text}. That it is {duration(more)} longer than the median round is within what earlier rounds do."
+    return f"{text}. Nothing to worry about."
+
+
+def _read(evidence: Evidence, worker: int | None) -> str:
+    """Say what share of an operator's records a worker read, for the operator that it spent most time in."""
+    rows = [row for row in evidence.skew if row["worker"] == worker and row["skewed"] and row["operator"] is not None]
+    if not rows:
+        return "read many more records than the others"
+    row = max(rows, key=lambda row: (row["processing_ns"], row["records"]))
+    how = f"all {row['records']:,}" if row["share"] == 1 else f"{row['share']:.0%} of all"
+    return f"read {how} records of {_label(evidence, row['operator'])}"
+
+
+def _path(evidence: Evidence) -> Iterator[Statement]:
+    span = evidence.window.span_ns or 1
+    for row in evidence.steps.iter_rows(named=True):
+        ns, message = row["duration_ns"], row["type"] in MESSAGE_TYPES
+        what = _kind(row["type"])
+        if row["operator"] is not None:
+            what = f"{_label(evidence, row['operator'])}, {what}"
+        where = f"from worker {row['worker']} to {row['to_worker']}" if message else f"on worker {row['worker']}"
+        yield Statement(
+            topic="path",
+            text=f"{ns / span:.0%} {what} {where} ({duration(ns)})",
+            worker=row["worker"],
+            operator=row["operator"],
+            time_ns=ns,
+            share=ns / span,
+        )
+
+
+def _waiting(evidence: Evidence) -> Iterator[Statement]:
+    workers, total = evidence.waiting_by_worker, evidence.waiting_ns
+    if not workers:
+        yield Statement(topic="waiting", text="nobody", time_ns=0, share=0.0)
+        return
+    text = (
+        f"{_listed(list(workers))} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
+    )
+    yield Statement(topic="waiting", text=text, time_ns=total, share=evidence.waiting_share)
+    sums: dict[tuple[int, int, str, int | None], int] = {}
+    for row in evidence.blame:
+        key = (row["by_worker"], row["to_worker"], row["type"], row["operator"])
+        sums[key] = sums.get(key, 0) + row["blamed_ns"]
+    for (by, to, kind, operator), ns in sorted(sums.items(), key=lambda item: -item[1]):
+        what = _kind(kind) if operator is None else f"{_label(evidence, operator)}, {_kind(kind)}"
+        where = f"on worker {by}" if by == to else f"from worker {by} to {to}"
+        text = f"{ns / total:.0%} of it while the path to the wait's end was in {what}, {where} ({duration(ns)})"
+        yield Statement(topic="waiting", text=text, worker=by, operator=operator, time_ns=ns, share=ns / total)
+    for (worker, sender, message), ns in _ended(evidence).items():
+        what = (
+            "a message that is not known" if sender is None else f"a {_kind(message or 'message')} of worker {sender}"
+        )
+        text = f"worker {worker} waited {duration(ns)} for {what}"
+        yield Statement(topic="waiting", text=text, worker=worker, time_ns=ns, share=ns / total)
+
+
+def _ended(evidence: Evidence) -> dict[tuple[int, int | None, str | None], int]:
+    sums: dict[tuple[int, int | None, str | None], int] = {}
+    for row in evidence.waits:
+        key = (row["worker"], row["from_worker"], row["type"])
+        sums[key] = sums.get(key, 0) + row["waiting_ns"]
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _records(evidence: Evidence) -> Iterator[Statement]:
+    sent = evidence.sent
+    if not sent:
+        yield Statement(topic="records", text="no data")
+        return
+    receivers = {to for _, to in sent}
+    shown = [f"{a} -> {b} ({records:,})" for (a, b), (_, records) in list(sent.items())[:8]]
+    more = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
+    only = len(receivers) == 1 and len(sent) > 1
+    end = f"; records went to worker {min(receivers)} only" if only else ""
+    yield Statement(
+        topic="records",
+        text=f"records {', '.join(shown)}{more}{end}",
+        worker=min(receivers) if only else None,
+        share=1.0 if only else None,
+    )
+    # The rows of k-hops name senders only; who sends data to one worker alone has a receiver.
+    hops: dict[str, list[Any]] = {}
+    for (kind, worker), share in evidence.hops.items():
+        to = {b for a, b in sent if a == worker}
+        known = kind == ActivityType.DATA_MESSAGE and len(to) == 1
+        place = hops.setdefault(
+            f"data messages to worker {min(to)}" if known else f"{_kind(kind)} of worker {worker}", []
+        )
+        place.append((worker, share))
+    for what, parts in sorted(hops.items(), key=lambda item: -sum(share for _, share in item[1])):
+        share = sum(share for _, share in parts)
+        senders = f" from {_listed(sorted(w for w, _ in parts))}" if what.startswith("data messages to") else ""
+        text = f"within 10 hops before the waits' ends, {share:.0%} of the time is {what}{senders}"
+        yield Statement(topic="records", text=text, worker=parts[0][0] if len(parts) == 1 else None, share=share)
+
+
+def _limits(evidence: Evidence) -> Iterator[Statement]:
+    slow = [row for row in evidence.violations if row["invariant"] == "message_max" and not row["learned"]]
+    if slow:
+        worst = max(slow, key=lambda row: row["observed"])
+        senders, receivers = ({row[name] for row in slow} for name in ("worker", "to_worker"))
+        to = f"to worker {min(receivers)}" if len(receivers) == 1 else f"to {_listed(sorted(receivers))}"
+        text = (
+            f"{_times(len(slow), 'message')} from {_listed(sorted(senders))} {to} took longer than"
+            f" {duration(evidence.slow_message_ns)} from send to read (message_max), the slowest"
+            f" {duration(worst['observed'])}"
+        )
+        worker = min(receivers) if len(receivers) == 1 else None
+        yield Statement(topic="limits", text=text, worker=worker, time_ns=worst["observed"])
+    for row in sorted((r for r in evidence.violations if r not in slow), key=lambda row: -row["observed"]):
+        who = "" if row["worker"] is None else f" of worker {row['worker']}"
+        who += "" if row["to_worker"] is None else f" to {row['to_worker']}"
+        what = "" if row["type"] is None else f", {_kind(row['type'])}"
+        what += "" if row["operator"] is None else f" in {_label(evidence, row['operator'])}"
+        if row["unit"] == "ns":
+            numbers = f"{duration(row['observed'])}, more than {duration(row['limit'])}"
+        else:
+            numbers = f"{row['observed']} {row['unit']} instead of {row['limit']}"
+        learned = " (learned from the rounds before)" if row["learned"] else ""
+        yield Statement(
+            topic="limits",
+            text=f"{row['invariant']}{who}{what}: {numbers}{learned}",
+            worker=row["worker"],
+            operator=row["operator"],
+            time_ns=row["observed"] if row["unit"] == "ns" else None,
+        )
+
+
+def _typical(evidence: Evidence) -> Iterator[Statement]:
+    found = evidence.typical
+    if found is None:
+        return
+    text = f"{duration(found.difference_ns)} {'more' if found.difference_ns >= 0 else 'less'} than {found.before}"
+    share = found.difference_ns / (found.before_ns or 1)
+    text = text.replace("-", "", 1) if found.difference_ns < 0 else text
+    yield Statement(
+        topic="typical", text=f"{text} ({duration(found.before_ns)})", time_ns=found.difference_ns, share=share
+    )
+    for row in found.table.to_pylist():
+        ns = row["difference_ns"]
+        if not ns:
+            continue
+        what = _kind(row["type"])
+        if row["operator_name"]:
+            what = f"{printable(row['operator_name'])} ({row['address']}), {what}"
+        if row["worker"] is not None:
+            to = row["to_worker"]
+            what += f" on worker {row['worker']}" if to is None else f" from worker {row['worker']} to {to}"
+        sign = "+" if ns > 0 else ""
+        yield Statement(
+            topic="typical",
+            text=f"{sign}{duration(ns)} {what}",
+            worker=row["worker"],
+            time_ns=ns,
+            share=ns / (found.difference_ns or 1),
+        )
+
+
+def _help(evidence: Evidence) -> Iterator[Statement]:
+    span = evidence.window.span_ns or 1
+    if not evidence.helps:
+        yield Statement(topic="help", text="nothing that a replay can show: no single change saves 1 %")
+    for row in evidence.helps:
+        operator, worker = row.get("operator"), row.get("worker")
+        name = "" if operator is None else _label(evidence, operator)
+        if row["kind"] == "balance":
+            workers = len(evidence.snapshot.run.workers)
+            what = f"records of {name} spread evenly over the {workers} workers"
+        elif row["kind"] == "wake_up":
+            what = "workers woken at once"
+        elif row["kind"] == "message":
+            what = f"messages from worker {row['from_worker']} to {row['to_worker']} twice as fast"
+        else:
+            what = f"{name or f'all work of worker {worker}'} twice as fast"
+        saved = row["saved_ns"]
+        ratio = f", {span / row['span_ns']:.1f} x as fast" if row["span_ns"] else ""
+        yield Statement(
+            topic="help",
+            text=f"{what}: {duration(row['span_ns'])} instead of {duration(span)} (-{saved / span:.0%}{ratio})",
+            worker=worker,
+            operator=operator,
+            time_ns=saved,
+            share=saved / span,
+        )
+
+
+def _doubts(evidence: Evidence) -> Iterator[Statement]:
+    path = evidence.path
+    text = f"{evidence.confidence} confidence: {path.coverage:.1%} of the time on the path is explained"
+    alternatives = path.alternatives
+    text += (
+        f"; {_times(alternatives, 'wait')} on it may have been ended by another message as well"
+        if alternatives
+        else "; every wait on it has one message that ended it"
+    )
+    yield Statement(topic="doubt", text=text, share=path.coverage)
+    text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
+    yield Statement(topic="doubt", text=text)
+    if path.all_waiting:
+        yield Statement(topic="doubt", text="where the window ends, every worker waited")
+    if evidence.negative:
+        text = f"{_times(evidence.negative, 'message')} arrived before being sent, by the recorded clocks"
+        yield Statement(topic="doubt", text=text)
+    clock = evidence.clock_ns
+    if len(evidence.snapshot.run.workers) > 1:
+        text = "how well the workers' clocks agree is not known"
+        if clock is not None:
+            text = f"the workers' clocks agree within {duration(clock)}"
+        yield Statement(topic="doubt", text=text, time_ns=clock)
+    inside, whole = evidence.findings
+    if inside:
+        counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
+        yield Statement(topic="doubt", text=f"findings inside the window: {counted}")
+    elif whole:
+        counted = ", ".join(f"{count} x {name}" for name, count in whole.items())
+        yield Statement(topic="doubt", text=f"findings of the run, none of them in this window: {counted}")

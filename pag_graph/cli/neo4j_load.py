@@ -1,0 +1,176 @@
+"""`pag neo4j load`, `export` and `remove`: what goes into the database, and out of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.cli.output import Format, print_json, progress, stdout
+from pag_graph.errors import InvalidParameterError
+from pag_graph.sinks.neo4j.detail import Detail
+
+if TYPE_CHECKING:
+    from pag_graph.sinks.neo4j.connection import Connection
+    from pag_graph.sinks.neo4j.loader import LoadOptions
+
+_Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
+_Home = Annotated[
+    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
+]
+_Uri = Annotated[
+    str | None,
+    typer.Option(
+        "--uri",
+        envvar="NEO4J_URI",
+        help="Another server; NEO4J_USERNAME, NEO4J_PASSWORD (or NEO4J_PASSWORD_FILE) and NEO4J_CA are read from the"
+        " environment.",
+    ),
+]
+_Detail = Annotated[
+    Detail,
+    typer.Option(help="waits: who waited for whom; critical: and the events on critical paths; full: all events."),
+]
+_Sessions = Annotated[int, typer.Option(min=0, help="Sessions that write at once; 0: as this machine has cores.")]
+_Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows of a transaction.")]
+_Form = Annotated[Format, typer.Option("--format", "-f", help="table for people, json for programs.")]
+
+
+def load(
+    store: _Store,
+    epoch: Annotated[list[int] | None, typer.Option("--epoch", "-e", help="Epoch to load; all where absent.")] = None,
+    detail: _Detail = Detail.WAITS,
+    again: Annotated[
+        bool, typer.Option("--again", help="Look at epochs that are there, too, and put them right.")
+    ] = False,
+    bulk: Annotated[
+        bool, typer.Option("--bulk", help="First load of all epochs into the embedded server, which must be stopped.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --bulk: replace a database that exists.")
+    ] = False,
+    home: _Home = None,
+    uri: _Uri = None,
+    sessions: _Sessions = 0,
+    batch_rows: _Batch = 5_000,
+    form: _Form = Format.TABLE,
+) -> None:
+    """Load epochs into Neo4j; doing it twice changes nothing, and a load that was killed goes on.
+
+    Example: pag neo4j load run.pag --detail full --epoch 5
+    """
+    from pag_graph.api import Pag
+    from pag_graph.sinks.neo4j.loader import load_run
+
+    run = Pag(store).run
+    options = _options(detail, sessions, batch_rows)
+    out = stdout()
+    if bulk:
+        _bulk(store, detail, overwrite, home, uri, epoch, options, form)
+        return
+    with _reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
+        done = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
+    if form is Format.JSON:
+        print_json(asdict(done))
+        return
+    skipped = f", {len(done.skipped):,} were there" if done.skipped else ""
+    out.print(
+        f"Loaded {len(done.epochs):,} epochs of run {done.run} ({done.detail}): {done.segments:,} segments,"
+        f" {done.events:,} events, {done.relationships:,} relationships between them{skipped}."
+    )
+    out.print("Next: pag neo4j queries, or look at the graph in Neo4j Browser (pag neo4j status).", style="dim")
+
+
+def export(
+    store: _Store,
+    detail: _Detail = Detail.WAITS,
+    final: Annotated[
+        bool, typer.Option("--final", help="Leave out epochs that more of the log may still change.")
+    ] = False,
+    home: _Home = None,
+    uri: _Uri = None,
+    sessions: _Sessions = 0,
+    batch_rows: _Batch = 5_000,
+    form: _Form = Format.TABLE,
+) -> None:
+    """Load what was committed to a store since the last export; for schedulers, with exit code 0 also if nothing was.
+
+    Example: pag neo4j export run.pag --format json
+    """
+    from pag_graph.api import Pag
+    from pag_graph.sinks.neo4j.export import export_store
+
+    run = Pag(store).run
+    with progress(quiet=form is not Format.TABLE) as report:
+        done = export_store(
+            run,
+            _reach(home, uri),
+            options=_options(detail, sessions, batch_rows),
+            final_only=final,
+            progress=report,
+        )
+    if form is Format.JSON:
+        print_json(done.summary())
+        return
+    if not done.changed:
+        stdout().print(f"Nothing new in {done.store}: all {done.skipped:,} epochs are there.")
+        return
+    stdout().print(f"Exported {len(done.epochs):,} epochs of {done.commits:,} commits; {done.skipped:,} were there.")
+
+
+def remove(
+    run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False)],
+    home: _Home = None,
+    uri: _Uri = None,
+) -> None:
+    """Remove all that was loaded of a run.
+
+    Example: pag neo4j remove d21394c77821d3a9
+    """
+    from pag_graph.sinks.neo4j.loader import remove_run
+
+    with _reach(home, uri).open() as driver:
+        removed = remove_run(driver, run)
+    stdout().print(f"Removed {removed:,} nodes of run {run}." if removed else f"Nothing of run {run} was there.")
+
+
+def _bulk(
+    store: Path,
+    detail: Detail,
+    overwrite: bool,
+    home: Path | None,
+    uri: str | None,
+    epoch: list[int] | None,
+    options: LoadOptions,
+    form: Format,
+) -> None:
+    from pag_graph.api import Pag
+    from pag_graph.sinks.neo4j.bulk import load_bulk
+
+    if uri is not None or epoch:
+        message = "--bulk loads all epochs into the embedded server: it goes with neither --uri nor --epoch."
+        raise InvalidParameterError(message)
+    with progress(quiet=form is not Format.TABLE) as report:
+        done = load_bulk(Pag(store).run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
+    if form is Format.JSON:
+        print_json(asdict(done))
+        return
+    rate = (done.nodes + done.relationships) / done.import_s
+    stdout().print(
+        f"Imported {len(done.epochs):,} epochs of run {done.run}: {done.nodes:,} nodes, {done.relationships:,}"
+        f" relationships, {rate:,.0f} a second; the server runs."
+    )
+
+
+def _options(detail: Detail, sessions: int, batch_rows: int) -> LoadOptions:
+    from pag_graph.sinks.neo4j.loader import LoadOptions
+
+    return replace(LoadOptions(), detail=detail, sessions=sessions, batch_rows=batch_rows)
+
+
+def _reach(home: Path | None, uri: str | None) -> Connection:
+    from pag_graph.sinks.neo4j.connection import connection_from_environment, connection_to_home
+
+    return connection_to_home(home) if uri is None else connection_from_environment(uri)

@@ -1,0 +1,268 @@
+"""`pag neo4j queries`, `query` and `browser`: the Cypher library, and the place to look at graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pag_graph.cypher import Query
+
+_Home = Annotated[
+    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
+]
+_Uri = Annotated[
+    str | None,
+    typer.Option(
+        "--uri",
+        envvar="NEO4J_URI",
+        help="Another server; NEO4J_USERNAME and NEO4J_PASSWORD are read from the environment.",
+    ),
+]
+_Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands of this module to those of `pag neo4j`."""
+    app.command()(queries)
+    # Parameters of a query are options of the command, whatever their names.
+    app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(query)
+
+
+def queries(
+    name: Annotated[
+        str | None, typer.Argument(help="Tell all about this query; list all where absent.", show_default=False)
+    ] = None,
+    form: _Format = Format.TABLE,
+) -> None:
+    """List the queries of the Cypher library, or tell what one takes and returns.
+
+    Example: pag neo4j queries held_up_by
+    """
+    from pag_graph.cypher import find_query, queries_for_people
+
+    if name is not None:
+        _tell(find_query(name), form)
+        return
+    rows = [_facts(each) for each in queries_for_people()]
+    if form is Format.JSON:
+        print_json(rows)
+        return
+    short = [{"query": row["query"], "takes": _takes(row["parameters"]), "answers": row["purpose"]} for row in rows]
+    if form is Format.CSV:
+        print_csv(short, ["query", "takes", "answers"])
+        return
+    out = stdout()
+    folder = ""
+    for row in short:
+        if row["query"].rpartition("/")[0] != folder:
+            folder = row["query"].rpartition("/")[0]
+            out.print(folder, style="bold")
+        out.print(f"  {row['query'].rpartition('/')[2]:<24} {row['answers']}", markup=False)
+    out.print("Run one: pag neo4j query NAME. What it takes and returns: pag neo4j queries NAME.", style="dim")
+
+
+def query(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the query, or its last part.", show_default=False)],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter; --NAME VALUE does the same."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")] = 50,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan; do not run it.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Run it, and show what each step cost.")] = False,
+    home: _Home = None,
+    uri: _Uri = None,
+    form: _Format = Format.TABLE,
+) -> None:
+    """Run a query of the Cypher library, for reading only.
+
+    Its parameters are options: `pag neo4j queries NAME` lists them. Without --run the run that started last is
+    looked at, without --epoch its slowest round that is loaded.
+
+    Example: pag neo4j query waited_for --worker 2 --at_ns 16000000
+    """
+    from pag_graph.cli.neo4j import connect
+    from pag_graph.cypher import find_query
+    from pag_graph.sinks.neo4j.query import answer_query, complete
+
+    plan = _plan(explain=explain, profile=profile)
+    chosen = find_query(name)
+    given = dict(_parameters(chosen, context.args, param or []))
+    with connect(home, uri) as driver:
+        parameters = complete(driver, chosen, given)
+        answer = answer_query(driver, chosen, parameters, plan=plan)
+    if plan is not None and answer.plan is not None:
+        _print_plan(answer.plan, form)
+        return
+    rows = [{column: _plain(row[column]) for column in answer.columns} for row in answer.rows]
+    if form is Format.JSON:
+        print_json(rows)
+    elif form is Format.CSV:
+        print_csv(rows, answer.columns)
+    else:
+        _print_table(chosen, parameters, rows, answer.columns, top)
+
+
+def _plan(*, explain: bool, profile: bool) -> Literal["explain", "profile"] | None:
+    """Return what to say of how the server answers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If both are asked for.
+    """
+    if explain and profile:
+        message = "Give only one of --explain and --profile."
+        raise InvalidParameterError(message)
+    return "explain" if explain else "profile" if profile else None
+
+
+def _print_table(
+    chosen: Query, parameters: dict[str, Any], rows: list[dict[str, Any]], columns: Sequence[str], top: int
+) -> None:
+    out = stdout()
+    asked = ", ".join(f"{key} {value}" for key, value in parameters.items())
+    out.print(f"{chosen.name}{f' ({asked})' if asked else ''}", markup=False, style="dim")
+    if not rows:
+        out.print("No rows.")
+        return
+    print_rows(rows[:top], columns)
+    if len(rows) > top:
+        out.print(f"{len(rows) - top} more; --top shows them.", style="dim")
+
+
+def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    """Yield name and value of every parameter of a command line: ``--name value``, ``--name=value``, ``name=value``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If something is no parameter of the query, or has no value.
+    """
+    given: list[tuple[str, str | None]] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            message = f"{word!r} belongs to no parameter of {chosen.name}."
+            raise InvalidParameterError(message, _usage(chosen))
+        name, equals, value = word[2:].partition("=")
+        given.append((name.replace("-", "_"), value if equals else rest.pop(0) if rest else None))
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        given.append((name, value if equals else None))
+    for name, text in given:
+        if name not in chosen.params:
+            message = f"The query {chosen.name} has no parameter {name}."
+            raise InvalidParameterError(message, _usage(chosen))
+        if text is None:
+            message = f"The parameter {name} of {chosen.name} has no value."
+            raise InvalidParameterError(message, _usage(chosen))
+        each = chosen.params[name]
+        yield name, None if text == "null" and each.default is None else each.convert(text)
+
+
+def _usage(chosen: Query) -> str:
+    takes = _takes(_facts(chosen)["parameters"])
+    return f"pag neo4j query {chosen.name} {takes}".rstrip()
+
+
+def _takes(parameters: list[dict[str, Any]]) -> str:
+    words = []
+    for each in parameters:
+        option = (
+            f"--{each['name']} {(each['type'] or 'value').upper() if '|' not in str(each['type']) else each['type']}"
+        )
+        words.append(option if each["required"] and each["name"] not in {"run", "epoch"} else f"[{option}]")
+    return " ".join(words)
+
+
+def _facts(chosen: Query) -> dict[str, Any]:
+    return {
+        "query": chosen.name,
+        "purpose": chosen.purpose,
+        "parameters": [
+            {
+                "name": each.name,
+                "type": each.kind,
+                "required": each.required,
+                "default": None if each.required else each.default,
+                "meaning": each.meaning,
+            }
+            for each in chosen.params.values()
+        ],
+        "returns": chosen.returns,
+        "detail": list(chosen.details),
+    }
+
+
+def _tell(chosen: Query, form: Format) -> None:
+    facts = _facts(chosen)
+    if form is Format.JSON:
+        print_json({**facts, "text": chosen.text})
+        return
+    if form is Format.CSV:
+        print_csv(facts["parameters"], ["name", "type", "required", "default", "meaning"])
+        return
+    out = stdout()
+    out.print(chosen.name, style="bold", markup=False)
+    out.print(chosen.purpose, markup=False)
+    if chosen.details:
+        out.print(f"Needs epochs of the detail {' or '.join(chosen.details)}.", markup=False)
+    out.print(_usage(chosen), markup=False, style="green")
+    for each in chosen.params.values():
+        default = "" if each.required or each.default is None else f" [{each.default}]"
+        out.print(f"  --{each.name:<10} {each.meaning}{default}", markup=False)
+    out.print(f"returns {chosen.returns}", markup=False)
+    if chosen.example is not None:
+        options = "".join(f" --{name} {value}" for name, value in chosen.example.parameters.items())
+        rows = [dict(zip(chosen.example.columns, row, strict=True)) for row in chosen.example.rows]
+        shown = f"{len(rows)} of {chosen.example.count} rows"
+        print_rows(rows, chosen.example.columns, f"of the bundled trace {chosen.example.sample}{options} ({shown})")
+
+
+def _print_plan(plan: dict[str, Any], form: Format) -> None:
+    """Print the tree of the server's operators, the last to run first."""
+    steps: list[dict[str, Any]] = []
+
+    def walk(step: dict[str, Any], depth: int) -> None:
+        facts = step.get("args", {})
+        steps.append(
+            {
+                "operator": "  " * depth + step["operatorType"].split("@")[0],
+                "estimated_rows": round(float(facts.get("EstimatedRows", 0)), 1),
+                "rows": facts.get("Rows"),
+                "db_hits": facts.get("DbHits"),
+                "details": " ".join(str(facts.get("Details", "")).split()),
+            }
+        )
+        for child in step.get("children", ()):
+            walk(child, depth + 1)
+
+    walk(plan, 0)
+    if form is Format.JSON:
+        print_json(steps)
+        return
+    columns = [name for name in steps[0] if any(step[name] is not None for step in steps)]
+    if form is Format.CSV:
+        print_csv(steps, columns)
+        return
+    print_rows(steps, columns)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it; what else the server has, such as dates, is text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
