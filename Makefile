@@ -51,5 +51,8 @@ $(BIN)/uv:
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
 
+bench: setup ## measure speed; writes bench/results and docs/performance.md
+	$(BIN)/python -m bench run $(ARGS)
+
 clean:
 	rm -rf .venv .pag build dist

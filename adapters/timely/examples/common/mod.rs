@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pag_timely::{Activity, Config, Sink, Tracer};
 use timely::worker::Worker;
@@ -145,11 +145,16 @@ impl Run {
     /// Takes steps while `busy` says so; parks in between, unless told to spin.
     pub fn steps(&self, worker: &mut Worker, mut busy: impl FnMut() -> bool) {
         while busy() {
-            if self.arguments.step {
-                worker.step();
-            } else {
-                worker.step_or_park(None);
-            }
+            self.step(worker, None);
+        }
+    }
+
+    /// Takes a step; parks if there is nothing to do, until something comes or the time is over, unless told to spin.
+    pub fn step(&self, worker: &mut Worker, at_most: Option<Duration>) {
+        if self.arguments.step {
+            worker.step();
+        } else {
+            worker.step_or_park(at_most);
         }
     }
 

@@ -1,0 +1,1 @@
+"""Measurements of speed and of predictions: ``python -m bench``; see ``bench/README.md``."""

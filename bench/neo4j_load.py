@@ -1,0 +1,242 @@
+"""Loading a run into Neo4j: ways to write the same rows, beside the plainest of them; details; the bulk import."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from bench.harness import Bench, Figure, Session, Yardstick
+from pag_graph import api
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.errors import PagGraphError
+from pag_graph.model.enums import ActivityType
+from pag_graph.sinks.neo4j import jars, lease, server
+from pag_graph.sinks.neo4j.bulk import ImportFiles, load_bulk
+from pag_graph.sinks.neo4j.content import Content, Reader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.events import EventSync
+from pag_graph.sinks.neo4j.loader import BATCH_ROWS, GROUP_EDGES, default_sessions, prepare_schema
+from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_relationships
+from pag_graph.sinks.neo4j.writer import Writer
+
+if TYPE_CHECKING:
+    import neo4j
+
+    from pag_graph.pag.snapshot import Run
+
+EDGES = 40_000
+"""Activities that each way of loading writes: enough that a transaction's own costs do not matter."""
+
+PLAIN, OURS = "plain", "ours"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What each way of loading writes."""
+
+    driver: neo4j.Driver
+    run: Run
+    content: Content
+
+    @property
+    def edges(self) -> int:
+        """Number of activities."""
+        return self.content.activities.height
+
+    def wipe(self) -> None:
+        """Remove what earlier runs wrote."""
+        text = "MATCH (node:Event) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
+        while self.driver.execute_query(text).records[0]["removed"]:
+            pass
+
+    def plain(self, batch_rows: int = 10_000) -> None:
+        """Write as any tutorial does: one session, UNWIND of rows, ends found by their key."""
+        properties = ", ".join(f"{name}: row.{name}" for name in EVENT.columns)
+        with self.driver.session() as session:
+            for part in self.content.events.iter_slices(batch_rows):
+                text = f"UNWIND $rows AS row CREATE (:Event {{run: $run, {properties}}})"
+                session.run(text, {"run": PLAIN, "rows": part.to_dicts()}).consume()
+            for kind in ActivityType:
+                table = ACTIVITIES[kind]
+                properties_of = ", ".join(f"{name}: row.{name}" for name in table.columns)
+                rows = self.content.activities.filter(pl.col("type") == str(kind))
+                for part in rows.iter_slices(batch_rows):
+                    text = (
+                        "UNWIND $rows AS row MATCH (source:Event {run: $run, id: row.src}) "
+                        "MATCH (target:Event {run: $run, id: row.dst}) "
+                        f"CREATE (source)-[:{table.type} {{{properties_of}}}]->(target)"
+                    )
+                    session.run(text, {"run": PLAIN, "rows": part.to_dicts()}).consume()
+
+    def columns(self, batch_rows: int = BATCH_ROWS) -> None:
+        """Write with one list per column instead of one map per row; ends found by their key."""
+        listed = ", ".join(f"{name}: ${name}[i]" for name in EVENT.columns)
+        with self.driver.session() as session:
+            for part in self.content.events.select(EVENT.columns).iter_slices(batch_rows):
+                text = f"UNWIND range(0, size($id) - 1) AS i CREATE (:Event {{run: $run, {listed}}})"
+                session.run(text, {"run": OURS, **part.to_dict(as_series=False)}).consume()
+            for kind in ActivityType:
+                table = ACTIVITIES[kind]
+                rows = self.content.activities.filter(pl.col("type") == str(kind)).select(table.all_columns)
+                for part in rows.iter_slices(batch_rows):
+                    values = {"run": OURS, **part.to_dict(as_series=False)}
+                    session.run(create_relationships(table), values).consume()
+
+    def by_element_id(self, batch_rows: int = BATCH_ROWS) -> None:
+        """Write as `columns`, with ends found by the ids that the server gave to the events."""
+        listed = ", ".join(f"{name}: ${name}[i]" for name in EVENT.columns)
+        given: dict[int, str] = {}
+        with self.driver.session() as session:
+            for part in self.content.events.select(EVENT.columns).iter_slices(batch_rows):
+                text = (
+                    f"UNWIND range(0, size($id) - 1) AS i CREATE (event:Event {{run: $run, {listed}}}) "
+                    "RETURN event.id AS id, elementId(event) AS given"
+                )
+                found = session.run(text, {"run": OURS, **part.to_dict(as_series=False)})
+                given.update((row["id"], row["given"]) for row in found)
+            for kind in ActivityType:
+                table = ACTIVITIES[kind]
+                properties = ", ".join(f"{name}: ${name}[i]" for name in table.columns)
+                rows = self.content.activities.filter(pl.col("type") == str(kind)).select(table.all_columns)
+                for part in rows.iter_slices(batch_rows):
+                    values: dict[str, Any] = {"run": OURS, **part.to_dict(as_series=False)}
+                    values["src"] = [given[id_] for id_ in values["src"]]
+                    values["dst"] = [given[id_] for id_ in values["dst"]]
+                    text = (
+                        "UNWIND range(0, size($src) - 1) AS i "
+                        "MATCH (source) WHERE elementId(source) = $src[i] "
+                        "MATCH (target) WHERE elementId(target) = $dst[i] "
+                        f"CREATE (source)-[:{table.type} {{{properties}}}]->(target)"
+                    )
+                    session.run(text, values).consume()
+
+    def stretches(self, batch_rows: int = BATCH_ROWS, sessions: int = 1) -> None:
+        """Write as the product does: stretches of events with the activities between them, several sessions."""
+        with lease.held(self.driver, OURS, lanes=sessions) as held:
+            sync = EventSync(self.run, Writer(self.driver, held), self.content, batch_rows)
+            sync.write_nodes(lambda _: None)
+            sync.write_rest(lambda _: None)
+
+
+def run(session: Session) -> None:
+    """Make all measurements."""
+    store = os.environ.get("PAG_BENCH_STORE")
+    place = Path(store) if store else session.fixed("bfs.pag", _build)
+    opened = api.open(place).run
+    home = session.scratch / "neo4j"
+    started = server.start(home, bolt_port=0, http_port=0, heap="1g")
+    try:
+        with server.driver(started) as driver:
+            prepare_schema(driver)
+            content = _some(opened, EDGES // (2 if session.quick else 1))
+            _ways(session, Rows(driver=driver, run=opened, content=content))
+    finally:
+        server.stop(home)
+    _details(session, opened)
+    _bulk(session, opened)
+
+
+def _build(path: Path) -> None:
+    api.build(SAMPLES / "bfs", path, engine="local")
+
+
+def _some(opened: Run, edges: int) -> Content:
+    """Read epochs in the middle of a run that have about so many edges."""
+    rows = opened.epochs.select("epoch", "edges").rows()
+    first = len(rows) // 3
+    chosen: list[int] = []
+    for epoch, count in rows[first:] + rows[:first]:
+        if chosen and (edges <= 0 or epoch < chosen[-1]):
+            break
+        chosen.append(epoch)
+        edges -= count
+    return Reader(opened).read([opened.window(epoch=epoch) for epoch in chosen], Detail.FULL)
+
+
+def _ways(session: Session, rows: Rows) -> None:
+    stick = Yardstick(name="one session, UNWIND of rows", run=rows.plain)
+    ways: list[tuple[str, Any]] = [
+        ("lists of columns", rows.columns),
+        ("ends by elementId", rows.by_element_id),
+        ("stretches, 2,000 rows", lambda: rows.stretches(2_000)),
+        ("stretches, 5,000 rows", lambda: rows.stretches(5_000)),
+        ("stretches, 10,000 rows", lambda: rows.stretches(10_000)),
+        ("stretches, 5,000 rows, 2 sessions", lambda: rows.stretches(5_000, 2)),
+        ("stretches, 5,000 rows, 4 sessions", lambda: rows.stretches(5_000, 4)),
+    ]
+    for name, way in ways:
+        _measure(session, rows, stick, name, way)
+    name = f"the default ({BATCH_ROWS:,} rows, sessions by cores: {default_sessions()})"
+    _measure(session, rows, stick, name, lambda: rows.stretches(BATCH_ROWS, default_sessions()), "ratio <= 0.71")
+
+
+def _measure(session: Session, rows: Rows, stick: Yardstick, name: str, way: Any, target: str = "") -> None:
+    session.measure(
+        name,
+        lambda _: way(),
+        before=rows.wipe,
+        against=stick,
+        items=rows.edges,
+        unit="relationships",
+        repeat=5,
+        most_seconds=120,
+        target=target,
+    )
+
+
+def _details(session: Session, opened: Run) -> None:
+    """Count what each detail loads; nothing is timed."""
+    counts = {}
+    for detail in Detail:
+        files = ImportFiles(Reader(opened), detail, session.new_folder(f"count-{detail}"))
+        files.folder.mkdir(parents=True)
+        files.write(GROUP_EDGES, lambda *_: None)
+        # An epoch has a node, and leads to the next one, from the run, to its snapshot and on to the commit.
+        counts[detail] = files.nodes + files.relationships + 5 * opened.epochs.height
+    times = counts[Detail.FULL] / counts[Detail.WAITS]
+    values = {str(detail): count for detail, count in counts.items()} | {"full / waits": round(times, 1)}
+    session.keep(Figure(name="nodes and relationships by detail", values=values, target="full / waits >= 50"))
+
+
+def _bulk(session: Session, opened: Run) -> None:
+    home = session.scratch / "neo4j-bulk"
+    done = load_bulk(opened, home, overwrite=True, ports=(0, 0))
+    server.stop(home)
+    entities = done.nodes + done.relationships
+    session.keep(
+        Figure(
+            name="bulk import",
+            seconds=[done.import_s],
+            items=entities,
+            unit="entities",
+            target="75,000 entities/s",
+            note="time of neo4j-admin with the start of Java",
+            values={"files_s": round(done.files_s, 1), "published_after_s": round(done.seconds, 1)},
+        )
+    )
+
+
+def _needs() -> str:
+    try:
+        jars.find_java()
+    except PagGraphError as error:
+        return error.message
+    return ""
+
+
+BENCH = Bench(
+    name="neo4j_load",
+    title="Loading into Neo4j",
+    about=(
+        "Events of some epochs and the activities between them, written to the embedded server in several ways, in turn"
+        " with the plainest one; relationships a second count the time for the events as well; the processor of the"
+        " server is the limit. Then how much each detail holds of the whole run, and the bulk import of all of it. The"
+        " run is the bundled `bfs`, or that of the store which `PAG_BENCH_STORE` names."
+    ),
+    run=run,
+    needs=_needs,
+)

@@ -1,0 +1,271 @@
+"""Predictions checked by re-execution: what-if says how long epochs would take; then the program runs that way.
+
+``python -m bench.predictions`` records the adapter's program `adjustable`, predicts its epochs for other costs, runs it
+with these costs, and compares. ``--quick`` makes do with one recording of each; ``--only NAME`` with some programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import harness
+from pag_graph import api
+from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.model.enums import EpochRole
+from pag_graph.sources.record import build_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pag_graph.pag.snapshot import Run
+
+RESULT = harness.ROOT / "bench" / "results" / "predictions.json"
+PAGE = harness.ROOT / "docs" / "predictions.md"
+BEGIN, END = "<!-- begin predictions -->", "<!-- end predictions -->"
+_WARM = 3
+"""First rounds of a run that do not count: memory is new, and so are the threads."""
+
+Numbers = dict[str, int]
+OPERATORS = {"before": "before", "cost": "middle", "after": "after", "slow": "middle", "prepare": "prepare"}
+"""What each argument is the cost of: name of the operator, or of the program's own activity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A way to run `adjustable`, and what to change of it."""
+
+    name: str
+    says: str
+    arguments: Mapping[str, int]
+    changes: tuple[Mapping[str, int], ...]
+    """New values of arguments; each is one prediction per number of workers."""
+    workers: tuple[int, ...] = (1, 2)
+    flags: tuple[str, ...] = ()
+    extra: bool = False
+    """Whether it asks for more workers than there are cores: shown, and not counted."""
+
+
+_BASE: Numbers = {"epochs": 40, "records": 2_000, "before": 300, "cost": 1_000, "after": 300}
+
+PROGRAMS = (
+    Program(
+        name="balanced",
+        says="records are spread evenly",
+        arguments=_BASE,
+        changes=({"cost": 250}, {"cost": 500}, {"cost": 2_000}, {"cost": 4_000}, {"before": 1_500}, {"after": 0}),
+    ),
+    Program(
+        name="slow worker",
+        says="worker 0 takes three times as long for a record in the middle",
+        arguments={**_BASE, "slow": 300},
+        changes=({"slow": 100}, {"slow": 200}, {"slow": 600}, {"cost": 500}, {"after": 1_500}),
+        workers=(2,),
+    ),
+    Program(
+        name="skewed",
+        says="60 % of the records, and a share of the others, go to worker 0 in the middle",
+        arguments={**_BASE, "skew": 60},
+        changes=({"cost": 300}, {"cost": 3_000}, {"before": 1_500}),
+        workers=(2,),
+    ),
+    Program(
+        name="fan-in",
+        says="all records go to worker 0 at last",
+        arguments={**_BASE, "gather": 100},
+        changes=({"after": 100}, {"after": 1_000}, {"cost": 250}, {"cost": 4_000}),
+        workers=(2,),
+    ),
+    Program(
+        name="input-bound",
+        says="the program prepares its input for longer than the dataflow works",
+        arguments={**_BASE, "cost": 400, "prepare": 4_000},
+        changes=({"prepare": 1_000}, {"prepare": 8_000}, {"cost": 4_000}),
+    ),
+    Program(
+        name="pipelined",
+        says="input comes in batches of 200 records, and a step is taken after each",
+        arguments={**_BASE, "batch": 200},
+        changes=({"cost": 250}, {"cost": 4_000}, {"before": 1_500}),
+    ),
+    Program(
+        name="message-bound",
+        says="batches of 20 records that cost little: most time is spent on messages and progress",
+        arguments={**_BASE, "batch": 20, "before": 50, "cost": 200, "after": 50},
+        changes=({"cost": 50}, {"cost": 1_000}, {"before": 250}),
+    ),
+    Program(
+        name="spinning",
+        says="workers take steps without end instead of parking",
+        arguments={**_BASE, "skew": 60},
+        changes=({"cost": 300}, {"cost": 3_000}),
+        flags=("--step",),
+    ),
+    Program(
+        name="four workers on two cores",
+        says="as balanced; workers compete for cores",
+        arguments=_BASE,
+        changes=({"cost": 500}, {"cost": 2_000}),
+        workers=(4,),
+        extra=True,
+    ),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Pair:
+    """A prediction and what came."""
+
+    program: str
+    workers: int
+    change: str
+    extra: bool
+    recorded_ns: list[float] = field(default_factory=list)
+    """Median round of each recording."""
+    predicted_ns: list[float] = field(default_factory=list)
+    """The same rounds, as what-if says they would be."""
+    measured_ns: list[float] = field(default_factory=list)
+    """Median round of each run with the change."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, minus 1."""
+        return statistics.median(self.predicted_ns) / statistics.median(self.measured_ns) - 1
+
+    @property
+    def unchanged(self) -> float:
+        """The error of saying that nothing would change."""
+        return statistics.median(self.recorded_ns) / statistics.median(self.measured_ns) - 1
+
+    @property
+    def noise(self) -> float | None:
+        """By how much the runs that measure differ among themselves: (slowest - fastest) / median."""
+        if len(self.measured_ns) < 2:  # noqa: PLR2004
+            return None
+        return (max(self.measured_ns) - min(self.measured_ns)) / statistics.median(self.measured_ns)
+
+
+def first_in_line() -> None:
+    """Let this process run before all others of the machine, if the system allows it."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except (AttributeError, OSError) as error:
+        print(f"runs at usual priority: {error}", file=sys.stderr)
+
+
+def execute(
+    executable: Path, program: Program, workers: int, arguments: Mapping[str, int], *, place: Path, rt: bool
+) -> Run:
+    """Run the program once and build its graph."""
+    words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+    command = [str(executable), "-w", str(workers), "--trace", str(place / "trace"), *words, *program.flags]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
+    api.build(place / "trace", place / "store", engine="local")
+    return api.open(place / "store").run
+
+
+def spans(run: Run) -> list[int]:
+    """Return the lengths of the rounds that count."""
+    return [window.span_ns for window in _windows(run)]
+
+
+def _windows(run: Run) -> list[api.Window]:
+    return [window for window in run.windows() if window.role is EpochRole.ROUND][_WARM:]
+
+
+def predicted(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> list[int]:
+    """Return the lengths of the same rounds with other costs, as what-if predicts them."""
+    changes = list(_changes(run, old, new))
+    return [what_if(run.snapshot(window), changes).span_ns for window in _windows(run)]
+
+
+def _changes(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[WhatIfParameters]:
+    """Say in the terms of what-if what the program is told: a record takes so much longer, or a thing so many times."""
+    for name, value in new.items():
+        named = run.operators.filter(run.operators["name"] == OPERATORS[name])["operator"].to_list()
+        operator = tuple(named)
+        others = tuple(worker for worker in run.workers if worker)
+        more, slow = value - old[name], old.get("slow", 100) / 100
+        if name == "prepare":
+            yield WhatIfParameters(operator=operator, factor=value / old[name])
+        elif name == "slow":
+            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=more * old["cost"] / 100)
+        else:
+            first = more * slow if name == "cost" else more
+            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=first)
+            if others:
+                yield WhatIfParameters(operator=operator, worker=others, record_ns=more)
+
+
+def check(
+    program: Program, workers: int, change: Mapping[str, int], *, executable: Path, repeat: int, rt: bool
+) -> Pair:
+    """Record, predict, run with the change; several times in turn."""
+    says = ", ".join(f"{name} {program.arguments[name]} to {value}" for name, value in change.items())
+    pair = Pair(program=program.name, workers=workers, change=says, extra=program.extra)
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as folder:
+            places = [Path(folder) / name for name in ("recorded", "changed")]
+            for place in places:
+                place.mkdir()
+            recorded, changed = (
+                execute(executable, program, workers, arguments, place=place, rt=rt)
+                for place, arguments in zip(places, (program.arguments, {**program.arguments, **change}), strict=True)
+            )
+            pair.recorded_ns.append(statistics.median(spans(recorded)))
+            pair.predicted_ns.append(statistics.median(predicted(recorded, program.arguments, change)))
+            pair.measured_ns.append(statistics.median(spans(changed)))
+    return pair
+
+
+def line(pair: Pair) -> str:
+    """Return a pair's row of the table."""
+    recorded, predicted_, measured = (
+        f"{statistics.median(values) / 1e6:.3f}" for values in (pair.recorded_ns, pair.predicted_ns, pair.measured_ns)
+    )
+    noise = "" if pair.noise is None else f"{pair.noise:.1%}"
+    cells = (pair.program, str(pair.workers), pair.change, recorded, predicted_, measured, f"{pair.error:+.1%}")
+    return "| " + " | ".join((*cells, noise, f"{pair.unchanged:+.0%}")) + " |"
+
+
+def errors(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Return what the pairs that count say together."""
+    sizes = sorted(abs(pair.error) for pair in pairs if not pair.extra)
+    rank = max(0, -(-95 * len(sizes) // 100) - 1)
+    return {"pairs": len(sizes), "median": statistics.median(sizes), "p95": sizes[rank], "most": sizes[-1]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line says, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.predictions", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one recording of each instead of five; writes no file")
+    parser.add_argument("--repeat", type=int, help="recordings of each")
+    parser.add_argument("--only", action="append", help="programs to try")
+    parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
+    parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
+    given = parser.parse_args(arguments)
+    executable = given.program or build_program("adjustable")
+    repeat = given.repeat or (1 if given.quick else 5)
+    facts = harness.machine()
+    pairs = []
+    for program in PROGRAMS:
+        if given.only and program.name not in given.only:
+            continue
+        for workers in program.workers:
+            for change in program.changes:
+                pair = check(program, workers, change, executable=executable, repeat=repeat, rt=given.first_in_line)
+                pairs.append(pair)
+                print(line(pair), flush=True)
+    print(errors(pairs))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,649 @@
+"""Small PySpark programs, each slow for one reason that is known because the program brings it about.
+
+Run by `make_logs.py`, which gives each one a Spark session on a standalone cluster with one-core executors:
+``python causes.py NAME`` with the cluster in the environment. Work is done by Spark SQL expressions, inside the
+executors' JVM; `_spin` costs CPU time that does not depend on the amount of data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster import children
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+_PATIENCE_SECONDS = 150
+_HOT = 7  # of ten rows have one key
+_NO_ADAPTATION = {"spark.sql.adaptive.enabled": "false"}
+# Turns of the loop of `_spin` that take a millisecond, more or less, once the JVM is warm; found by trying.
+_TURNS_PER_MS = 3_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """A program, what is done to it, and what a good explanation of its log says first."""
+
+    name: str
+    program: Callable[[SparkSession, Control], None]
+    done: str
+    """What the program or the script does."""
+    answer: str
+    """The right answer to *why was it slow*."""
+    settings: dict[str, str] = field(default_factory=dict)
+    executors: int = 2
+
+
+class Control:
+    """Hands on the cluster: what a program does to the executors that run it.
+
+    Parameters
+    ----------
+    workers
+        Process ids of the cluster's workers.
+    folder
+        The cluster's folder, with the executors' shuffle files.
+    """
+
+    def __init__(self, workers: list[int], folder: Path) -> None:
+        self._workers = workers
+        self._folder = folder
+
+    def executor(self, worker: int) -> int:
+        """Return the process id of the executor that runs on a worker, which is a child of the worker's process."""
+        return children(self._workers[worker])[-1]
+
+    def kill_executor(self, worker: int) -> None:
+        """End an executor without notice."""
+        os.kill(self.executor(worker), signal.SIGKILL)
+
+    def slow_down(self, worker: int, *, run: float, stop: float) -> Callable[[], None]:
+        """Let an executor run for `run` seconds and stand still for `stop` in turn; call the result to end it."""
+        process = self.executor(worker)
+        over = threading.Event()
+
+        def turns() -> None:
+            try:
+                while not over.wait(run):
+                    os.kill(process, signal.SIGSTOP)
+                    over.wait(stop)
+                    os.kill(process, signal.SIGCONT)
+            finally:
+                os.kill(process, signal.SIGCONT)
+
+        thread = threading.Thread(target=turns)
+        thread.start()
+
+        def end() -> None:
+            over.set()
+            thread.join()
+
+        return end
+
+    def forget_shuffle_files(self) -> int:
+        """Remove the shuffle files that one executor wrote, as a lost disk does; return how many there were."""
+        managers = sorted(self._folder.glob("local/*/executor-*/blockmgr-*"))
+        written = {manager: list(manager.glob("*/shuffle_*")) for manager in managers}
+        chosen = next(files for files in written.values() if files)
+        for file in chosen:
+            file.unlink()
+        return len(chosen)
+
+
+def _spin(milliseconds: Column | int) -> Column:
+    """Cost about so many milliseconds of CPU time per row."""
+    turns = (f.lit(milliseconds) if isinstance(milliseconds, int) else milliseconds) * _TURNS_PER_MS
+    return f.aggregate(
+        f.sequence(f.lit(1), turns), f.col("id") % 7919, lambda so_far, turn: (so_far * 31 + turn) % 1_000_003
+    )
+
+
+def _rows(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
+    return spark.range(0, rows, 1, partitions)
+
+
+def _run(frame: DataFrame) -> None:
+    """Compute everything and keep nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _named(spark: SparkSession, name: str) -> None:
+    spark.sparkContext.setJobDescription(name)
+
+
+def _even(spark: SparkSession, *, tasks: int = 24, milliseconds: int = 400, name: str = "even work") -> None:
+    _named(spark, name)
+    _run(_rows(spark, tasks * 10, tasks).select("id", _spin(milliseconds // 10).alias("value")))
+
+
+def _grouped(spark: SparkSession, *, tasks: int, reducers: int, milliseconds: int, name: str) -> None:
+    """Work, shuffle evenly, and work again."""
+    _named(spark, name)
+    mapped = _rows(spark, tasks * 20, tasks).select("id", _spin(milliseconds // 20).alias("value"))
+    shuffled = mapped.repartition(reducers)
+    _run(shuffled.select("value", _spin(milliseconds // 20).alias("again")))
+
+
+def healthy(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Do even work in two even stages."""
+    _grouped(spark, tasks=16, reducers=16, milliseconds=500, name="even map, even shuffle, even reduce")
+
+
+def skewed_key(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Give most rows one key, and work on rows where their keys are."""
+    _named(spark, "one key has 70 % of the rows")
+    rows = _rows(spark, 3_200, 8).withColumn("key", f.when(f.col("id") % 10 < _HOT, 0).otherwise(f.col("id") % 97))
+    payload = rows.withColumn("payload", f.sha2(f.col("id").cast("string"), 512))
+    by_key = payload.repartition(8, "key")
+    _run(by_key.select("key", "payload", _spin(3).alias("value")))
+
+
+def straggler_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Let one partition cost more than its rows say."""
+    _named(spark, "equal partitions, one of them costs 25 times as much")
+    cost = f.when(f.spark_partition_id() == 5, 700).otherwise(28)  # noqa: PLR2004
+    _run(_rows(spark, 100, 10).select("id", _spin(cost).alias("value")))
+
+
+def slow_node(spark: SparkSession, control: Control) -> None:
+    """Do even work while one executor stands still most of the time."""
+    _even(spark, tasks=4, milliseconds=100, name="warm up")
+    end = control.slow_down(1, run=0.02, stop=0.1)
+    try:
+        _grouped(spark, tasks=12, reducers=12, milliseconds=500, name="even work, one executor at a sixth of its speed")
+    finally:
+        end()
+
+
+def gc_heavy(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Keep many small objects in a heap that is only just large enough."""
+    _named(spark, "millions of small objects kept in a small heap")
+    rows = _rows(spark, 1_600_000, 4).withColumn("key", f.col("id") % 40_000)
+    kept = rows.groupBy("key").agg(f.collect_set(f.concat(f.lit("object "), f.col("id"))).alias("objects"))
+    _run(kept.select("key", f.size("objects").alias("size")))
+
+
+def spill(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Sort rows that do not fit into the memory for execution."""
+    _named(spark, "sort rows that do not fit into memory")
+    rows = _rows(spark, 1_500_000, 4).select(
+        f.sha2(f.col("id").cast("string"), 256).alias("key"), f.repeat(f.col("id").cast("string"), 20).alias("payload")
+    )
+    _run(rows.repartition(2, "key").sortWithinPartitions("key"))
+
+
+def driver_bound(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Collect, and work on in the driver alone."""
+    for number in range(3):
+        _named(spark, f"round {number}")
+        rows = _rows(spark, 200_000, 4).select("id", f.sha2(f.col("id").cast("string"), 256).alias("digest")).collect()
+        # The driver alone works through what it collected, while the executors have nothing to do.
+        total, end = 0, time.monotonic() + 4
+        while time.monotonic() < end:
+            total += sum(len(row.digest) for row in rows[:1000])
+
+
+def lost_executor(spark: SparkSession, control: Control) -> None:
+    """Do even work, and kill an executor in the middle of it."""
+
+    def kill() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < end:
+            stage = tracker.getStageInfo(0)
+            if stage is not None and stage.numCompletedTasks >= 8:  # noqa: PLR2004
+                control.kill_executor(1)
+                return
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    _grouped(spark, tasks=20, reducers=8, milliseconds=700, name="an executor dies in the middle")
+    thread.join()
+
+
+def retried_stage(spark: SparkSession, control: Control) -> None:
+    """Use a shuffle twice, and lose some of its files in between."""
+
+    def work(pairs: Iterable[tuple[int, int]]) -> Iterator[int]:
+        for _, value in pairs:
+            end = time.process_time() + 0.01
+            while time.process_time() < end:
+                value = (value * 31 + 7) % 1_000_003  # noqa: PLW2901
+            yield value
+
+    context = spark.sparkContext
+    pairs = context.parallelize(range(240), 12).map(lambda number: (number % 8, number))
+    heavy = pairs.mapPartitions(lambda rows: zip(work(rows := list(rows)), (row[1] for row in rows), strict=True))
+    shuffled = heavy.partitionBy(8)
+    context.setJobDescription("first use of the shuffle")
+    shuffled.mapPartitions(work).count()
+    print("removed", control.forget_shuffle_files(), "shuffle files")
+    context.setJobDescription("second use, after one executor's shuffle files are gone")
+    shuffled.mapPartitions(work).count()
+
+
+def speculation(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Let the first attempt of one task hang."""
+
+    def work(rows: Iterable[int]) -> Iterator[int]:
+        task = TaskContext.get()
+        # The first attempt hangs, as on a bad disk; a copy of it does not.
+        stuck = task.partitionId() == 7 and task.attemptNumber() == 0  # noqa: PLR2004
+        time.sleep(25 if stuck else 0.4)
+        yield sum(rows)
+
+    spark.sparkContext.setJobDescription("one attempt hangs, its speculative copy wins")
+    spark.sparkContext.parallelize(range(1200), 12).mapPartitions(work).collect()
+
+
+def too_few_partitions(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Do all the work in one task."""
+    _named(spark, "all the work in one partition")
+    _run(_rows(spark, 100, 1).select("id", _spin(120).alias("value")))
+
+
+def tiny_tasks(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Cut next to no work in very many tasks."""
+    _named(spark, "hundreds of tasks with next to nothing to do")
+    context = spark.sparkContext
+    context.parallelize(range(900), 900).map(lambda number: number + 1).count()
+
+
+def concurrent_jobs(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Run three jobs at the same time."""
+
+    def one(number: int) -> None:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"pool-{number}")
+        _grouped(spark, tasks=6, reducers=4, milliseconds=500, name=f"thread {number}")
+
+    threads = [threading.Thread(target=one, args=[number]) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def two_jobs(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Run one job after another, with a pause."""
+    _even(spark, tasks=8, milliseconds=300, name="first job")
+    time.sleep(1)
+    _grouped(spark, tasks=8, reducers=4, milliseconds=400, name="second job")
+
+
+def sql(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Run joins, a window function and a cached table, re-planned while they run."""
+    _rows(spark, 300_000, 4).selectExpr("id", "id % 1000 AS customer", "id % 17 AS item").createOrReplaceTempView(
+        "orders"
+    )
+    _rows(spark, 1_000, 1).selectExpr("id AS customer", "concat('customer ', id) AS name").createOrReplaceTempView(
+        "customers"
+    )
+    _rows(spark, 300_000, 4).selectExpr("id", "sha2(string(id), 256) AS note").createOrReplaceTempView("notes")
+    _named(spark, "broadcast join and aggregate")
+    spark.sql("SELECT name, count(*) AS orders FROM orders JOIN customers USING (customer) GROUP BY name").collect()
+    _named(spark, "sort-merge join")
+    spark.sql(
+        "SELECT /*+ MERGE(notes) */ item, max(note) FROM orders JOIN notes USING (id) GROUP BY item ORDER BY item"
+    ).collect()
+    _named(spark, "window function")
+    _run(spark.sql("SELECT customer, sum(item) OVER (PARTITION BY customer ORDER BY id) AS running FROM orders"))
+    _named(spark, "cached table used twice")
+    cached = spark.sql("SELECT item, count(*) AS times FROM orders GROUP BY item").cache()
+    cached.count()
+    cached.orderBy("times").collect()
+
+
+def streaming(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Aggregate a stream in micro-batches."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 400).option("numPartitions", 4).load()
+    counted = (
+        source.withColumn("id", f.col("value"))
+        .select((f.col("id") % 10).alias("key"), _spin(2).alias("work"))
+        .groupBy("key")
+        .agg(f.sum("work"))
+    )
+    query = counted.writeStream.outputMode("complete").format("noop").queryName("counts").start()
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < end and (query.lastProgress is None or query.lastProgress["batchId"] < 4):  # noqa: PLR2004
+        time.sleep(0.2)
+    query.stop()
+
+
+def dynamic_allocation(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Work, pause until the executors have gone, and work again."""
+    _even(spark, tasks=10, milliseconds=500, name="first burst")
+    time.sleep(8)
+    _even(spark, tasks=10, milliseconds=500, name="second burst, after the executors went")
+
+
+def failed_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Let one task fail three times."""
+
+    def work(rows: Iterable[int]) -> Iterator[int]:
+        task = TaskContext.get()
+        time.sleep(1.5)
+        if task.partitionId() == 3 and task.attemptNumber() < 3:  # noqa: PLR2004
+            message = "this attempt fails on purpose"
+            raise ValueError(message)
+        yield sum(rows)
+
+    spark.sparkContext.setJobDescription("one task fails three times before it succeeds")
+    spark.sparkContext.parallelize(range(800), 8).mapPartitions(work).collect()
+
+
+def failed_job(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Let a job fail for good."""
+
+    def work(rows: Iterable[int]) -> Iterator[int]:
+        time.sleep(0.5)
+        if TaskContext.get().partitionId() == 2:  # noqa: PLR2004
+            message = "every attempt fails on purpose"
+            raise ValueError(message)
+        yield sum(rows)
+
+    _even(spark, tasks=4, milliseconds=300, name="a job that succeeds")
+    spark.sparkContext.setJobDescription("a job that fails")
+    try:
+        spark.sparkContext.parallelize(range(800), 4).mapPartitions(work).collect()
+    except Exception as error:  # noqa: BLE001  (whatever Spark makes of it)
+        print("failed as it should:", str(error).splitlines()[0])
+
+
+def even_sleep(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Tasks that wait for something outside, as for a slow store: they take the same time on a busy machine."""
+
+    def work(rows: Iterable[int]) -> Iterator[int]:
+        time.sleep(0.5)
+        yield sum(rows)
+
+    spark.sparkContext.setJobDescription("even tasks that wait for a store")
+    spark.sparkContext.parallelize(range(2000), 20).mapPartitions(work).collect()
+
+
+def uneven_sleep(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Wait for something outside, some tasks longer than others, in two stages."""
+
+    def work(rows: Iterable[int]) -> Iterator[int]:
+        part = TaskContext.get().partitionId()
+        time.sleep(0.2 + 0.15 * (part * 7 % 11))
+        yield sum(rows)
+
+    spark.sparkContext.setJobDescription("uneven tasks that wait for a store, twice")
+    rows = spark.sparkContext.parallelize(range(1100), 11).mapPartitions(work).map(lambda number: (number, number))
+    rows.partitionBy(6).mapPartitions(work).collect()
+
+
+def even_cpu(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Do even work in two even stages, a little less than `healthy`."""
+    _grouped(spark, tasks=12, reducers=12, milliseconds=400, name="even map, even reduce")
+
+
+def uneven_cpu(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Do uneven work."""
+    _named(spark, "partitions of different cost, one of them long")
+    cost = f.when(f.spark_partition_id() == 3, 300).otherwise(15 + f.spark_partition_id() * 5)  # noqa: PLR2004
+    _run(_rows(spark, 120, 12).select("id", _spin(cost).alias("value")))
+
+
+def many_jobs(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Run short jobs with short pauses."""
+    for number in range(6):
+        _even(spark, tasks=5, milliseconds=250, name=f"job {number}")
+        time.sleep(0.3)
+
+
+def driver_and_tasks(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+    """Work on the executors and pause in the driver in turn."""
+    for number in range(3):
+        _even(spark, tasks=6, milliseconds=400, name=f"round {number}")
+        time.sleep(2)
+
+
+CAUSES = (
+    Cause(
+        name="healthy",
+        program=healthy,
+        done="16 equal map tasks, an even shuffle, 16 equal reduce tasks, two executors.",
+        answer="No alarm: both executors work all the time the job runs; what remains is start-up and the work itself.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="skewed-key",
+        program=skewed_key,
+        done="70 % of the rows have one key; they go by key to 8 partitions, and are worked on row by row there.",
+        answer="Key skew in the stage after the shuffle: one task reads more than two thirds of its records and bytes "
+        "and takes as much longer; the other executor is idle meanwhile.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="straggler-task",
+        program=straggler_task,
+        done="10 partitions of equal size in one stage; the work of partition 5 costs 25 times as much.",
+        answer="One straggling task (index 5) whose input is like the others': no key skew, and not its executor's "
+        "fault, whose other tasks are as fast as any.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="slow-node",
+        program=slow_node,
+        done="Even work; after a warm-up job the executor on host 127.0.0.2 is stopped five sixths of the time "
+        "(SIGSTOP and SIGCONT in turn).",
+        answer="Slow node: all tasks on host 127.0.0.2 take several times as long as those on 127.0.0.1, with the same "
+        "input; no key skew.",
+        # Otherwise reducers would wait for the executor that wrote most of the shuffle: the fast one.
+        settings=_NO_ADAPTATION | {"spark.locality.wait": "0s"},
+    ),
+    Cause(
+        name="gc-heavy",
+        program=gc_heavy,
+        done="collect_set keeps millions of small strings in an executor heap that is only just large enough.",
+        answer="Garbage collection: a large part of the run time of the second stage's tasks is JVM GC time.",
+        settings=_NO_ADAPTATION
+        | {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000000",
+            "spark.executor.memory": "480m",
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn6m",
+        },
+    ),
+    Cause(
+        name="spill",
+        program=spill,
+        done="A sort of wide rows in two partitions, with a tenth of the usual memory for execution.",
+        answer="Spill: the sorting stage's tasks spill to memory and disk many times over.",
+        settings=_NO_ADAPTATION | {"spark.memory.fraction": "0.06"},
+    ),
+    Cause(
+        name="driver-bound",
+        program=driver_bound,
+        done="Three times: collect 200,000 rows, then 4 s of work in the driver alone.",
+        answer="The driver: most of the time lies between jobs and in results on their way to the driver; "
+        "executors are idle.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="lost-executor",
+        program=lost_executor,
+        done="The executor on 127.0.0.2 is killed when 8 of 20 map tasks are done; the cluster starts another one.",
+        answer="A lost executor: the tasks it ran and the map outputs it held are computed again, and its core is "
+        "missing until the next executor is up.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="retried-stage",
+        program=retried_stage,
+        done="A shuffle is used twice; before the second use one executor's shuffle files are deleted.",
+        answer="Fetch failures: the second job's reduce stage fails to fetch, and map tasks whose output was lost run "
+        "again in a second attempt of their stage.",
+    ),
+    Cause(
+        name="speculation",
+        program=speculation,
+        done="With speculation on, the first attempt of task 7 hangs for 25 s; its copy takes 0.4 s.",
+        answer="A straggling attempt of task 7; a speculative copy won and the first attempt was killed. What it cost "
+        "is the time until speculation began, and the copy.",
+        settings={
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "8",
+            "spark.speculation.quantile": "0.5",
+        },
+    ),
+    Cause(
+        name="too-few-partitions",
+        program=too_few_partitions,
+        done="All the work in one partition, on two executors.",
+        answer="Too few partitions: a stage of one task, so one of two cores is idle all the time.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="tiny-tasks",
+        program=tiny_tasks,
+        done="One stage of 900 tasks, each with one number to count.",
+        answer="Too many tiny tasks: launching, deserialising and finishing tasks takes longer than their work.",
+    ),
+    Cause(
+        name="concurrent-jobs",
+        program=concurrent_jobs,
+        done="Three threads run one job each at the same time, in pools of their own with the fair scheduler.",
+        answer="Three jobs overlap and share two cores: each waits for cores that the others have. No negative driver "
+        "time, nothing counted twice; the cores are busy, so only more cores or less work helps.",
+        settings=_NO_ADAPTATION | {"spark.scheduler.mode": "FAIR"},
+    ),
+    Cause(
+        name="two-jobs",
+        program=two_jobs,
+        done="Two jobs in a row with a second of sleep in the driver between them.",
+        answer="Nothing is wrong; the gap of a second between the jobs is the driver's.",
+        settings=_NO_ADAPTATION,
+    ),
+    Cause(
+        name="sql",
+        program=sql,
+        done="Broadcast join, sort-merge join, window function and a cached table, with adaptive execution.",
+        answer="Nothing is wrong; executions, plan nodes and adaptive re-planning have to be named rightly.",
+        settings={"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "4"},
+    ),
+    Cause(
+        name="streaming",
+        program=streaming,
+        done="A streaming aggregate over five or more micro-batches of 400 rows.",
+        answer="Each micro-batch is an epoch; its time is the driver's planning and committing, and two small stages.",
+        settings={"spark.sql.shuffle.partitions": "2"},
+    ),
+    Cause(
+        name="dynamic-allocation",
+        program=dynamic_allocation,
+        done="Two bursts of work 8 s apart; executors that are idle for 2 s are given back and asked for again.",
+        answer="Between the bursts the driver sleeps and the executors go; the second one waits for new ones to start.",
+        settings=_NO_ADAPTATION
+        | {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.minExecutors": "0",
+            "spark.dynamicAllocation.maxExecutors": "2",
+            "spark.dynamicAllocation.executorIdleTimeout": "2s",
+            "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+        },
+    ),
+    Cause(
+        name="failed-task",
+        program=failed_task,
+        done="Task 3 fails three times, each time after 1.5 s, before it succeeds.",
+        answer="Task retries: the stage lasts as long as the four attempts of task 3 in a row; the other core idles.",
+    ),
+    Cause(
+        name="failed-job",
+        program=failed_job,
+        done="A job succeeds; a second one fails because one task fails four times.",
+        answer="The second job failed (task 2, four attempts); the time it took was for nothing.",
+        settings=_NO_ADAPTATION,
+    ),
+)
+"""One program for each cause."""
+
+PAIRS = (
+    ("even-sleep", even_sleep, {}),
+    ("uneven-sleep", uneven_sleep, {}),
+    ("even-cpu", even_cpu, _NO_ADAPTATION),
+    ("uneven-cpu", uneven_cpu, _NO_ADAPTATION),
+    ("many-jobs", many_jobs, _NO_ADAPTATION),
+    ("driver-and-tasks", driver_and_tasks, _NO_ADAPTATION),
+    ("healthy", healthy, _NO_ADAPTATION),
+    ("skewed-key", skewed_key, _NO_ADAPTATION),
+)
+
+CORES = tuple(
+    Cause(
+        name=f"cores-{name}-{executors}",
+        program=program,
+        done=f"{name} with {executors} executor(s) of one core.",
+        answer=f"Predict the makespan of cores-{name}-{3 - executors} from this one.",
+        settings=settings,
+        executors=executors,
+    )
+    for name, program, settings in PAIRS
+    for executors in (1, 2)
+)
+"""The same programs with one executor and with two, to check predictions of the one from the other."""
+
+ALL = {cause.name: cause for cause in (*CAUSES, *CORES)}
+
+
+def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSession:
+    """Start a session with as many one-core executors as the program wants, logging its events."""
+    settings: dict[str, Any] = {
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "600m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "700m",
+        "spark.driver.extraJavaOptions": "-Duser.name=spark -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.cores.max": str(cause.executors),
+        # Otherwise a quick first executor would do all the work of a short program before the second one is there.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+        "spark.sql.warehouse.dir": (log.parent / "warehouse").as_uri(),
+    }
+    builder = SparkSession.builder.master(master).appName(cause.name)
+    for name, value in (settings | cause.settings | more).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main(name: str) -> None:
+    """Run one program; the environment says where (`make_logs.py` sets it)."""
+    told = json.loads(os.environ["SPARK_CAUSES"])
+    cause = ALL[name]
+    spark = session(cause, master=told["master"], log=Path(told["log"]), **told.get("settings", {}))
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        cause.program(spark, Control(told["workers"], Path(told["folder"])))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

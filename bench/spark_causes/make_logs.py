@@ -1,0 +1,245 @@
+"""Make the event logs of Spark jobs whose trouble is known: one cluster on loopback, one program after the other.
+
+    python bench/spark_causes/make_logs.py --out logs                  # every cause: logs/<cause>/<application>
+    python bench/spark_causes/make_logs.py --out logs --only spill sql
+    python bench/spark_causes/make_logs.py --out logs --codecs         # one log in every form that Spark writes
+    python bench/spark_causes/make_logs.py --out logs --tests-data tests/data/spark
+
+`logs/README.md` says for each log what was done and what the right answer is. Everything runs on the loopback
+addresses, under the user name `spark`. What a log still tells about the machine is removed from it afterwards, line by
+line (`scrub`): the environment event keeps only Spark's own settings and the versions of Java and Scala, and the
+folder that the run took place in is written as `/spark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from causes import ALL, CAUSES, CORES, Cause
+from cluster import Cluster, environment, standalone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HERE = Path(__file__).parent
+_RUN_SECONDS = 400
+_CODECS = ("zstd", "lz4", "snappy", "lzf")
+_KEPT_JVM = ("Java Version", "Scala Version")
+_PATHS = re.compile(r"^spark\.(eventLog\.dir|sql\.warehouse\.dir|local\.dir|jars|submit\.pyFiles|repl\..*)$")
+# Logs that the tests need, small enough to be kept with the code.
+TESTED = tuple(cause.name for cause in CAUSES)
+
+
+def main() -> None:
+    """Read the options and make the logs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
+    parser.add_argument("--only", nargs="+", choices=sorted(ALL), metavar="CAUSE", help=f"some of {', '.join(ALL)}")
+    parser.add_argument("--cores", action="store_true", help="also the programs with one executor and with two")
+    parser.add_argument("--codecs", action="store_true", help="also one small log in each codec, and rolling")
+    parser.add_argument("--tests-data", type=Path, help="copy the causes' logs here, compressed")
+    arguments = parser.parse_args()
+    chosen = (
+        [ALL[name] for name in arguments.only] if arguments.only else [*CAUSES, *(CORES if arguments.cores else ())]
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="spark-causes-") as temporary:
+        folder = Path(temporary)
+        with standalone(folder) as cluster:
+            failed = []
+            for cause in chosen:
+                try:
+                    report(cause, run(cause, cluster, folder=folder, out=arguments.out / cause.name))
+                except RuntimeError as error:
+                    # The other programs have nothing to do with it.
+                    print(error, flush=True)
+                    failed.append(cause.name)
+            if arguments.codecs:
+                forms(cluster, folder=folder, out=arguments.out)
+    write_readme(arguments.out)
+    if arguments.tests_data:
+        keep(arguments.out, arguments.tests_data)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(
+    cause: Cause, cluster: Cluster, *, folder: Path, out: Path, settings: dict[str, str] | None = None
+) -> list[Path]:
+    """Run one program and collect its log.
+
+    Parameters
+    ----------
+    cause
+        The program.
+    cluster
+        Where to run it.
+    folder
+        The cluster's folder.
+    out
+        Folder for the log; what is in it is replaced.
+    settings
+        More settings for Spark.
+
+    Returns
+    -------
+    list of Path
+        The log's files, scrubbed where they are plain text.
+
+    Raises
+    ------
+    RuntimeError
+        If the program fails or leaves no log; says which output to read.
+    """
+    logs = folder / "events"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir()
+    told = {
+        "master": cluster.master,
+        "workers": cluster.workers,
+        "folder": str(folder),
+        "log": str(logs),
+        "settings": settings or {},
+    }
+    for name in ("causes.py", "cluster.py"):
+        # Stages are named after the calling line and its file: this way the file's place is the run's folder.
+        shutil.copy(_HERE / name, folder / name)
+    output = folder / "logs" / f"{cause.name}.log"
+    with output.open("wb") as to:
+        program = subprocess.Popen(
+            [sys.executable, "causes.py", cause.name],
+            env=environment(folder) | {"SPARK_CAUSES": json.dumps(told)},
+            cwd=folder,
+            stdout=to,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            program.wait(_RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+    found = sorted(logs.iterdir())
+    if program.returncode or not found:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(output, out.with_suffix(".failed"))
+        message = f"The program {cause.name} failed; its output is {out.with_suffix('.failed')}."
+        raise RuntimeError(message)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    files = []
+    for log in found:
+        target = out / log.name
+        shutil.move(log, target)
+        files += [target] if target.is_file() else sorted(target.iterdir())
+    for file in files:
+        if file.suffix not in {f".{codec}" for codec in _CODECS}:
+            scrub(file, folder)
+    return files
+
+
+def forms(cluster: Cluster, *, folder: Path, out: Path) -> None:
+    """Write the log of `two-jobs` in every form: rolling by a run of its own, compressed by Spark's own codecs."""
+    rolling = {"spark.eventLog.rolling.enabled": "true", "spark.eventLog.rolling.maxFileSize": "10m"}
+    run(ALL["two-jobs"], cluster, folder=folder, out=out / "forms" / "rolling", settings=rolling)
+    (log,) = (out / "two-jobs").iterdir()
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway()
+    try:
+        java = gateway.jvm
+        for name in _CODECS:
+            target = out / "forms" / name / f"{log.name}.{name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            codec = java.org.apache.spark.io.CompressionCodec.createCodec(java.org.apache.spark.SparkConf(), name)
+            stream = codec.compressedContinuousOutputStream(java.java.io.FileOutputStream(str(target)))
+            # Spark flushes when a job or stage ends, so a stream has many blocks or frames.
+            lines = log.read_bytes().splitlines(keepends=True)
+            for start in range(0, len(lines), 20):
+                stream.write(b"".join(lines[start : start + 20]))
+                stream.flush()
+            stream.close()
+    finally:
+        gateway.shutdown()
+
+
+def scrub(file: Path, folder: Path) -> None:
+    """Remove from a log in plain text what it tells about the machine that it was made on."""
+    names = {str(folder), str(folder.resolve())}
+    lines = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for name in names:
+            line = line.replace(name, "/spark")  # noqa: PLW2901
+        if line.startswith('{"Event":"SparkListenerEnvironmentUpdate"'):
+            line = json.dumps(_without_paths(json.loads(line)), separators=(",", ":"))  # noqa: PLW2901
+        lines.append(line)
+    file.write_text("\n".join(lines) + ("\n" if lines else ""), encoding="utf-8")
+
+
+def _without_paths(event: dict[str, dict[str, str]]) -> dict[str, object]:
+    kept = {name: value for name, value in event["JVM Information"].items() if name in _KEPT_JVM}
+    settings = {name: value for name, value in event["Spark Properties"].items() if not _PATHS.match(name)}
+    empty: dict[str, object] = {name: {} for name in event if name != "Event"}
+    return {"Event": event["Event"]} | empty | {"JVM Information": kept, "Spark Properties": settings}
+
+
+def keep(logs: Path, target: Path) -> None:
+    """Copy the logs that the tests need, compressed with zstd, and the answers with them."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in TESTED:
+        if not (logs / name).is_dir():
+            continue
+        (log,) = (logs / name).iterdir()
+        with pa.OSFile(str(target / f"{name}.zstd"), "wb") as file:
+            file.write(pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True))
+    answers = {name: {"done": ALL[name].done, "answer": ALL[name].answer} for name in TESTED}
+    (target / "answers.json").write_text(json.dumps(answers, indent=2) + "\n", encoding="utf-8")
+
+
+def report(cause: Cause, files: Iterable[Path]) -> None:
+    """Say what was made."""
+    for file in files:
+        print(
+            f"{cause.name}: {file.name}, {file.stat().st_size / 1e6:.2f} MB, load {os.getloadavg()[0]:.1f}", flush=True
+        )
+
+
+def write_readme(out: Path) -> None:
+    """List the logs that are there, what was done and what the right answer is."""
+    lines = ["# Event logs of Spark jobs whose trouble is known", ""]
+    lines += ["Made by `bench/spark_causes/make_logs.py` on a standalone cluster of two one-core workers.", ""]
+    lines += ["| log | seconds | what was done | right answer |", "|---|---|---|---|"]
+    for name, cause in ALL.items():
+        for log in sorted((out / name).glob("*")):
+            lines.append(f"| `{name}/{log.name}` | {_seconds(log):.1f} | {cause.done} | {cause.answer} |")
+    others = sorted(log for log in (out / "forms").glob("*/*"))
+    if others:
+        lines += ["", "The program `two-jobs` in every form that Spark writes:", ""]
+        lines += [f"- `{log.relative_to(out)}`" for log in others]
+    (out / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _seconds(log: Path) -> float:
+    """Return how long an application took, by its own first and last event."""
+    times = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if line.startswith(('{"Event":"SparkListenerApplicationStart"', '{"Event":"SparkListenerApplicationEnd"')):
+            event = json.loads(line)
+            times[event["Event"]] = event["Timestamp"]
+    return (max(times.values()) - min(times.values())) / 1000 if times else 0.0
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    main()
+    print(f"{time.monotonic() - started:.0f} s")

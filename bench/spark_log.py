@@ -1,0 +1,213 @@
+"""Spark's event logs: how fast and in how much memory a large one is read, converted and answered.
+
+The log is made from a real one (`sparks_of`): its job is repeated with new numbers and later times, and every task of it
+is repeated within its stage, so that tasks make up most of the log as they do in large ones.
+"""
+
+from __future__ import annotations
+
+
+
+import subprocess
+import sys
+
+from pathlib import Path
+
+import orjson
+
+from bench.harness import ROOT, Bench, Figure, Session, Yardstick
+
+_TASKS = 20
+"""Copies of each task within its stage."""
+
+
+def real_log() -> Path | None:
+    """Return the log that the large one is made of."""
+    found = [ROOT / "tests" / "data" / "spark" / "healthy.zstd", ROOT.parent / "shared/oracles/spark/app-20170324182509-0000"]
+    return next((file for file in found if file.exists()), None)
+
+
+def make_large(target: Path, size: int) -> None:
+    """Write a log of at least `size` bytes: the real one's job again and again.
+
+    Copy k of the job has all numbers of jobs, stages, tasks, RDDs and executions shifted, and all times moved behind the
+    copy before. Within a copy each task end and start occurs `_TASKS` times, one after the other in time.
+    """
+    from pag_graph.sources.spark.codecs import decode
+
+    source = real_log()
+    assert source is not None
+    lines = b"".join(decode(source, stopped=print)).splitlines()
+    events = [orjson.loads(line) for line in lines]
+    body = [e for e in events if _repeats(e["Event"])]
+    head = [e for e in events if not _repeats(e["Event"]) and e["Event"] != "SparkListenerApplicationEnd"]
+    end = next(e for e in events if e["Event"] == "SparkListenerApplicationEnd")
+    times = [e["Task Info"]["Launch Time"] for e in body if e["Event"] == "SparkListenerTaskStart"]
+    finish = [e["Task Info"]["Finish Time"] for e in body if e["Event"] == "SparkListenerTaskEnd"]
+    job = next(e for e in body if e["Event"] == "SparkListenerJobStart")
+    done = next(e for e in body if e["Event"] == "SparkListenerJobEnd")
+    span = max(max(finish), done["Completion Time"]) - min(min(times), job["Submission Time"])
+    step = span * _TASKS + 1000
+    written = copy = 0
+    with target.open("wb") as out:
+        for event in head:
+            written += out.write(orjson.dumps(event) + b"\n")
+        while written < size:
+            for event in body:
+                for line in _shifted(event, copy, step, span):
+                    written += out.write(line)
+            copy += 1
+        end["Timestamp"] += copy * step
+        out.write(orjson.dumps(end) + b"\n")
+
+
+def _repeats(name: str) -> bool:
+    return any(word in name for word in ("Task", "Stage", "Job", "SQLExecution", "SQLAdaptive", "DriverAccum"))
+
+
+def _shifted(event: dict, copy: int, step: int, span: int) -> list[bytes]:
+    shift = copy * step
+    name = event["Event"]
+    if name in {"SparkListenerTaskStart", "SparkListenerTaskEnd"}:
+        out = []
+        for k in range(_TASKS):
+            moved = {**event, "Stage ID": event["Stage ID"] + 1000 * copy}
+            info = dict(event["Task Info"])
+            info["Task ID"] += (copy * _TASKS + k) * 100_000
+            info["Index"] += k * 1000
+            for key in ("Launch Time", "Finish Time", "Getting Result Time"):
+                if info.get(key):
+                    info[key] += shift + k * span
+            moved["Task Info"] = info
+            out.append(orjson.dumps(moved) + b"\n")
+        return out
+    late = shift + span * (_TASKS - 1)
+    moved = dict(event)
+    if "Stage Info" in moved:
+        info = dict(moved["Stage Info"])
+        info["Stage ID"] += 1000 * copy
+        info["Parent IDs"] = [parent + 1000 * copy for parent in info["Parent IDs"]]
+        info["Number of Tasks"] *= _TASKS
+        info["RDD Info"] = [{**rdd, "RDD ID": rdd["RDD ID"] + 1000 * copy} for rdd in info["RDD Info"]]
+        for key, by in (("Submission Time", shift), ("Completion Time", late)):
+            if key in info:
+                info[key] += by
+        moved["Stage Info"] = info
+    if "Job ID" in moved:
+        moved["Job ID"] += 1000 * copy
+        if "Submission Time" in moved:
+            moved["Submission Time"] += shift
+            moved["Stage IDs"] = [stage + 1000 * copy for stage in moved["Stage IDs"]]
+            moved["Stage Infos"] = [
+                {
+                    **info,
+                    "Stage ID": info["Stage ID"] + 1000 * copy,
+                    "Parent IDs": [parent + 1000 * copy for parent in info["Parent IDs"]],
+                }
+                for info in moved["Stage Infos"]
+            ]
+            properties = dict(moved.get("Properties") or {})
+            for key in ("spark.sql.execution.id", "spark.sql.execution.root.id"):
+                if key in properties:
+                    properties[key] = str(int(properties[key]) + 1000 * copy)
+            moved["Properties"] = properties
+        if "Completion Time" in moved:
+            moved["Completion Time"] += late
+    if "executionId" in moved:
+        moved["executionId"] += 1000 * copy
+        if moved.get("rootExecutionId") is not None:
+            moved["rootExecutionId"] += 1000 * copy
+        if "time" in moved:
+            moved["time"] += late if name.endswith("End") else shift
+    return [orjson.dumps(moved) + b"\n"]
+
+
+_CHILD = """
+import resource, sys, time
+from pathlib import Path
+from pag_graph.sources.spark.convert import map_log, write_mapped
+from pag_graph.sources.spark.reader import find_logs, read_log
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+begin, cpu = time.perf_counter(), time.process_time()
+log = read_log(find_logs(sys.argv[1])[0])
+read, read_cpu = time.perf_counter() - begin, time.process_time() - cpu
+peak_read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if sys.argv[2] == "convert":
+    write_mapped(map_log(log), Path(sys.argv[3]), replace=True)
+whole = time.perf_counter() - begin
+print(read, read_cpu, whole, before, peak_read, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, log.tasks.height)
+"""
+
+
+def child(log: Path, what: str, target: Path) -> dict[str, float]:
+    """Read, or read and convert, in a process of its own, and return seconds and the most memory in bytes."""
+    out = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(log), what, str(target)], check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout.split()
+    read, cpu, whole, before, peak_read, peak, tasks = map(float, out)
+    return {
+        "read_seconds": read,
+        "read_cpu_seconds": cpu,
+        "whole_seconds": whole,
+        "memory_before_mb": before / 1024,
+        "memory_reading_mb": peak_read / 1024,
+        "memory_mb": peak / 1024,
+        "tasks": tasks,
+    }
+
+
+def _parse(log: Path) -> Yardstick:
+    def lines() -> int:
+        count = 0
+        with log.open("rb") as file:
+            for line in file:
+                orjson.loads(line)
+                count += 1
+        return count
+
+    return Yardstick(name="orjson parses the same lines", run=lines)
+
+
+def run(session: Session) -> None:
+    """Measure."""
+    from pag_graph.sources.spark.reader import find_logs, read_log
+    from pag_graph.sources.spark.why import answer
+
+    small = session.fixed("spark-log-100mb-v1", lambda path: make_large(path, 100 << 20))
+    files = find_logs(small)[0]
+    session.measure(
+        "read a log of 100 MB",
+        lambda: read_log(files),
+        against=_parse(small),
+        items=small.stat().st_size,
+        unit="bytes",
+        repeat=3,
+        target="30 MB/s per core",
+    )
+    size = (200 << 20) if session.quick else (2 << 30)
+    large = session.fixed(f"spark-log-{size >> 20}mb-v1", lambda path: make_large(path, size))
+    facts = child(large, "read", session.new_folder("spark-trace"))
+    facts["read_mb_per_cpu_second"] = large.stat().st_size / 1e6 / max(facts["read_cpu_seconds"], 1e-9)
+    session.keep(Figure(name=f"read {size >> 20} MiB, memory of the process", values=facts, target="300 MB, 30 MB/s"))
+    whole = child(large, "convert", session.new_folder("spark-trace"))
+    session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=whole))
+    source = real_log()
+    if source is not None:
+        real = find_logs(source)[0]
+        session.measure("pag spark on a log of a minute", lambda: answer(real), repeat=3)
+
+
+def _needs() -> str:
+    return "" if real_log() else "a real event log in tests/data/spark"
+
+
+BENCH = Bench(
+    name="spark-log",
+    title="Spark's event logs",
+    about=(
+        "A log of 2 GiB made from a real one: its job repeated with new numbers and later times, each task 20 times. "
+        "Reading is one pass over the lines; memory is that of the whole process, libraries included (about 110 MB)."
+    ),
+    run=run,
+    needs=_needs,
+)
