@@ -6,9 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.explain import duration
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
+from pag_graph.model.units import duration
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot

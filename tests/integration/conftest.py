@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerStatus]:
-    """Start a real server on free ports, with data of its own; stop it when all tests are done."""
+    """Start a real server on free ports, with data of its own; stop it when all tests are done.
+
+    ``PAG_TEST_NEO4J_HOME`` names the home of one that runs already, to be used instead: all in it is removed.
+    """
     pytest.importorskip("neo4j", reason="Neo4j's driver is not installed")
     from pag_graph.errors import Neo4jError
     from pag_graph.sinks.neo4j import jars, server
@@ -25,6 +30,9 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
         jars.find_java()
     except Neo4jError as error:
         pytest.skip(error.message)
+    if running := os.environ.get("PAG_TEST_NEO4J_HOME"):
+        yield server.status(Path(running))
+        return
     home = tmp_path_factory.mktemp("neo4j-shared") / "home"
     yield server.start(home, bolt_port=0, http_port=0, heap="512m")
     assert server.stop(home)

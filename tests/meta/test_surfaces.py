@@ -20,6 +20,7 @@ from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_o
 from pag_graph.analyses.reference import page
 from pag_graph.cli import app as cli
 from pag_graph.cli.demo import SAMPLES
+from pag_graph.cli.gallery import pictures
 from pag_graph.cypher import list_queries
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
@@ -31,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     path.stem
     for path in (ROOT / "pag_graph" / "analyses").glob("*.py")
-    # `explain` composes others to a text; these two are the framework; the last is the graph that replays work on.
-    if path.stem not in {"__init__", "definition", "reference", "explain", "columns", "constraints"}
+    # These are the framework; the graph that replays work on; and what `why` knows before it speaks.
+    if path.stem not in {"__init__", "definition", "reference", "columns", "constraints", "evidence"}
 }
 # What an analysis cannot do without, for a call on the bundled trace.
 NEEDED: dict[str, dict[str, Any]] = {}
@@ -84,7 +85,8 @@ def test_a_definition_is_whole(analysis: Analysis) -> None:
     columns = set(analysis.schema.names)
     chart = analysis.chart
     if chart is not None:
-        assert {name for name in (chart.x, chart.y, chart.value, chart.colour) if name} <= columns
+        assert chart.columns <= columns
+        assert bool(chart.columns) == (chart.kind != "timeline")
     assert set(analysis.columns) <= columns
     assert {analysis.heaviest} - {""} <= columns
     taken = list(inspect.signature(analysis.function).parameters)
@@ -132,7 +134,7 @@ def test_every_analysis_is_a_command(
     ]
     expected = table_of(api.open(store).analyse(analysis.name, **NEEDED.get(analysis.name, {})))
     fine = {0, 9} if analysis.alarm else {0}
-    for form in ("table", "json", "csv", "markdown"):
+    for form in ("table", "json", "csv", "markdown", "html"):
         code, text, error = pag(analysis.name, store, "--format", form, *given)
         assert code in fine, error
         assert text
@@ -170,6 +172,15 @@ def test_the_job_lists_every_analysis() -> None:
     ).stdout
     for analysis in ANALYSES:
         assert analysis.name in help_text
+
+
+def test_the_pictures_of_analyses_are_current(stores: dict[RuleSet, Path]) -> None:
+    drawn = pictures({rules: api.open(stores[rules]) for rules in (RuleSet.TIMELY, RuleSet.ST2)})
+    folder = ROOT / "docs" / "pictures"
+    assert {path.name for path in folder.glob("analysis-*.svg")} == set(drawn) - {"skewed-epoch4.svg"}
+    for name, text in drawn.items():
+        written = (folder / name).read_text(encoding="utf-8")
+        assert written == text, f"{name}: run: python -m pag_graph.cli.gallery docs/pictures"
 
 
 def test_the_page_of_analyses_is_current() -> None:

@@ -17,7 +17,7 @@ def compose() -> dict[str, Any]:
 
 
 def test_has_database_spark_and_job(compose: dict[str, Any]) -> None:
-    assert set(compose["services"]) == {"neo4j", "spark-master", "spark-worker", "job"}
+    assert set(compose["services"]) == {"neo4j", "spark-master", "spark-worker", "job", "export"}
 
 
 def test_neo4j_is_the_long_term_release_with_health_check_volumes_and_memory(compose: dict[str, Any]) -> None:
@@ -31,7 +31,8 @@ def test_neo4j_is_the_long_term_release_with_health_check_volumes_and_memory(com
 def test_no_password_is_written_down(compose: dict[str, Any]) -> None:
     # Compose stops with the given text where the variable is not set.
     assert ":?" in compose["services"]["neo4j"]["environment"]["NEO4J_AUTH"]
-    assert ":?" in compose["services"]["job"]["environment"]["NEO4J_PASSWORD"]
+    for name in ("job", "export"):
+        assert ":?" in compose["services"][name]["environment"]["NEO4J_PASSWORD"]
 
 
 def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_has_help_with_an_example(pag: Command) -> None:
     code, text, _ = pag("--help")
     assert code == 0
-    for name in ("demo", "convert", "build", "info", "explain", "critical-path", "k-hops", "doctor"):
+    for name in ("demo", "convert", "build", "info", "why", "critical-path", "k-hops", "doctor"):
         assert name in text
         code, text_of_command, _ = pag(name, "--help")
         assert code == 0
@@ -71,15 +71,39 @@ def test_without_an_epoch_the_slowest_is_taken(pag: Command, store: Path) -> Non
     assert json.loads(text)["epoch"] == 4
 
 
-def test_explanation_names_the_skew(pag: Command, store: Path) -> None:
-    code, text, _ = pag("explain", store)
+def test_why_names_the_skew_in_every_format(pag: Command, store: Path) -> None:
+    code, text, _ = pag("why", store)
     assert code == 0
-    assert "workers 1, 2, 3 waited" in text
-    assert "1 -> 0" in text
-    assert "2 -> 0" in text
-    assert "3 -> 0" in text
-    assert "All of it went to worker 0" in text
-    assert "of the work on it was done by worker 0" in text.splitlines()[2]
+    assert "Cause: the data is skewed. Worker 0 read all 7,924 records of FlatMap (0.4)" in text
+    assert "workers 1, 2 and 3 waited" in " ".join(text.split())
+    code, text, _ = pag("why", store, "--format", "markdown", "--top", 1)
+    assert code == 0
+    assert text.startswith("### Epoch 4 took 3.89 ms: the slowest of 9 rounds")
+    code, text, _ = pag("why", store, "--format", "html")
+    assert code == 0
+    assert text.startswith("<!DOCTYPE html>")
+    assert "<svg" in text
+
+
+def test_answers_can_be_drawn(pag: Command, store: Path, tmp_path: Path) -> None:
+    code, _, error = pag("skew", store, "--picture", tmp_path / "skew.svg", "--format", "csv")
+    assert (code, "Wrote" in error) == (0, True)
+    assert "FlatMap (0.4)" in (tmp_path / "skew.svg").read_text(encoding="utf-8")
+    code, _, error = pag("slack", store, "--picture", tmp_path / "slack.svg")
+    assert code == 2
+    assert "slack has no picture" in error
+    assert not (tmp_path / "slack.svg").exists()
+
+
+def test_several_changes_at_once(pag: Command, store: Path) -> None:
+    changes = ("--change", "operator=FlatMap factor=0.5", "--change", "from=1 to=0 factor=0")
+    code, text, _ = pag("what-if", store, *changes, "--format", "json")
+    both = json.loads(text)
+    assert code == 0
+    _, text, _ = pag("what-if", store, "--operator", "0.4", "--factor", 0.5, "--format", "json")
+    one = json.loads(text)
+    assert both["changed"] > one["changed"]
+    assert both["new_span_ns"] <= one["new_span_ns"] < one["span_ns"]
 
 
 def test_k_hops_as_csv(pag: Command, store: Path) -> None:
@@ -121,6 +145,16 @@ def test_a_store_that_exists_is_refused_with_advice(pag: Command, store: Path) -
         (("critical-path", "{store}", "--epoch", "1", "--role", "startup"), 2, "only one of"),
         (("critical-path", "{store}", "--between", "5", "1"), 2, "does not lie in the run"),
         (("k-hops", "{store}", "-k", "0"), 2, "at least 1"),
+        (("what-if", "{store}", "--worker", "9", "--factor", "0"), 2, "no worker 9; there are 0, 1, 2, 3"),
+        (("what-if", "{store}", "--to-worker", "9", "--factor", "0"), 2, "no worker 9"),
+        (("what-if", "{store}", "--channel", "99", "--factor", "0"), 2, "no channel 99; there are 4, 6"),
+        (("what-if", "{store}", "--operator", "Nope", "--factor", "0"), 2, "7 (FlatMap, 0.4)"),
+        (("what-if", "{store}", "--change", "oprator=Map factor=0"), 2, "has 'oprator=Map'"),
+        (("what-if", "{store}", "--change", "operator='Map factor=0"), 2, "cannot be read"),
+        (("what-if", "{store}", "--change", "worker=0 factor=1 factor=2"), 2, "gives factor twice"),
+        (("what-if", "{store}", "--change", "worker=0"), 2, "Say what to change"),
+        (("why", "{store}", "--lines", "0"), 2, "at least 1"),
+        (("sample", "{store}", "--fraction", "2"), 2, "up to 1"),
         (("k-hops", "{store}", "--weight", "heavy"), 2, "delivered or transfer"),
         (("info", "{tmp}/nothing"), 4, "no program activity graph"),
         (("info", "{trace}"), 4, "This is a trace"),

@@ -1,0 +1,443 @@
+"""Pictures of results, drawn as their definitions say: bars, lines, matrices, and timelines of a window.
+
+Own code, because a result is small and an SVG of it is text: no drawing library, no font and no script is needed, and
+the same rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.analyses.columns import operator_labels
+from pag_graph.analyses.definition import Analysis, Chart, table_of
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import duration, printable
+from pag_graph.sinks.svg import COLOURS, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from pag_graph.analyses.definition import Result
+    from pag_graph.pag.snapshot import Run, Snapshot
+
+    Row = Mapping[str, Any]
+
+_NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
+_PALETTE = (
+    "#1d6fa5",
+    "#e07a1f",
+    "#2a9d8f",
+    "#c1436d",
+    "#7a5ea8",
+    "#8a6d3b",
+    "#5b8c2a",
+    "#4f6d7a",
+    "#c9a227",
+    "#a23b3b",
+)
+"""Colours of series that are no activities; they differ in lightness as well."""
+_OTHERS = "#b8b8c8"
+_INK, _FAINT, _GRID = "#222222", "#666666", "#dddddd"
+_BARS, _SERIES = 16, 10
+"""Most bars and series that a picture shows; the rest is summed up, or left out and counted."""
+_NAMES, _RIGHT, _ROW, _LINE = 250, 110, 24, 16
+_PLOT = 260
+_CELL, _CELLS = 64, 24
+
+
+def picture(analysis: Analysis, result: pa.Table | Result, *, run: Run, snapshot: Snapshot | None = None) -> str:
+    """Draw the result of an analysis.
+
+    Parameters
+    ----------
+    analysis
+        Its definition says how.
+    result
+        What it returned.
+    run
+        The run, for the names of its operators.
+    snapshot
+        The window that it looked at; none for an analysis of the whole run.
+
+    Returns
+    -------
+    str
+        An SVG document without references to anything outside; shapes have tooltips, and names are escaped.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the analysis has no picture.
+    """
+    chart = analysis.chart
+    if chart is None or (chart.kind == "timeline" and snapshot is None):
+        message = f"{analysis.name} has no picture: its rows say more than a drawing of them would."
+        raise InvalidParameterError(message)
+    if chart.kind == "timeline":
+        assert snapshot is not None  # noqa: S101  (checked above)
+        return timeline(snapshot)
+    where = "" if snapshot is None else f", {snapshot.window.name} ({duration(snapshot.window.span_ns)})"
+    rows = table_of(result).to_pylist()
+    return draw(chart, rows, title=f"{analysis.name}{where}", labels=operator_labels(run))
+
+
+def draw(chart: Chart, rows: Sequence[Row], *, title: str, labels: Mapping[int, str] | None = None) -> str:
+    """Draw rows as bars, lines or a matrix.
+
+    Parameters
+    ----------
+    chart
+        Which columns, and how.
+    rows
+        What to draw.
+    title
+        Its first line.
+    labels
+        Names of operators, by number.
+
+    Returns
+    -------
+    str
+        An SVG document.
+    """
+    make = {"bars": _bars, "lines": _lines, "matrix": _matrix}[chart.kind]
+    drawn = make(chart, rows, dict(labels or {})) if rows else _Drawn([_text(20, 50, "no rows")], 900, 70)
+    size = f'width="{drawn.width}" height="{drawn.height}"'
+    return "\n".join(
+        [
+            f'<svg {_NAMESPACE} {size} viewBox="0 0 {drawn.width} {drawn.height}" font-family="sans-serif">',
+            "<style>text { font-size: 12px }</style>",
+            f'<rect width="{drawn.width}" height="{drawn.height}" fill="#ffffff"/>',
+            _text(20, 20, title, bold=True),
+            *drawn.shapes,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    shapes: list[str]
+    width: int
+    height: int
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False, fill: str = _INK) -> str:
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{escape(printable(text))}</text>'
+    )
+
+
+def _shortened(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: letters - 3] + "..."
+
+
+def _shown(column: str) -> Callable[[float], str]:
+    """Return how numbers of a column are written."""
+    if column.endswith("_ns"):
+        return duration
+    if column.endswith("_percent"):
+        return lambda value: f"{value:.4g} %"
+    if column in {"share", "participation"} or column.endswith("_share"):
+        return lambda value: f"{100 * value:.3g} %"
+    return lambda value: f"{value:,.4g}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
+
+
+def _titled(column: str) -> str:
+    """Return a column's name as people read it; units stand at the numbers."""
+    for ending in ("_ns", "_percent"):
+        column = column.removesuffix(ending)
+    return column.replace("_", " ")
+
+
+def _name(row: Row, columns: Iterable[str], labels: Mapping[int, str]) -> str:
+    """Return what the columns say together; what is null says nothing."""
+    parts = []
+    for column in columns:
+        value = row[column]
+        if value is None:
+            continue
+        if column == "operator":
+            parts.append(labels.get(value, f"operator {value}"))
+        elif isinstance(value, str):
+            parts.append(value.replace("_", " "))
+        else:
+            parts.append(f"{'to' if column == 'to_worker' else _titled(column)} {value}")
+    return ", ".join(parts) or "(none)"
+
+
+def _ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers from `low` to `high`, both included, at most about `most`."""
+    if high <= low:
+        return [low]
+    rough = (high - low) / most
+    power = 10 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _colour(series: str, place: int) -> str:
+    if series == "(other)":
+        return _OTHERS
+    return COLOURS.get(series.replace(" ", "_"), _PALETTE[place % len(_PALETTE)])
+
+
+def _legend(series: Sequence[str], x: float, y: float, width: int) -> tuple[list[str], int]:
+    """Return a legend in as many lines as it takes, and its height."""
+    shapes, at, line = [], x, 0
+    for place, name in enumerate(series):
+        text = _shortened(name, 40)
+        if at > x and at + 24 + 7 * len(text) > width:
+            at, line = x, line + 1
+        top = y + line * _LINE
+        shapes += [
+            f'<rect x="{at:.1f}" y="{top - 9:.1f}" width="10" height="10" fill="{_colour(name, place)}"/>',
+            _text(at + 14, top, text),
+        ]
+        at += 30 + 7 * len(text)
+    return shapes, (line + 1) * _LINE if series else 0
+
+
+@dataclass(slots=True)
+class _Bar:
+    """One bar: the parts that are stacked in it, per measure, and the interval around it."""
+
+    parts: list[dict[str, float]]
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def size(self) -> float:
+        return max(sum(abs(value) for value in measure.values()) for measure in self.parts)
+
+
+def _bars(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Drawn:
+    width, y = 900, 44
+    panels: dict[Any, list[Row]] = {}
+    for row in rows:
+        panels.setdefault(row[chart.panel] if chart.panel else None, []).append(row)
+    series = _series_of(chart, rows, labels)
+    names = series if chart.colour else [_titled(column) for column in chart.y]
+    shapes, high = _legend(names, _NAMES, y, width) if len(names) > 1 else ([], 0)
+    y += high + 8
+    if not high:
+        shapes.append(_text(_NAMES, y - 10, _titled(chart.y[0]), fill=_FAINT))
+    for panel, members in panels.items():
+        if chart.panel:
+            shapes.append(_text(20, y + 8, f"by {panel}" if chart.panel == "by" else str(panel), bold=True))
+            y += 20
+        unit = members[0][chart.unit] if chart.unit else None
+        drawn, y = _panel(chart, _collected(chart, members, series, labels), series, y, width, unit)
+        shapes += drawn
+    return _Drawn(shapes, width, y + 4)
+
+
+def _series_of(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> list[str]:
+    """Return the names of the stacked series, largest first; too many become `(other)`."""
+    if not chart.colour:
+        return []
+    sums: dict[str, float] = {}
+    for row in rows:
+        name = _name(row, chart.colour, labels)
+        sums[name] = sums.get(name, 0) + sum(abs(row[column] or 0) for column in chart.y)
+    ordered = sorted(sums, key=lambda name: (-sums[name], name))
+    return ordered if len(ordered) <= _SERIES else [*ordered[: _SERIES - 1], "(other)"]
+
+
+def _collected(chart: Chart, rows: Sequence[Row], series: Sequence[str], labels: Mapping[int, str]) -> dict[str, _Bar]:
+    """Sum rows to bars: largest first, but in the order of numbers where the names are such; the rest as `(other)`."""
+    bars: dict[str, _Bar] = {}
+    order: dict[str, float] = {}
+    for row in rows:
+        name = _name(row, chart.x, labels)
+        bar = bars.setdefault(name, _Bar([{} for _ in chart.y]))
+        if len(chart.x) == 1 and isinstance(row[chart.x[0]], int) and chart.x[0] != "operator":
+            order[name] = row[chart.x[0]]
+        part = _name(row, chart.colour, labels) if chart.colour else ""
+        part = part if part in series or not series else "(other)"
+        for measure, column in zip(bar.parts, chart.y, strict=True):
+            measure[part] = measure.get(part, 0) + (row[column] or 0)
+        if chart.interval:
+            bar.low, bar.high = (row[column] for column in chart.interval)
+    ranked = sorted(bars, key=lambda name: (order.get(name, 0), -bars[name].size, name))
+    shown, rest = ranked[:_BARS], ranked[_BARS:]
+    result = {name: bars[name] for name in shown}
+    if rest:
+        other = _Bar([{} for _ in chart.y])
+        for name in rest:
+            for measure, more in zip(other.parts, bars[name].parts, strict=True):
+                for part, value in more.items():
+                    measure[part] = measure.get(part, 0) + value
+        result[f"({len(rest)} others)"] = other
+    return result
+
+
+def _panel(
+    chart: Chart, bars: Mapping[str, _Bar], series: Sequence[str], y: int, width: int, unit: str | None
+) -> tuple[list[str], int]:
+    """Draw bars below each other; returns the shapes and where they end."""
+    show = _shown(chart.y[0] if unit is None else f"{unit}_ns" if unit == "ns" else unit)
+    ends = [0.0]
+    for bar in bars.values():
+        for measure in bar.parts:
+            ends += [sum(v for v in measure.values() if v > 0), sum(v for v in measure.values() if v < 0)]
+        ends += [value for value in (bar.low, bar.high) if value is not None]
+    low, high = min(ends), max(ends)
+    high = high if high > low else low + 1
+    scale = (width - _NAMES - _RIGHT) / (high - low)
+    count = len(chart.y)
+    row_height = max(_ROW, 13 * count + 8)
+    bottom = y + len(bars) * row_height
+
+    def x(value: float) -> float:
+        return _NAMES + (value - low) * scale
+
+    shapes = []
+    for tick in _ticks(low, high):
+        shapes.append(f'<line x1="{x(tick):.1f}" y1="{y}" x2="{x(tick):.1f}" y2="{bottom}" stroke="{_GRID}"/>')
+        shapes.append(_text(x(tick), bottom + 14, show(tick), anchor="middle", fill=_FAINT))
+    thick = (row_height - 6) / count
+    for place, (name, bar) in enumerate(bars.items()):
+        top = y + place * row_height
+        middle = top + row_height / 2 + 4
+        label = _text(_NAMES - 8, middle, _shortened(name, 36), anchor="end")
+        shapes.append(f"<g><title>{escape(printable(name))}</title>{label}</g>")
+        for number, (column, measure) in enumerate(zip(chart.y, bar.parts, strict=True)):
+            at = top + 3 + number * thick
+            positive = negative = 0.0
+            for part in series or [""]:
+                value = measure.get(part, 0)
+                if not value:
+                    continue
+                begin = positive if value > 0 else negative
+                colour = _colour(part, series.index(part)) if series else _PALETTE[number]
+                about = ", ".join(text for text in (name, part, f"{_titled(column)} {show(value)}") if text)
+                shapes.append(
+                    f'<rect x="{min(x(begin), x(begin + value)):.1f}" y="{at:.1f}" width="{abs(value) * scale:.1f}"'
+                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{escape(printable(about))}</title></rect>'
+                )
+                positive, negative = (begin + value, negative) if value > 0 else (positive, begin + value)
+            total = sum(measure.values())
+            edge = max(x(positive), x(bar.high) if bar.high is not None else 0)
+            shapes.append(_text(edge + 5, at + thick / 2 + 3.5, show(total), fill=_FAINT))
+        if bar.low is not None and bar.high is not None:
+            centre = top + row_height / 2
+            shapes.append(
+                f'<path d="M{x(bar.low):.1f} {centre - 5:.1f} v10 M{x(bar.low):.1f} {centre:.1f} H{x(bar.high):.1f}'
+                f' M{x(bar.high):.1f} {centre - 5:.1f} v10" stroke="{_INK}" stroke-width="1.5" fill="none"/>'
+            )
+    shapes.append(f'<line x1="{x(0):.1f}" y1="{y}" x2="{x(0):.1f}" y2="{bottom}" stroke="{_FAINT}"/>')
+    return shapes, bottom + 34
+
+
+def _lines(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Drawn:
+    """Draw the series that reach farthest; how many are left out is said."""
+    width, left = 900, 90
+    (across,), (up,) = chart.x, chart.y
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row[across] is not None and row[up] is not None:
+            series.setdefault(_name(row, chart.colour, labels), []).append((row[across], row[up]))
+    farthest = sorted(series, key=lambda name: (-max(abs(value) for _, value in series[name]), name))
+    shown = farthest[:_SERIES]
+    legend, high_legend = _legend(shown, left, 44, width)
+    top = 44 + high_legend + 8
+    bottom, right = top + _PLOT, width - 30
+    points = [point for name in shown for point in series[name]]
+    low_x, high_x = min(p[0] for p in points), max(p[0] for p in points)
+    low_y, high_y = min(0.0, *(p[1] for p in points)), max(p[1] for p in points)
+    high_y = high_y if high_y > low_y else low_y + 1
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        share = (point[0] - low_x) / (high_x - low_x) if high_x > low_x else 0.5
+        return left + share * (right - left), bottom - (point[1] - low_y) / (high_y - low_y) * _PLOT
+
+    shapes = [*legend]
+    show_x, show_y = _shown(across), _shown(up)
+    for tick in _ticks(low_y, high_y):
+        _, y = place((low_x, tick))
+        shapes.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{_GRID}"/>')
+        shapes.append(_text(left - 8, y + 4, show_y(tick), anchor="end", fill=_FAINT))
+    for tick in _ticks(low_x, high_x, 10):
+        x, _ = place((tick, low_y))
+        shapes.append(_text(x, bottom + 16, show_x(tick), anchor="middle", fill=_FAINT))
+    shapes.append(_text((left + right) / 2, bottom + 34, _titled(across), anchor="middle", fill=_FAINT))
+    shapes.append(_text(20, top - 6, _titled(up), fill=_FAINT))
+    for number, name in enumerate(shown):
+        ordered = sorted(series[name])
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, ordered))
+        colour = _colour(name, number)
+        if len({a for a, _ in ordered}) == len(ordered):
+            # Where there are several values at one place, points without a line between say it better.
+            shapes.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for point in ordered:
+            x, y = place(point)
+            about = f"{name}: {show_y(point[1])} at {_titled(across)} {show_x(point[0])}"
+            shapes.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{escape(printable(about))}</title>'
+                "</circle>"
+            )
+    if len(farthest) > len(shown):
+        note = f"{len(farthest) - len(shown)} others, nearer to 0, are not drawn"
+        shapes.append(_text(right, bottom + 34, note, anchor="end", fill=_FAINT))
+    return _Drawn(shapes, width, bottom + 48)
+
+
+def _matrix(chart: Chart, rows: Sequence[Row], _: Mapping[int, str]) -> _Drawn:
+    """Draw a heat map; the value stands in every cell."""
+    (across,), (down,), value = chart.x, chart.y, chart.value
+    assert value is not None  # noqa: S101  (every definition of a matrix has one)
+    sums: dict[tuple[int, int], float] = {}
+    for row in rows:
+        if row[across] is not None and row[down] is not None:
+            cell = (row[down], row[across])
+            sums[cell] = sums.get(cell, 0) + (row[value] or 0)
+    keys = sorted({key for cell in sums for key in cell})
+    shown, show = keys[:_CELLS], _shown(value)
+    left, top = 150, 84
+    most = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
+    shapes = [
+        _text(left, 42, f"{_titled(value)} ({_titled(down)} down, {_titled(across)} across)", fill=_FAINT),
+        *(_text(left + (at + 0.5) * _CELL, top - 8, str(key), anchor="middle") for at, key in enumerate(shown)),
+        _text(left - 30, top - 8, _titled(down), anchor="end", fill=_FAINT),
+    ]
+    for at_row, key_row in enumerate(shown):
+        y = top + at_row * _CELL * 0.6
+        shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, str(key_row), anchor="end"))
+        for at, key in enumerate(shown):
+            amount = sums.get((key_row, key), 0)
+            share = amount / most
+            # From white to a dark blue; the writing turns white where it is dark.
+            shade = "#" + "".join(f"{round(255 - share * (255 - full)):02x}" for full in (0x1D, 0x4F, 0x7C))
+            x = left + at * _CELL
+            about = f"{_titled(down)} {key_row}, {_titled(across)} {key}: {show(amount)}"
+            ink = "#ffffff" if share > 0.55 else _INK  # noqa: PLR2004
+            number = _text(x + _CELL / 2, y + _CELL * 0.3 + 4, _short(amount, show), anchor="middle", fill=ink)
+            shapes.append(
+                f'<g><title>{escape(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
+                f' height="{_CELL * 0.6 - 2:.1f}" fill="{shade}" stroke="{_GRID}"/>{number if amount else ""}</g>'
+            )
+    bottom = int(top + len(shown) * _CELL * 0.6) + 8
+    if len(keys) > len(shown):
+        shapes.append(_text(left, bottom + 10, f"{len(keys) - len(shown)} more workers are not drawn", fill=_FAINT))
+        bottom += 16
+    return _Drawn(shapes, max(left + len(shown) * _CELL + 20, 460), bottom + 8)
+
+
+def _short(amount: float, show: Callable[[float], str]) -> str:
+    """Return a number that fits into a cell."""
+    text = show(amount)
+    if len(text) <= 8:  # noqa: PLR2004
+        return text
+    for (limit, _), (next_limit, unit) in pairwise(((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))):
+        if amount < next_limit * 1000 or unit == "T":
+            return f"{amount / next_limit:.3g}{unit}" if amount >= next_limit else f"{amount / limit:.3g}"
+    return text

@@ -1,0 +1,148 @@
+"""A graph for other programs: timelines for Perfetto and Chrome, GraphML, CSV, pictures; networkx from Python.
+
+Writers read a store piece by piece, so that memory does not grow with the run. `docs/export.md` says what each format
+holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import InvalidParameterError, SinkError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
+from pag_graph.sinks.export import chrome, csv, graphml
+from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
+from pag_graph.sinks.svg import timeline
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from pag_graph.pag.snapshot import Run, Window
+
+__all__ = ["ExportFormat", "Exported", "export"]
+
+
+class ExportFormat(StrEnum):
+    """What to export to."""
+
+    PERFETTO = "perfetto"
+    """JSON of the Trace Event Format, for ui.perfetto.dev."""
+    CHROME = "chrome"
+    """The same, for chrome://tracing and other programs that read the format."""
+    GRAPHML = "graphml"
+    """A graph for Gephi, yEd, networkx and igraph."""
+    CSV = "csv"
+    """A folder with one file per table."""
+    SVG = "svg"
+    """A picture of one window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written."""
+
+    path: Path
+    bytes: int
+    rows: dict[str, int]
+    """Per kind of thing (vertices, edges, critical_path, ...): how many."""
+
+
+def _no_progress(label: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def export(
+    run: Run,
+    target: str | os.PathLike[str],
+    to: ExportFormat | str,
+    *,
+    window: Window | None = None,
+    path_only: bool = False,
+    replace: bool = False,
+    piece_edges: int = PIECE_EDGES,
+    progress: Callable[[str, int, int], None] = _no_progress,
+) -> Exported:
+    """Write a run, or a window of it, in the format of another program.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    target
+        File to make, for CSV a folder. A timeline or GraphML whose name ends in ``.gz`` is compressed.
+    to
+        Format.
+    window
+        What to export; the whole run where absent, and for a picture its slowest round.
+    path_only
+        Only the critical path, with the vertices and edges on it.
+    replace
+        Whether to write over what is there.
+    piece_edges
+        About how many edges are in memory at a time, where the whole run is exported.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    Exported
+        Where it is, and how much of what it holds.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such format, or a picture of the path only is asked for.
+    UnsupportedPlanError
+        If a critical path is asked for and the rule set has none.
+    SinkError
+        If there is something at `target`, or the file system refuses.
+    """
+    if to not in set(ExportFormat):
+        message = f"There is no export to {to}; there are {', '.join(ExportFormat)}."
+        raise InvalidParameterError(message, "For networkx call `Pag.to_networkx()` in Python.")
+    chosen, place = ExportFormat(to), Path(target)
+    if path_only and run.rules is RuleSet.ST2:
+        message = "Runs of the rule set st2 have no critical path: their clocks are not aligned."
+        raise UnsupportedPlanError(message, "Build the trace with other rules, or export without --path-only.")
+    if path_only and chosen is ExportFormat.SVG:
+        message = "The picture always shows all workers, with the critical path on top."
+        raise InvalidParameterError(message, "Export to perfetto for the path only.")
+    _refuse_existing(place, folder=chosen is ExportFormat.CSV, replace=replace)
+    content = Content(run=run, window=window, path_only=path_only, piece_edges=piece_edges, progress=progress)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        match chosen:
+            case ExportFormat.GRAPHML:
+                rows = graphml.write(content, place)
+            case ExportFormat.CSV:
+                rows = csv.write(content, place)
+            case ExportFormat.SVG:
+                snapshot = run.snapshot(window or run.slowest())
+                place.write_text(timeline(snapshot), encoding="utf-8")
+                rows = {"edges": snapshot.edges.height}
+            case _:
+                rows = chrome.write(content, place)
+    except OSError as error:
+        message = f"{place} cannot be written: {error}."
+        raise SinkError(
+            message, "Choose a place with enough room that can be written.", {"path": str(place)}
+        ) from error
+    files = [place] if place.is_file() else list(place.iterdir())
+    return Exported(path=place, bytes=sum(file.stat().st_size for file in files), rows=rows)
+
+
+def _refuse_existing(place: Path, *, folder: bool, replace: bool) -> None:
+    if not place.exists() or (folder and place.is_dir() and not any(place.iterdir())):
+        return
+    if not replace:
+        message = f"{place} exists already."
+        raise SinkError(message, "Choose another place, or replace it with `--replace`.", {"path": str(place)})
+    # A slip of the pen must not cost somebody a folder of other files.
+    foreign = folder != place.is_dir() or (folder and any(not csv.is_ours(file) for file in place.iterdir()))
+    if foreign:
+        message = f"{place} is nothing that an export wrote, so it is not replaced."
+        raise SinkError(message, "Choose another place, or remove it yourself.", {"path": str(place)})

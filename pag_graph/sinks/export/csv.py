@@ -1,0 +1,77 @@
+"""CSV: a folder with one file per table of the store, and the critical paths."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pag_graph.sinks.export.pieces import Content
+
+RUN_FILE = "run.json"
+"""Identity and provenance of the run."""
+
+
+def is_ours(file: Path) -> bool:
+    """Tell whether a file of a folder is one that an export writes."""
+    return file.name == RUN_FILE or (file.suffix == ".csv" and file.stem in {*STORE_TABLES, "critical_path"})
+
+
+def write(content: Content, target: Path) -> dict[str, int]:
+    """Write tables as CSV.
+
+    Parameters
+    ----------
+    content
+        What to export.
+    target
+        Folder.
+
+    Returns
+    -------
+    dict
+        Rows of each table.
+
+    Notes
+    -----
+    Strings are in quotes, so that an empty one differs from none: ``""`` and nothing.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for file in target.iterdir():
+        if is_ours(file):
+            file.unlink()
+    edge = pa.schema([*PAG_EDGES, pa.field("critical", pa.bool_())])
+    path = pa.schema([*CRITICAL_PATH, pa.field("epoch", pa.int64()), pa.field("window", pa.string())])
+    rows = {
+        "vertices": _write(target / "vertices.csv", PAG_VERTICES, content.vertices()),
+        "edges": _write(target / "edges.csv", edge, content.edges()),
+        "critical_path": _write(target / "critical_path.csv", path, [content.path]),
+    }
+    for name, schema in STORE_TABLES.items():
+        if name not in rows:
+            frame = content.run.scan(name).collect()
+            # A store that an earlier release wrote may lack a column.
+            missing = [column.name for column in schema if column.name not in frame.columns]
+            frame = frame.with_columns(pl.lit(None).alias(column) for column in missing)
+            rows[name] = _write(target / f"{name}.csv", schema, [frame])
+    (target / RUN_FILE).write_text(json.dumps(dict(content.run.info.run), indent=2) + "\n", encoding="utf-8")
+    return rows
+
+
+def _write(file: Path, schema: pa.Schema, frames: Iterable[pl.DataFrame]) -> int:
+    plain = pa.schema([pa.field(column.name, column.type) for column in schema])
+    rows = 0
+    with pa_csv.CSVWriter(file, plain) as writer:
+        for frame in frames:
+            writer.write_table(frame.select(plain.names).to_arrow().cast(plain))
+            rows += frame.height
+    return rows

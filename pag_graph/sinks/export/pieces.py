@@ -1,0 +1,158 @@
+"""What is exported, piece by piece: rows of a store's tables, and its critical paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.model.enums import LOCAL_TYPES, RuleSet
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pag_graph.pag.snapshot import Run, Window
+
+PIECE_EDGES = 500_000
+"""Edges in memory at a time; a piece takes some 600 bytes per edge while it is written."""
+
+LOCAL = [str(kind) for kind in LOCAL_TYPES]
+_END = pl.col("start_ns") + pl.col("duration_ns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The rows of one stretch of time."""
+
+    edges: pl.DataFrame
+    """Edges that end in it, rows of `PAG_EDGES`; of a window all that touch it."""
+    vertices: pl.DataFrame
+    """Vertices in it, rows of `PAG_VERTICES`; of a window all that the edges touch."""
+    sent: pl.DataFrame
+    """Messages that begin in it, rows of `PAG_EDGES`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What is exported."""
+
+    run: Run
+    window: Window | None
+    path_only: bool
+    piece_edges: int
+    progress: Callable[[str, int, int], None]
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The windows whose critical paths are shown: they tile what is exported."""
+        if self.run.rules is RuleSet.ST2:
+            return []
+        return [self.window] if self.window is not None else self.run.windows()
+
+    def paths(self) -> Iterator[tuple[Window, pl.DataFrame]]:
+        """Yield the critical path of each window, rows of `CRITICAL_PATH`; windows without length have none."""
+        for done, window in enumerate(self.windows):
+            if window.span_ns > 0:
+                steps = critical_path(self.run.snapshot(window)).steps
+                yield window, pl.DataFrame(pl.from_arrow(steps)).select(CRITICAL_PATH.names)
+            self.progress("paths", done + 1, len(self.windows))
+
+    @cached_property
+    def path(self) -> pl.DataFrame:
+        """All paths, rows of `CRITICAL_PATH` with the window's `epoch` (null for a free one)."""
+        found = [
+            steps.with_columns(epoch=pl.lit(window.epoch, pl.Int64), window=pl.lit(window.name))
+            for window, steps in self.paths()
+        ]
+        empty = pl.DataFrame(pl.from_arrow(CRITICAL_PATH.empty_table())).with_columns(
+            epoch=pl.lit(None, pl.Int64), window=pl.lit(None, pl.String)
+        )
+        return pl.concat([empty, *found])
+
+    @cached_property
+    def _on_path(self) -> pl.DataFrame:
+        """Edges on a path: `src`, `dst`, `type` and `channel`, without duplicates."""
+        return self.path.select(src="edge_src", dst="edge_dst", type="type", channel="channel").unique()
+
+    def mark(self, edges: pl.DataFrame) -> pl.DataFrame:
+        """Add the column `critical`: whether an edge lies on a critical path."""
+        marks = self._on_path.with_columns(critical=pl.lit(value=True))
+        joined = edges.join(marks, on=["src", "dst", "type", "channel"], how="left", nulls_equal=True)
+        return joined.with_columns(pl.col("critical").fill_null(value=False))
+
+    def edges(self) -> Iterator[pl.DataFrame]:
+        """Yield edges with the column `critical`, in no particular order."""
+        for frame in self._batches("edges"):
+            marked = self.mark(frame.select(PAG_EDGES.names))
+            yield marked.filter("critical") if self.path_only else marked
+
+    def vertices(self) -> Iterator[pl.DataFrame]:
+        """Yield the vertices that the edges touch; of a whole run all."""
+        ids = pl.concat([self._on_path["src"], self._on_path["dst"]]).unique()
+        if self.window is not None:
+            vertices = pl.DataFrame(pl.from_arrow(self.run.snapshot(self.window).vertices()))
+            yield vertices.filter(pl.col("id").is_in(ids.implode())) if self.path_only else vertices
+            return
+        for frame in self._batches("vertices"):
+            rows = frame.select(PAG_VERTICES.names)
+            yield rows.filter(pl.col("id").is_in(ids.implode())) if self.path_only else rows
+
+    def _batches(self, table: str) -> Iterator[pl.DataFrame]:
+        if table == "edges" and self.window is not None:
+            yield self.run.snapshot(self.window).edges
+            return
+        rows = self.run.scan(table).select(pl.len()).collect().item()
+        done = 0
+        for frame in self.run.scan(table).collect_batches(chunk_size=self.piece_edges, maintain_order=True):
+            done += frame.height
+            yield frame
+            self.progress(table, done, rows)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is exported in order of time, each edge and vertex once."""
+        if self.window is not None:
+            snapshot = self.run.snapshot(self.window)
+            vertices = pl.DataFrame(pl.from_arrow(snapshot.vertices()))
+            messages = snapshot.edges.filter(~pl.col("type").is_in(LOCAL))
+            yield Piece(edges=snapshot.edges.select(PAG_EDGES.names), vertices=vertices, sent=messages)
+            return
+        bounds = self._bounds()
+        for done, (low, high) in enumerate(pairwise(bounds)):
+            stored = self.run.scan("edges")
+            message = ~pl.col("type").is_in(LOCAL)
+            # A message with negative transfer ends before it starts; comparing plain columns skips row groups.
+            near = (pl.col("start_ns") <= high) | (pl.col("duration_ns") < 0)
+            yield Piece(
+                edges=stored.filter(near, low < _END, high >= _END).select(PAG_EDGES.names).collect(),
+                vertices=self.run.scan("vertices")
+                .filter(pl.col("t_ns") > low, pl.col("t_ns") <= high)
+                .select(PAG_VERTICES.names)
+                .collect(),
+                sent=stored.filter(message, pl.col("start_ns") > low, pl.col("start_ns") <= high)
+                .select(PAG_EDGES.names)
+                .collect(),
+            )
+            self.progress("timeline", done + 1, len(bounds) - 1)
+
+    def _bounds(self) -> list[int]:
+        """Cut the run's time where about `piece_edges` edges have ended: ``(low, high]`` are the pieces."""
+        scan = self.run.scan("edges")
+        ends = scan.select(low=_END.min(), high=_END.max(), rows=pl.len()).collect().row(0)
+        first = self.run.scan("vertices").select(low=pl.col("t_ns").min(), high=pl.col("t_ns").max()).collect().row(0)
+        starts = scan.select(low=pl.col("start_ns").min(), high=pl.col("start_ns").max()).collect().row(0)
+        known = [value for pair in (ends[:2], first, starts) for value in pair if value is not None]
+        low, high, rows = min(known) - 1, max(known), int(ends[2])
+
+        def cut(low: int, high: int, rows: int) -> list[int]:
+            if rows <= self.piece_edges or high - low <= 1:
+                return [high]
+            middle = (low + high) // 2
+            before = int(scan.filter(low < _END, middle >= _END).select(pl.len()).collect().item())
+            return cut(low, middle, before) + cut(middle, high, rows - before)
+
+        return [low, *cut(low, high, rows)]

@@ -1,0 +1,122 @@
+"""One HTML file with an answer and its picture, to be sent around: no script, and nothing from anywhere else."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.analyses.definition import Analysis, table_of
+from pag_graph.analyses.why import Why
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import printable
+from pag_graph.sinks.charts import picture
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.analyses.definition import Result
+    from pag_graph.pag.snapshot import Run, Snapshot
+
+_STYLE = """\
+body { font: 15px/1.45 sans-serif; color: #222; max-width: 1140px; margin: 24px auto; padding: 0 16px }
+h1 { font-size: 22px } h2 { font-size: 17px; margin: 22px 0 6px }
+ul { margin: 4px 0; padding-left: 20px }
+figure { margin: 16px 0; overflow-x: auto } svg { max-width: 100%; height: auto }
+.cause { border-left: 5px solid #2a9d8f; padding: 8px 14px; background: #f4f8f8; font-size: 17px }
+.alarm { border-color: #d62828; background: #fdf3f3 }
+table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 10px; text-align: left }
+th { border-bottom: 1px solid #888 } td.number { text-align: right; font-variant-numeric: tabular-nums }
+footer { color: #777; font-size: 13px; margin-top: 30px }"""
+
+
+def page(
+    analysis: Analysis, result: pa.Table | Result, *, run: Run, snapshot: Snapshot | None = None, top: int = 20
+) -> str:
+    """Return an answer as one HTML file.
+
+    Parameters
+    ----------
+    analysis
+        Its definition.
+    result
+        What it returned.
+    run
+        The run, for names.
+    snapshot
+        The window that it looked at; none for an analysis of the whole run.
+    top
+        How many rows, or statements of a topic, to show.
+
+    Returns
+    -------
+    str
+        The document; everything that comes from a trace is escaped.
+    """
+    where = f"run {run.info.run['run_id']}"
+    if snapshot is not None:
+        where = f"{snapshot.window.name}, {where}"
+    version = _safe(str(run.info.run["product_version"]))
+    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, top)
+    try:
+        drawn = [f"<figure>{picture(analysis, result, run=run, snapshot=snapshot)}</figure>"]
+    except InvalidParameterError:
+        # Some analyses have none.
+        drawn = []
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f"<title>{escape(analysis.name)}: {_safe(where)}</title>",
+            f"<style>{_STYLE}</style></head><body>",
+            *body[:2],
+            *drawn,
+            *body[2:],
+            f"<footer>pag {escape(analysis.name)}, {_safe(where)}, built with pag_graph {version}</footer>",
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))
+
+
+def _report(result: Why, top: int) -> list[str]:
+    """Return a report: heading, cause, and then its sections."""
+    (_, first), *others = result.sections(top=top)
+    heading, *cause = first
+    mark = "cause alarm" if result.alarm else "cause"
+    parts = [f"<h1>{_safe(heading)}</h1>", f'<p class="{mark}">{" ".join(map(_safe, cause))}</p>']
+    for title, statements in others:
+        parts += [f"<h2>{_safe(title)}</h2>", "<ul>", *(f"<li>{_safe(text)}</li>" for text in statements), "</ul>"]
+    return parts
+
+
+def _answer(analysis: Analysis, result: pa.Table | Result, top: int) -> list[str]:
+    table = table_of(result)
+    headline = getattr(result, "headline", None)
+    said = "".join(f"<p>{_safe(line)}</p>" for line in headline().splitlines()) if headline else ""
+    rows = table.slice(0, top).to_pylist()
+    columns = list(analysis.columns) or table.column_names
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = [f"<tr>{''.join(_cell(row[name]) for name in columns)}</tr>" for row in rows]
+    more = f"<p>{len(rows):,} of {table.num_rows:,} rows</p>"
+    return [
+        f"<h1>{_safe(analysis.help)}</h1>",
+        said,
+        f"<table><tr>{head}</tr>",
+        *body,
+        "</table>",
+        more,
+    ]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "<td></td>"
+    if isinstance(value, bool):
+        return f"<td>{'yes' if value else 'no'}</td>"
+    if isinstance(value, float):
+        return f'<td class="number">{value:,.4f}</td>'
+    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f"<td>{_safe(str(value))}</td>"

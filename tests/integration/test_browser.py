@@ -1,0 +1,184 @@
+"""Neo4j Browser in a real Chromium: log in, read the guide, run queries of the library, see nodes drawn in our colours.
+
+Chromium is driven over its DevTools pipe. With ``PAG_PICTURES=docs/pictures`` the screenshots of the documentation are
+made anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pag_graph import api
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.cypher import load_query
+from pag_graph.sinks.neo4j import browser, loader, server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pag_graph.sinks.neo4j.server import ServerStatus
+
+pytestmark = pytest.mark.neo4j
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PATIENCE_S = 90.0
+
+
+class Chromium:
+    """A page in a headless Chromium, driven over its DevTools pipe: JSON that ends with a zero byte."""
+
+    def __init__(self, program: str, profile: Path) -> None:
+        commands_in, self._commands = os.pipe()
+        self._answers, answers_out = os.pipe()
+        switches = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        switches += ["--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe"]
+        switches += [f"--user-data-dir={profile}", "--window-size=1280,900", "--hide-scrollbars", "--lang=en"]
+        os.set_inheritable(commands_in, True)  # noqa: FBT003
+        os.set_inheritable(answers_out, True)  # noqa: FBT003
+        # Chromium reads commands from descriptor 3 and writes answers to 4.
+        shell = f'exec "$0" "$@" 3<&{commands_in} 4>&{answers_out}'
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", shell, program, *switches, "about:blank"],
+            pass_fds=(commands_in, answers_out),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(commands_in)
+        os.close(answers_out)
+        self._read = os.fdopen(self._answers, "rb")
+        self._number = 0
+        self._session: str | None = None
+        self._buffer = b""
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(each["targetId"] for each in targets if each["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            part = self._read.read1(65536)
+            assert part, "Chromium has ended"
+            self._buffer += part
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        return dict(json.loads(text))
+
+    def evaluate(self, code: str) -> Any:
+        result = self.call("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def until(self, code: str, what: str) -> Any:
+        """Wait until the code gives something true, and return it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if value := self.evaluate(code):
+                return value
+            time.sleep(0.2)
+        text = str(self.evaluate("document.body.innerText"))[:2000]
+        pytest.fail(f"Browser shows no {what}; it shows:\n{text}")
+
+    def type(self, text: str) -> None:
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str, code: int, *, control: bool = False) -> None:
+        facts = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 if control else 0}
+        self.call("Input.dispatchKeyEvent", type="rawKeyDown", **facts)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
+
+    def picture(self, file: Path) -> None:
+        shot = self.call("Page.captureScreenshot", format="png")
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._commands)
+        self._read.close()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    program = os.environ.get("PAG_CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("there is no Chromium; install it (Debian: apt-get install chromium) or name it in PAG_CHROMIUM")
+    opened = Chromium(program, tmp_path_factory.mktemp("chromium"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def loaded(neo4j_server: ServerStatus, tmp_path_factory: pytest.TempPathFactory) -> ServerStatus:
+    """Load the bundled skewed trace into a server that holds nothing else."""
+    store = tmp_path_factory.mktemp("browser") / "skewed"
+    api.build(SAMPLES / "skewed", store, engine="local")
+    with server.driver(neo4j_server) as driver:
+        wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
+        while driver.execute_query(wipe).records[0]["removed"]:
+            pass
+        loader.load_run(api.open(store).run, driver)
+    return neo4j_server
+
+
+def get(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return bytes(answer.read())
+
+
+def run(page: Chromium, text: str) -> None:
+    """Type something into the editor and run it."""
+    page.until("document.querySelector('.monaco-editor textarea') !== null", "editor")
+    page.evaluate("document.querySelector('.monaco-editor textarea').focus()")
+    page.press("a", 65, control=True)
+    page.type(text)
+    page.press("Enter", 13, control=True)
+
+
+def frames(page: Chromium) -> int:
+    return int(page.evaluate("document.querySelectorAll('article[data-testid=frame]').length"))
+
+
+def test_the_server_serves_guide_colours_and_saved_queries(neo4j_server: ServerStatus) -> None:
+    assert neo4j_server.http_uri
+    for name, content in browser.pages().items():
+        assert get(f"{neo4j_server.http_uri}/browser/pag/{name}") == content
+    assert b"Neo4j Browser" in get(f"{neo4j_server.http_uri}/browser/")
+
+
+def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium, tmp_path: Path) -> None:
+    pictures = Path(os.environ.get("PAG_PICTURES", tmp_path))
+    page = chromium
+    page.call("Page.navigate", url=f"{loaded.http_uri}/browser/")
+    page.until("document.querySelector('[data-testid=password]') !== null", "field for the password")
+    page.evaluate("document.querySelector('[data-testid=password]').focus()")
+    page.type(loaded.password_file.read_text().strip())
+    page.evaluate("document.querySelector('[data-testid=connect]').click()")
+    # The guide opens by itself after the login, and the colours are ours.
+    page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")

@@ -1,0 +1,62 @@
+"""The page about the model: its pictures are those that the code draws, and its table names every finding."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from pag_graph.testing.pictures import draw_all
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "model.md"
+# Findings whose names a call does not state itself: they come from a table or a choice near it.
+INDIRECT = {
+    "activation_not_stopped",
+    "application_not_stopped",
+    "message_across_epochs",
+    "message_received_twice",
+    "receive_without_send",
+    "send_without_receive",
+    "spawn_of_nobody",
+    "spawned_after_birth",
+    "spawned_twice",
+}
+MAKERS = {"findings", "findings_of", "report"}
+
+
+def sources() -> list[Path]:
+    package = ROOT / "pag_graph"
+    # Spark's reader tells of its own findings on its own page.
+    return [p for p in sorted(package.rglob("*.py")) if "testing" not in p.parts and "spark" not in p.parts]
+
+
+def named_in_code() -> set[str]:
+    found = set()
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS and node.args:
+                first = node.args[0]
+                name = first.value if isinstance(first, ast.Constant) else None
+                # Others report progress: their words are no names.
+                if isinstance(name, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", name):
+                    found.add(name)
+    return found
+
+
+def test_every_finding_is_explained() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## Findings")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_]+)` \| (info|warning|error) \| \S.* \| \S.* \|$", table, re.MULTILINE)
+    explained = [name for name, _ in rows]
+    assert len(explained) == len(set(explained))
+    assert set(explained) == named_in_code() | INDIRECT
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources())
+    assert all(f'"{name}"' in text for name in explained)
+
+
+def test_the_pictures_are_current() -> None:
+    drawn = draw_all()
+    shown = set(re.findall(r"\(pictures/(model-[a-z]+\.svg)\)", PAGE.read_text(encoding="utf-8")))
+    assert shown == set(drawn) == {path.name for path in (ROOT / "docs" / "pictures").glob("model-*.svg")}
+    for name, text in drawn.items():
+        assert text == (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8"), name

@@ -1,0 +1,467 @@
+"""Activities written down by hand: what becomes of them, and what a slip of the pen is told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pag_graph import api, sources
+from pag_graph.errors import MissingColumnError, TraceFormatError
+from pag_graph.model.enums import RuleSet
+from pag_graph.sources import activities
+from pag_graph.store.trace import Trace, check_trace
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+def convert(folder: Path, **tables: str) -> Trace:
+    source = folder / "log"
+    source.mkdir(exist_ok=True)
+    for name, text in tables.items():
+        (source / f"{name}.csv").write_text(text, encoding="utf-8")
+    sources.convert(source, folder / "trace", replace=True)
+    trace = Trace.open(folder / "trace")
+    check_trace(trace)
+    return trace
+
+
+def rows(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in trace.events(columns).to_pylist()]
+
+
+def test_activities_nest_and_messages_end_waits(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path,
+        activities="worker,start,end,activity,operator\n"
+        "a,0,10,processing,map\n"
+        "a,2,4,gc,\n"
+        "b,0,12,waiting,\n"
+        "b,12,20,processing,reduce\n",
+        messages="from,to,sent,received,channel,records\na,b,10,12,shuffle,7\n",
+    )
+    assert rows(trace, "worker", "t_ns", "kind", "activity", "operator", "channel", "peer", "records") == [
+        (0, 0, "start", "processing", 0, None, None, None),
+        (0, 2, "start", "gc", None, None, None, None),
+        (0, 4, "stop", None, None, None, None, None),
+        # In one instant the message leaves before its activity ends.
+        (0, 10, "send", None, None, 0, 1, 7),
+        (0, 10, "stop", None, 0, None, None, None),
+        (0, 20, "epoch_end", None, None, None, None, None),
+        (1, 0, "start", "waiting", None, None, None, None),
+        # And it is read before the wait that it ends is over.
+        (1, 12, "receive", None, None, 0, 0, 7),
+        (1, 12, "stop", None, None, None, None, None),
+        (1, 12, "start", "processing", 1, None, None, None),
+        (1, 20, "stop", None, 1, None, None, None),
+        (1, 20, "epoch_end", None, None, None, None, None),
+    ]
+    assert trace.meta.rules is RuleSet.STATED
+    assert trace.workers["name"].to_pylist() == ["a", "b"]
+    assert trace.operators["name"].to_pylist() == ["map", "reduce"]
+    assert trace.channels["type"].to_pylist() == ["shuffle"]
+    assert trace.findings.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("7", 7),
+        ("1.5ms", 1_500_000),
+        ("1.5 ms", 1_500_000),
+        ("20us", 20_000),
+        ("20µs", 20_000),
+        ("0.000000001s", 1),
+        ("12.3456789019s", 12_345_678_901),
+        ("2min", 120_000_000_000),
+        ("0.5h", 1_800_000_000_000),
+        ("-3ns", -3),
+        ("1970-01-01T00:00:01.5Z", 1_500_000_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+    ],
+)
+def test_times_are_exact(tmp_path: Path, written: str, expected: int) -> None:
+    trace = convert(tmp_path, activities=f"worker,start,duration,activity\nw,{written},1,busy\n")
+    assert trace.events(["t_ns"])["t_ns"].to_pylist()[:2] == [expected, expected + 1]
+
+
+@given(st.integers(-(2**61), 2**61))
+def test_whole_nanoseconds_come_through(value: int) -> None:
+    assert activities._spelled(pl.Series([str(value)]), None).to_list() == [value]
+
+
+@given(
+    st.decimals(0, 10**6, places=9, allow_nan=False, allow_infinity=False), st.sampled_from(sorted(activities.UNITS))
+)
+def test_units_are_exact_down_to_the_nanosecond(value: Any, unit: str) -> None:
+    text = format(value, "f")
+    if unit == "ns":
+        text = text.split(".")[0]
+    expected = int((value if unit != "ns" else int(value)) * activities.UNITS[unit])
+    assert activities._spelled(pl.Series([f"{text}{unit}"]), None).to_list() == [expected]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_every_form_of_a_table_gives_the_same_events(tmp_path: Path, form: str) -> None:
+    frame = pl.DataFrame(
+        {
+            "worker": ["x", "y", "x"],
+            "start_us": [0.5, 1, 4],
+            "end_us": [3.0, 9, 9],
+            "activity": ["Processing", "waiting", "busy"],
+            "operator": ["f", None, "f"],
+            "epoch": [0, 0, 1],
+        }
+    )
+    sent = pl.DataFrame({"from": ["x"], "to": ["y"], "sent_us": [3], "received_us": [9], "bytes": [10]})
+    found = []
+    for chosen in ("csv", form):
+        folder = tmp_path / chosen
+        folder.mkdir(exist_ok=True)
+        for name, table in (("activities", frame), ("messages-1", sent)):
+            match chosen:
+                case "csv":
+                    table.write_csv(folder / f"{name}.csv")
+                case "jsonl":
+                    table.write_ndjson(folder / f"{name}.jsonl")
+                case _:
+                    table.write_parquet(folder / f"{name}.parquet")
+        sources.convert(folder, tmp_path / "trace", replace=True)
+        found.append(Trace.open(tmp_path / "trace").events().to_pylist())
+    assert found[0] == found[1]
+    assert len(found[0]) == 12
+
+
+def test_one_file_of_json_lines_holds_everything(tmp_path: Path) -> None:
+    lines = [
+        {"worker": "w", "start": "0ms", "end": "2ms", "activity": "processing", "records": 3},
+        {"from": "w", "to": "v", "sent": "2ms", "received": "2.5ms", "type": "spawn"},
+        {"worker": "v", "host": "h1", "process": "p"},
+        {"worker": "v", "start": "3ms", "end": "4ms", "activity": "io"},
+        {"epoch": 0, "end": "4ms"},
+    ]
+    file = tmp_path / "all.jsonl"
+    del lines[1]["received"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert sources.detect_format(file) == "activities"
+    sources.convert(file, tmp_path / "trace")
+    trace = Trace.open(tmp_path / "trace")
+    assert rows(trace, "worker", "t_ns", "kind", "peer") == [
+        (0, 3_000_000, "start", None),
+        (0, 4_000_000, "stop", None),
+        (0, 4_000_000, "epoch_end", None),
+        (1, 0, "start", None),
+        (1, 2_000_000, "spawn", 0),
+        (1, 2_000_000, "stop", None),
+        (1, 4_000_000, "epoch_end", None),
+    ]
+    assert trace.workers["host"].to_pylist() == ["h1", None]
+
+
+def test_activities_that_overlap_are_cut_and_found(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path, activities="# by hand\nworker,start,end,activity\nw,0,10,busy\n\nw,6,15,io\nw,8,9,gc\nv,0,1,busy\n"
+    )
+    assert rows(trace, "worker", "t_ns", "kind", "activity")[:7] == [
+        (0, 0, "start", "busy"),
+        (0, 6, "stop", None),
+        (0, 6, "start", "io"),
+        (0, 8, "start", "gc"),
+        (0, 9, "stop", None),
+        (0, 15, "stop", None),
+        (0, 15, "epoch_end", None),
+    ]
+    (found,) = trace.findings.to_pylist()
+    assert (found["finding"], found["severity"], found["worker"]) == ("activities_overlap", "warning", 0)
+    # Lines as an editor counts them, comments and empty ones included.
+    assert (found["file"], found["observed"], found["unit"]) == ("activities.csv, line 3", 4, "ns")
+    assert "activities.csv, line 5" in found["action"]
+
+
+_interval = st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30), st.integers(0, 3))
+
+
+@given(st.lists(_interval, min_size=1, max_size=30))
+def test_what_is_stated_covers_the_same_time_however_it_overlaps(stated: list[tuple[int, int, int, int]]) -> None:
+    frame = pl.DataFrame(
+        [
+            {"worker": str(w), "start": min(s, e), "end": max(s, e), "activity": "busy", "epoch": epoch}
+            for w, s, e, epoch in stated
+        ]
+    )
+    empty = {name: pl.DataFrame(schema=activities._schema(table)) for name, table in activities._TABLES.items()}
+    filled = pl.concat(
+        [empty["activities"], frame.with_columns(_file=pl.lit(0, pl.Int64), _row=pl.int_range(pl.len()))],
+        how="diagonal",
+    )
+    # Places of findings are read from the file.
+    file = EXAMPLES / "heron" / "heron.jsonl"
+    tables = {
+        name: activities._Source(frame=filled if name == "activities" else table, files=(file,))
+        for name, table in empty.items()
+    }
+    found: list[Any] = []
+    events = activities._Converter(tables, found).events()
+    covered: dict[int, set[int]] = {}
+    for w, s, e, _ in stated:
+        covered.setdefault(w, set()).update(range(min(s, e), max(s, e)))
+    numbers = {int(name): number for name, number in activities._Converter(tables, []).workers.items()}
+    for worker, seconds in covered.items():
+        mine = events.filter(pl.col("worker") == numbers[worker])
+        depth, inside, last = 0, set(), None
+        for kind, t, epoch in mine.select("kind", "t_ns", "epoch").iter_rows():
+            if depth:
+                inside.update(range(last, t))
+            depth += {"start": 1, "stop": -1}.get(kind, 0)
+            assert depth >= 0
+            last = t
+            assert epoch is not None
+        assert depth == 0
+        assert inside == seconds
+        # In order, in time and in epochs; and every epoch is ended exactly once.
+        assert mine["t_ns"].is_sorted()
+        assert mine["epoch"].is_sorted()
+        ended = mine.filter(pl.col("kind") == "epoch_end")["epoch"].to_list()
+        assert ended == sorted({epoch for *_, epoch in stated})
+
+
+def test_epochs_end_with_their_last_activity_or_when_a_worker_goes_on(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path,
+        activities="worker,start,end,activity,epoch\n"
+        "a,0,10,busy,0\n"
+        "a,12,30,busy,1\n"
+        "b,0,20,busy,0\n"
+        "b,20,25,busy,1\n"
+        # Whoever states no epoch is in the one that is under way.
+        "c,0,40,busy,\n",
+    )
+    ends = [row for row in rows(trace, "worker", "t_ns", "epoch", "kind") if row[3] == "epoch_end"]
+    assert [row[:3] for row in ends] == [(0, 12, 0), (0, 30, 1), (1, 20, 0), (1, 30, 1), (2, 20, 0), (2, 30, 1)]
+
+
+def test_an_epoch_that_goes_back_is_found(tmp_path: Path) -> None:
+    trace = convert(tmp_path, activities="worker,start,end,activity,epoch\nw,0,5,busy,1\nw,5,9,busy,0\n")
+    (found,) = trace.findings.to_pylist()
+    assert (found["finding"], found["file"]) == ("epoch_goes_back", "activities.csv, line 3")
+    assert (found["observed"], found["limit"]) == (0, 1)
+
+
+def test_stated_epochs_and_exits_are_taken(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path,
+        activities="worker,start,end,activity,epoch\na,0,10,busy,0\nb,0,3,busy,0\na,20,30,busy,1\n",
+        epochs="epoch,end\n0,15\n1,35\n",
+        workers="worker,end\na,\nb,5\n",
+    )
+    kept = [row for row in rows(trace, "worker", "t_ns", "epoch", "kind") if row[3] in {"epoch_end", "exit"}]
+    assert kept == [(0, 15, 0, "epoch_end"), (0, 35, 1, "epoch_end"), (1, 5, 0, "exit")]
+
+
+def test_waits_without_length_are_counted(tmp_path: Path) -> None:
+    trace = convert(tmp_path, activities="worker,start,end,activity\nw,0,5,busy\nw,5,5,waiting\nw,5,5,io\n")
+    assert dict(trace.meta.dropped) == {"waits that take no time": 1}
+    assert [row for row in rows(trace, "t_ns", "kind", "activity") if row[0] == 5] == [
+        (5, "stop", None),
+        (5, "start", "io"),
+        (5, "stop", None),
+        (5, "epoch_end", None),
+    ]
+
+
+WRONG = {
+    "unknown activity": (
+        {"activities": "worker,start,end,activity\nw,0,1,procesing\n"},
+        r"activities.csv, line 2: 'procesing' is no type of an activity.\n.*Did you mean processing\?",
+    ),
+    "message types are no activities": (
+        {"activities": "worker,start,end,activity\nw,0,1,data_message\n"},
+        "line 2: 'data_message' is no type of an activity",
+    ),
+    "bad time": (
+        {"activities": "worker,start,end,activity\nw,0,1,busy\n# note\nw,1 parsec,2,busy\n"},
+        "activities.csv, line 4: start is '1 parsec', and must be a time such as 1.5ms",
+    ),
+    "fractions of a nanosecond": (
+        {"activities": "worker,start,end,activity\nw,0.5,2,busy\n"},
+        r"line 2: start is '0\.5', and must be",
+    ),
+    "ends before it starts": (
+        {"activities": "worker,start,end,activity\nw,9,2,busy\n"},
+        r"line 2: the activity ends \(2 ns\) before it starts \(9 ns\)",
+    ),
+    "no worker": ({"activities": "worker,start,end,activity\n,1,2,busy\n"}, "line 2: no value for worker"),
+    "no end": ({"activities": "worker,start,end,activity\nw,1,,busy\n"}, "line 2: no value for end"),
+    "end and duration": (
+        {"activities": "worker,start,end,duration,activity\nw,1,2,1,busy\n"},
+        "both the columns end and duration",
+    ),
+    "neither end nor duration": ({"activities": "worker,start,activity\nw,1,busy\n"}, "neither of the columns end"),
+    "unknown column": (
+        {"activities": "worker,start,end,activity,operater\nw,1,2,busy,x\n"},
+        r"unknown column 'operater'.\n.*Did you mean operator\?",
+    ),
+    "a column twice": ({"activities": "worker,start,start_ms,end,activity\nw,1,1,2,busy\n"}, "the column start twice"),
+    "too many values": (
+        {"activities": "worker,start,end,activity\nw,1,2,busy\nw,1,2,busy,map,reduce\n"},
+        "line 3: 6 values, but the header has 4",
+    ),
+    "negative records": (
+        {"activities": "worker,start,end,activity,records\nw,1,2,busy,-1\n"},
+        "records is '-1', and must be a whole number",
+    ),
+    "nothing in it": ({"activities": "worker,start,end,activity\n"}, "holds no activity"),
+    "unknown message type": (
+        {"activities": "worker,start,end,activity\nw,1,2,busy\n", "messages": "from,to,sent,type\nw,v,1,date\n"},
+        "messages.csv, line 2: 'date' is no type of a message",
+    ),
+    "two births": (
+        {
+            "activities": "worker,start,end,activity\nw,1,2,busy\n",
+            "messages": "from,to,sent,type\nw,v,1,spawn\nw,v,2,spawn\n",
+        },
+        "messages.csv, line 2: the worker v is started more than once",
+    ),
+    "a spawn that is received": (
+        {
+            "activities": "worker,start,end,activity\nw,1,2,busy\n",
+            "messages": "from,to,sent,received,type\nw,v,1,2,spawn\n",
+        },
+        "a spawn is received at 2 ns",
+    ),
+    "life after the end": (
+        {"activities": "worker,start,end,activity\nw,1,9,busy\n", "workers": "worker,end\nv,\nw,5\n"},
+        "workers.csv, line 3: the worker w ends at 5 ns, but something happens on it at 9 ns",
+    ),
+    "a worker twice": (
+        {"activities": "worker,start,end,activity\nw,1,9,busy\n", "workers": "worker\nw\nw\n"},
+        "the worker w is in this table twice",
+    ),
+    "epochs out of order": (
+        {"activities": "worker,start,end,activity\nw,1,9,busy\n", "epochs": "epoch,end\n0,9\n1,5\n"},
+        r"epochs.csv, line 3: epoch 1 ends too early \(5 ns\)",
+    ),
+    "a table that is none": (
+        {"activities": "worker,start,end,activity\nw,1,9,busy\n", "mesages": "from,to,sent\n"},
+        r"none of the tables.*\n.*Call it messages\.csv",
+    ),
+}
+
+
+@pytest.mark.parametrize(("tables", "message"), WRONG.values(), ids=WRONG)
+def test_slips_of_the_pen_are_named_with_file_and_line(tmp_path: Path, tables: dict[str, str], message: str) -> None:
+    with pytest.raises(TraceFormatError, match=message):
+        convert(tmp_path, **tables)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingColumnError, match=r"messages\.csv lacks the column\(s\) to"):
+        convert(tmp_path, activities="worker,start,end,activity\nw,1,9,busy\n", messages="from,sent\nw,3\n")
+
+
+def test_broken_json_is_named_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"worker": "w", "start": 0, "end": 2, "activity": "busy"}\n{"worker": \n', encoding="utf-8")
+    with pytest.raises(TraceFormatError, match=r"a\.jsonl, line 2: Expecting value"):
+        sources.convert(file, tmp_path / "trace")
+
+
+def test_what_else_lies_about_is_not_taken_for_activities(tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    assert "no column worker" in str(activities.mismatch(tmp_path / "other.csv"))
+    assert "without a file activities.csv" in str(activities.mismatch(tmp_path))
+    with pytest.raises(TraceFormatError, match="no known format"):
+        sources.detect_format(tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize("example", ["flink", "heron/heron.jsonl", "tensorflow"])
+def test_the_examples_of_the_documentation_convert(tmp_path: Path, example: str) -> None:
+    assert sources.detect_format(EXAMPLES / example) == "activities"
+    sources.convert(EXAMPLES / example, tmp_path / "trace")
+    trace = Trace.open(tmp_path / "trace")
+    check_trace(trace)
+    assert trace.findings.num_rows == 0
+
+
+ANSWERS = {
+    # What docs/generic.md says of each example.
+    "flink": [
+        [
+            ("source-0", "processing", 18),
+            ("source-0", "data_message", 2),
+            ("window-0", "processing", 75),
+            ("window-0", "io", 35),
+        ]
+    ],
+    "heron/heron.jsonl": [
+        [
+            ("spout-1", "processing", 4),
+            ("spout-1", "serialization", 1),
+            ("spout-1", "data_message", 0.5),
+            ("stmgr-1", "busy", 0.5),
+            ("stmgr-1", "data_message", 0.5),
+            ("bolt-1", "deserialization", 0.5),
+            ("bolt-1", "processing", 4),
+            ("bolt-1", "control_message", 0.2),
+            ("stmgr-1", "busy", 0.3),
+            ("stmgr-1", "control_message", 0.5),
+            ("spout-1", "processing", 2),
+        ]
+    ],
+    "tensorflow": [
+        [
+            ("input", "processing", 0.9),
+            ("input", "data_message", 0.05),
+            ("python", "processing", 0.05),
+            ("gpu", "processing", 0.6),
+            ("gpu", "io", 0.08),
+            ("gpu", "processing", 0.02),
+        ],
+        [
+            ("input", "processing", 0.8),
+            ("input", "data_message", 0.05),
+            ("python", "processing", 0.05),
+            ("gpu", "processing", 0.55),
+            ("gpu", "io", 0.08),
+            ("gpu", "processing", 0.02),
+        ],
+    ],
+}
+
+
+@pytest.mark.parametrize("example", ANSWERS)
+def test_the_examples_of_the_documentation_have_the_answers_that_it_states(tmp_path: Path, example: str) -> None:
+    sources.convert(EXAMPLES / example, tmp_path / "trace")
+    report = api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    assert report.store.run["rules"] == "stated"
+    assert report.findings.num_rows == 0
+    pag = api.open(tmp_path / "store")
+    names = dict(pag.run.scan("workers").select("worker", "name").collect().iter_rows())
+    for window, expected in zip(pag.run.windows(), ANSWERS[example], strict=True):
+        path = pag.critical_path(epoch=window.epoch).steps.to_pylist()
+        steps = [(names[step["worker"]], step["type"], step["duration_ns"]) for step in path if step["duration_ns"]]
+        merged = [
+            (*key, sum(step[2] for step in group) / 1e6) for key, group in itertools.groupby(steps, key=lambda s: s[:2])
+        ]
+        assert [(worker, kind, pytest.approx(ms)) for worker, kind, ms in merged] == expected
+
+
+def test_findings_of_the_reader_come_with_the_store(tmp_path: Path) -> None:
+    convert(tmp_path, activities="worker,start,end,activity\nw,0,10,busy\nw,6,15,io\n")
+    report = api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    assert report.findings["finding"].to_pylist() == ["activities_overlap"]
+
+
+def test_a_wait_that_nothing_ended_is_unknown(tmp_path: Path) -> None:
+    convert(tmp_path, activities="worker,start,end,activity\nw,0,10,busy\nw,10,15,waiting\nw,15,20,busy\n")
+    report = api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    assert report.findings.num_rows == 1
+    edges = api.open(tmp_path / "store").edges().filter(pl.col("duration_ns") > 0).sort("start_ns").collect()
+    assert edges["type"].to_list() == ["busy", "unknown", "busy"]

@@ -1,0 +1,245 @@
+"""Reading event logs: rolled, cut, in progress, of many versions, with things in them that nobody expects."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources import detect_format
+from pag_graph.sources.spark.plans import plan_nodes
+from pag_graph.sources.spark.reader import SparkLog, find_logs, read_log
+from pag_graph.testing.spark_logs import ORIGIN_MS, EventLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def two_stages() -> EventLog:
+    log = EventLog().job(0, 100, [0, 1], parents={1: [0]}).stage(0, 110, tasks=2)
+    log.task(0, 0, "0", 120, 220, run=90, deserialize=5, wrote=(100, 10)).task(0, 1, "1", 121, 240, run=100, wrote=(300, 30))
+    log.stage_done(0, 240).stage(1, 241, tasks=1).task(1, 0, "0", 250, 300, run=40, read=(300, 100, 40))
+    return log.stage_done(1, 301).job_done(0, 305).end(400)
+
+
+def read(path: Path) -> SparkLog:
+    (log,) = find_logs(path)
+    return read_log(log)
+
+
+def found(log: SparkLog) -> dict[str, int]:
+    return {finding.finding: finding.observed for finding in log.findings}
+
+
+def test_everything_of_a_small_log(tmp_path: Path) -> None:
+    log = read(two_stages().write(tmp_path / "app-1"))
+    assert (log.version, log.app_name, log.app_id, log.complete) == ("4.1.0", "by hand", "app-1", True)
+    assert (log.start_ms, log.end_ms) == (ORIGIN_MS, ORIGIN_MS + 400)
+    assert log.findings == []
+    assert log.jobs.select("job", "submitted_ms", "completed_ms", "result").rows() == [
+        (0, ORIGIN_MS + 100, ORIGIN_MS + 305, "JobSucceeded")
+    ]
+    assert log.stages.select("stage", "parents", "tasks", "submitted_ms", "completed_ms").rows() == [
+        (0, [], 2, ORIGIN_MS + 110, ORIGIN_MS + 240),
+        (1, [0], 1, ORIGIN_MS + 241, ORIGIN_MS + 301),
+    ]
+    tasks = log.tasks.select("task", "stage", "launch_ms", "run_ms", "remote_bytes", "shuffle_write_bytes")
+    assert tasks.rows() == [
+        (0, 0, ORIGIN_MS + 120, 90, 0, 100),
+        (1, 0, ORIGIN_MS + 121, 100, 0, 300),
+        (2, 1, ORIGIN_MS + 250, 40, 300, 0),
+    ]
+    assert [log.texts["executor"][code] for code in log.tasks["executor"]] == ["0", "1", "0"]
+    assert detect_format(tmp_path / "app-1") == "spark"
+
+
+def test_a_log_in_progress_is_answered_and_said(tmp_path: Path) -> None:
+    log = two_stages()
+    log.events.pop()
+    whole = log.content
+    file = tmp_path / "app-1.inprogress"
+    file.write_bytes(whole[:-30])
+    got = read(file)
+    assert not got.complete
+    assert got.tasks.height == 3
+    assert found(got) == {"line_unreadable": 1, "log_incomplete": 1}
+    assert "still ran" in got.findings[-1].detail
+
+
+def test_a_task_that_is_not_seen_to_end_is_there(tmp_path: Path) -> None:
+    log = EventLog().job(0, 100, [0]).stage(0, 110, tasks=1).task(0, 0, "1", 120, None)
+    got = read(log.write(tmp_path / "app"))
+    assert got.tasks.select("task", "finish_ms", "flags").rows() == [(0, 0, 0)]
+
+
+def test_unknown_events_are_counted(tmp_path: Path) -> None:
+    log = two_stages().add("SparkListenerOfTomorrow", Anything=[1]).add("SparkListenerOfTomorrow")
+    got = read(log.write(tmp_path / "app"))
+    assert got.unknown == {"SparkListenerOfTomorrow": 2}
+    assert found(got) == {"event_unknown": 2}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"not json", b"[]", b"3", b'{"Event":7}', b'{"NoEvent":1}', b'{"Event":{}}', b"\xff\xfe", b'{"Event":"x"'],
+)
+def test_lines_that_are_no_events_are_counted(line: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "app"
+    file.write_bytes(two_stages().content + line + b"\n")
+    got = read(file)
+    assert got.tasks.height == 3
+    assert sum(found(got).values()) == (1 if line else 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("Task Info",), None),
+        (("Task Info",), 3),
+        (("Task Info", "Launch Time"), "soon"),
+        (("Task Info", "Launch Time"), -5),
+        (("Task Info", "Launch Time"), 1 << 70),
+        (("Task Info", "Task ID"), {}),
+        (("Task Info", "Finish Time"), [1]),
+        (("Task Metrics",), []),
+        (("Task Metrics", "Executor Run Time"), 1e300),
+        (("Task Metrics", "Executor Run Time"), -1),
+        (("Task Metrics", "JVM GC Time"), True),
+        (("Task Metrics", "Shuffle Read Metrics"), "none"),
+        (("Stage ID",), "first"),
+        (("Task End Reason",), "Success"),
+    ],
+)
+def test_a_task_end_with_a_strange_value_is_read_or_counted(path: tuple[str, ...], value: Any, tmp_path: Path) -> None:
+    log = two_stages()
+    event = next(e for e in log.events if e["Event"] == "SparkListenerTaskEnd")
+    target = event
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    got = read(log.write(tmp_path / "app"))
+    # The start of a task whose end is lost is still there.
+    assert got.tasks.height == 3 or found(got)
+    assert got.tasks["task"].n_unique() == got.tasks.height
+    assert (got.tasks.select("run_ms", "gc_ms").min_horizontal() >= 0).all()
+
+
+def test_numbers_written_as_texts_count(tmp_path: Path) -> None:
+    log = two_stages()
+    event = next(e for e in log.events if e["Event"] == "SparkListenerTaskEnd")
+    event["Task Metrics"]["Executor Run Time"] = "77"
+    assert read(log.write(tmp_path / "app")).tasks["run_ms"][0] == 77
+
+
+def test_the_first_of_two_ends_counts_and_a_resubmitted_task_lost_its_output(tmp_path: Path) -> None:
+    log = two_stages()
+    ends = [e for e in log.events if e["Event"] == "SparkListenerTaskEnd"]
+    again = json.loads(json.dumps(ends[0]))
+    again["Task End Reason"] = {"Reason": "Resubmitted"}
+    log.events += [again, json.loads(json.dumps(ends[1]))]
+    got = read(log.write(tmp_path / "app"))
+    assert got.tasks.select("task", "output_lost").rows() == [(0, True), (1, False), (2, False)]
+    assert found(got) == {"task_end_twice": 1}
+
+
+def parts(folder: Path, log: EventLog, numbers: list[int]) -> Path:
+    folder.mkdir()
+    lines = log.lines
+    size = len(lines) // 4 + 1
+    for number in numbers:
+        own = lines[(number - 1) * size : number * size]
+        (folder / f"events_{number}_app-1").write_text("".join(line + "\n" for line in own))
+    (folder / "appstatus_app-1").touch()
+    return folder
+
+
+def test_rolled_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    folder = parts(tmp_path / "eventlog_v2_app-1", two_stages(), [2, 1, 4, 3])
+    (folder / ".events_1_app-1.crc").write_bytes(b"crc")
+    assert detect_format(folder) == "spark"
+    got = read(folder)
+    assert (got.tasks.height, got.complete, got.findings) == (3, True, [])
+    whole = read(two_stages().write(tmp_path / "app-1"))
+    assert got.tasks.equals(whole.tasks)
+
+
+def test_a_missing_part_is_an_error_among_the_findings(tmp_path: Path) -> None:
+    got = read(parts(tmp_path / "eventlog_v2_app-1", two_stages(), [1, 2, 4]))
+    assert found(got)["log_part_missing"] == 1
+
+
+def test_a_compacted_part_stands_for_those_before(tmp_path: Path) -> None:
+    folder = parts(tmp_path / "eventlog_v2_app-1", two_stages(), [1, 2, 3, 4])
+    merged = (folder / "events_1_app-1").read_text() + (folder / "events_2_app-1").read_text()
+    (folder / "events_2_app-1.compact").write_text(merged)
+    got = read(folder)
+    assert (got.tasks.height, found(got)) == (3, {})
+
+
+def test_a_folder_of_logs(tmp_path: Path) -> None:
+    two_stages().write(tmp_path / "app-b")
+    parts(tmp_path / "eventlog_v2_app-1", two_stages(), [1, 2, 3, 4])
+    (tmp_path / "README").write_text("no log")
+    (tmp_path / ".hidden").write_bytes(two_stages().content)
+    assert [log.name for log in find_logs(tmp_path)] == ["app-b", "eventlog_v2_app-1"]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match="There is no event log"):
+        find_logs(tmp_path / "none")
+    with pytest.raises(TraceFormatError, match="holds no event log"):
+        find_logs(tmp_path)
+    (tmp_path / "text").write_text("some text\nand more\n")
+    with pytest.raises(TraceFormatError, match="none of its lines is an event"):
+        read(tmp_path / "text")
+    with pytest.raises(TraceFormatError, match="no known format"):
+        detect_format(tmp_path / "text")
+
+
+def test_logs_of_spark_2_have_no_app_id_and_no_attempts(tmp_path: Path) -> None:
+    log = two_stages()
+    log.events[0]["Spark Version"] = "2.1.0"
+    log.events[1].pop("App ID")
+    for event in log.events:
+        info = event.get("Task Info", {})
+        info.pop("Partition ID", None)
+        event.pop("Stage Attempt ID", None)
+    got = read(log.write(tmp_path / "app"))
+    assert (got.app_id, got.tasks.height, got.findings) == ("", 3, [])
+
+
+def test_a_plan_keeps_its_steps_and_drops_what_only_holds_them() -> None:
+    plan = plan_nodes(
+        {
+            "nodeName": "AdaptiveSparkPlan",
+            "children": [
+                {
+                    "nodeName": "WholeStageCodegen (1)",
+                    "children": [
+                        {
+                            "nodeName": "HashAggregate",
+                            "simpleString": "HashAggregate(keys=[])",
+                            "metrics": [{"name": "time", "accumulatorId": 7, "metricType": "timing"}],
+                            "children": [{"nodeName": "InputAdapter", "children": [{"nodeName": "Exchange"}]}],
+                        }
+                    ],
+                }
+            ],
+        }
+    )
+    assert [(number, parent, name, scope) for number, parent, name, _, scope in plan.nodes] == [
+        (0, None, "WholeStageCodegen (1)", "WholeStageCodegen (1)"),
+        (1, 0, "HashAggregate", "WholeStageCodegen (1)"),
+        (2, 1, "Exchange", None),
+    ]
+    assert plan.metrics == ((1, 7, "time", "timing"),)
+
+
+def test_a_plan_that_is_endless_or_nonsense_ends() -> None:
+    node: dict[str, Any] = {"nodeName": "A"}
+    for _ in range(20_000):
+        node = {"nodeName": "A", "children": [node]}
+    assert len(plan_nodes(node).nodes) == 10_000
+    assert plan_nodes({"nodeName": 3, "children": [None, 4, {"metrics": [None, {"accumulatorId": "x"}]}]}).metrics == ()
