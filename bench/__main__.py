@@ -31,6 +31,9 @@ def write_page(results: Path, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for file in sorted(results.glob("*.json")):
         result = harness.load(file)
+        if "figures" not in result:
+            # It has a page of its own.
+            continue
         begin, end = f"<!-- begin {result['bench']} -->", f"<!-- end {result['bench']} -->"
         section = f"{begin}\n\n{harness.markdown(result)}\n{end}"
         if begin in text:

@@ -1,13 +1,209 @@
-"""x."""
+"""Analyses over all epochs of a run, in one window of a million events, and where many messages meet."""
 
-from bench.harness import Bench, Session, memory_copy, Yardstick, Figure
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from bench import harness
+from bench.harness import Bench, Session, polars_reads
+from pag_graph import api
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.k_hops import k_hops
+from pag_graph.analyses.participation import participation
+from pag_graph.analyses.slack import slack
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, TRACE_WORKERS
+from pag_graph.pag.snapshot import Run, Snapshot, Window
+from pag_graph.sources.record import record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ORACLES = Path(os.environ.get("PAG_ORACLES", harness.ROOT.parent / "shared" / "oracles"))
+"""Where traces of other programs lie, if they do; see ``tests/integration/test_st2_oracle.py``."""
+
+_EACH = ("k-hops", "critical-path", "slack", "participation", "metrics", "causal-profile", "blame")
+_OF_RUN = ("profile-rounds", "invariants")
+_FEW, _MANY = 10_000, 1_000_000
+_READ = ("src", "dst", "type", "epoch", "start_ns", "duration_ns", "operator", "channel", "records", "read")
 
 
-def run(s: Session):
-    s.measure(
-        "a", lambda: sum(range(100000)), against=memory_copy(10_000_000), items=100000, unit="numbers", target="1 s"
+def _triangles(session: Session) -> tuple[Path, Path]:
+    """Return a recorded trace, as large and in as many rounds as SnailTrail 2's, and its store."""
+    rounds = 100 if session.quick else 1_500
+    sizes = ["-w", "2", "--nodes", "3000", "--edges", "15000", "--batch", "400", "--rounds", str(rounds), "--seed", "1"]
+    trace = session.fixed(f"triangles-{rounds}.trace", lambda path: record("triangles", path, sizes))
+    store = session.fixed(f"triangles-{rounds}.pag", lambda path: api.build(trace, path, engine="local"))
+    return trace, store
+
+
+def _snailtrail(session: Session) -> Path | None:
+    """Return the store of SnailTrail 2's triangles, by its rules; None where its trace is not there."""
+    name = "tri-m-w2" if session.quick else "tri-l-w2"
+    raw = ORACLES / "st2" / name / "raw.parquet"
+    if not raw.is_file():
+        return None
+    trace = session.fixed(f"{name}.trace", lambda path: api.convert(raw, path))
+    return session.fixed(f"{name}.pag", lambda path: api.build(trace, path, rules="st2", engine="local"))
+
+
+def _edges(store: Path) -> harness.Yardstick:
+    files = api.open(store).run.info.files("edges")
+    return polars_reads(files, columns=_READ, name="Polars reads the columns of the edges that analyses need")
+
+
+def run(session: Session) -> None:
+    """Make the measurements."""
+    old = _snailtrail(session)
+    if old is not None:
+        pag, stick = api.open(old), _edges(old)
+        edges = int(pag.epochs["edges"].sum())
+        over = partial(_over, old, "k-hops")
+        target = "1 s and 1 GB; SnailTrail 2 needs 28-41 s and 11-13 GB"
+        session.measure("10-hops, all epochs (tri-l)", over, against=stick, items=edges, unit="edges", target=target)
+        session.measure(
+            "10-hops as SnailTrail 2 counts them (tri-l)",
+            lambda: api.open(old).k_hops_st2(k=10),
+            against=stick,
+            items=edges,
+            unit="edges",
+        )
+        for name in ("metrics", "invariants"):
+            subject = partial(_over, old, name)
+            session.measure(f"{name}, all epochs (tri-l)", subject, against=stick, items=edges, unit="edges")
+    trace, store = _triangles(session)
+    stick, edges = _edges(store), int(api.open(store).epochs["edges"].sum())
+    session.measure(
+        "building the store, for comparison",
+        lambda place: api.build(trace, place, engine="local"),
+        before=lambda: session.new_folder("triangles.pag"),
+        against=stick,
+        repeat=3,
+        items=api.open(store).run.info.events,
     )
-    s.keep(Figure(name="b", values={"bytes": 12345, "share": 0.5}))
+    for name in (*_EACH, *_OF_RUN):
+        subject = partial(_over, store, name)
+        session.measure(
+            f"{name}, all epochs", subject, against=stick, items=edges, unit="edges", target="less than building"
+        )
+    _one_window(session, store)
+    _fan_in(session)
 
 
-BENCH = Bench(name="analyses", title="T", about="About.", run=run)
+def _over(store: Path, name: str) -> pa.Table:
+    pag = api.open(store)
+    return pag.analyse(name) if name in _OF_RUN else pag.each(name)
+
+
+def _one_window(session: Session, store: Path) -> None:
+    """Measure what one window of about a million edges costs, after it was loaded."""
+    opened = Run(store)
+    total = int(opened.epochs["edges"].sum())
+    window = opened.window(between=(0, max(1, opened.end_ns * min(_MANY, total) // total)))
+
+    def load() -> Snapshot:
+        snapshot = opened.snapshot(window)
+        # Sorting is a part of loading.
+        _ = snapshot.tiling
+        return snapshot
+
+    edges = load().edges.height
+    for function, target in ((critical_path, "50 ms"), (slack, ""), (participation, ""), (k_hops, "")):
+        session.measure(
+            f"{function.__name__}, one window, loaded",
+            function,
+            before=load,
+            items=edges,
+            unit="edges",
+            target=target,
+        )
+    session.measure("loading that window", load, items=edges, unit="edges")
+
+
+def _fan_in(session: Session) -> None:
+    """Measure messages into one vertex: ten times as many must cost no more than ten times as much."""
+    for function in (k_hops, participation, slack):
+        times = {}
+        for count in (_FEW, 10 * _FEW):
+            figure = session.measure(
+                f"{function.__name__}, {count:,} messages into one vertex",
+                function,
+                before=partial(_star, count),
+                items=count,
+                unit="messages",
+            )
+            times[count] = figure.median
+        figure.target = "linear"
+        figure.values = {f"{10 * _FEW:,} over {_FEW:,} messages (10 is linear)": times[10 * _FEW] / times[_FEW]}
+
+
+def _star(count: int) -> Snapshot:
+    """Return a window in which a worker sends messages one after the other, and another one reads all at one vertex."""
+    sender, reader = 0, 1 << POSITION_BITS
+    positions = np.arange(2, 2 * count + 2, 2)
+    local = _rows(sender + np.append(0, positions[:-1]) + 2, sender + positions + 2, np.arange(count), "processing")
+    at = 2 * count
+    wait = _rows(np.array([reader + 2, reader + 4]), np.array([reader + 4, reader + 6]), np.array([0, at - 1]), "busy")
+    wait[0] |= {"duration_ns": at - 1, "type": "waiting"}
+    sent = sender + positions + 2
+    into = _rows(sent, np.full(count, reader + 4), np.arange(1, count + 1), "data_message")
+    for row in into:
+        row["duration_ns"] = at - 1 - row["start_ns"]
+    rows = pl.DataFrame([*local, *wait, *into], schema=_schema(PAG_EDGES))
+    run = Run.__new__(Run)
+    run.info = SimpleNamespace(run={"rules": "timely", "end_ns": at}, path="memory")  # type: ignore[assignment]
+    workers = [{"worker": worker, "process": 0, "clock_domain": "", "offset_ns": 0} for worker in (0, 1)]
+    tables = {"edges": rows, "epochs": _schema(PAG_EPOCHS).to_frame()}
+    run._scans = {name: table.lazy() for name, table in tables.items()}  # noqa: SLF001
+    run._scans["workers"] = pl.DataFrame(workers, schema=_schema(TRACE_WORKERS)).lazy()  # noqa: SLF001
+    snapshot = run.snapshot(Window(start_ns=0, end_ns=at))
+    _ = snapshot.tiling
+    return snapshot
+
+
+def _rows(src: Any, dst: Any, start: Any, kind: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "src": int(a),
+            "dst": int(b),
+            "type": kind,
+            "epoch": 0,
+            "src_epoch": 0,
+            "start_ns": int(t),
+            "duration_ns": 1,
+            "flags": 0,
+            "alternatives": 0,
+        }
+        for a, b, t in zip(src, dst, start, strict=True)
+    ]
+
+
+def _schema(table: pa.Schema) -> pl.Schema:
+    return pl.DataFrame(pl.from_arrow(table.empty_table())).schema
+
+
+def _missing() -> str:
+    import shutil
+
+    return "" if shutil.which("cargo") else "cargo, to record a trace"
+
+
+BENCH = Bench(
+    name="analyses",
+    title="Analyses",
+    about=(
+        "All epochs of a run at once (`Pag.each`, or `Pag.analyse` of all rounds), opening the store and reading it"
+        " included, in one process. `tri-l` is SnailTrail 2's own trace (Timely 0.10, 2.1 M events, 1,500 epochs, 2"
+        " workers) built by its rules. The other trace was recorded by the adapter's `triangles` on the same scale (2.1"
+        " M events, 1,500 rounds, 2 workers, seed 1). One window is a stretch of that run with about a million edges."
+    ),
+    run=run,
+    needs=_missing,
+)

@@ -7,12 +7,14 @@ with these costs, and compares. ``--quick`` makes do with one recording of each;
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,11 +237,47 @@ def line(pair: Pair) -> str:
     return "| " + " | ".join((*cells, noise, f"{pair.unchanged:+.0%}")) + " |"
 
 
-def errors(pairs: Sequence[Pair]) -> dict[str, float]:
-    """Return what the pairs that count say together."""
+def summary(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Return what the pairs that count say together; a percentile is the nearest rank."""
     sizes = sorted(abs(pair.error) for pair in pairs if not pair.extra)
-    rank = max(0, -(-95 * len(sizes) // 100) - 1)
+    rank = -(-95 * len(sizes) // 100) - 1
     return {"pairs": len(sizes), "median": statistics.median(sizes), "p95": sizes[rank], "most": sizes[-1]}
+
+
+def section(result: Mapping[str, Any]) -> str:
+    """Return the generated part of the page."""
+    pairs = [Pair(**entry) for entry in result["pairs"]]
+    found, facts = summary(pairs), result["machine"]
+    first = " before all other processes" if result["first_in_line"] else ""
+    head = (
+        f"{found['pairs']:.0f} pairs: median error {found['median']:.1%}, 95 % of them within {found['p95']:.1%}, the"
+        f" worst {found['most']:.1%}. Each is {result['repeat']} recordings and as many runs with the change, in turn"
+        f"{first}, on {facts['cores']} cores ({facts['processor']}), load average {facts['load_average']} before and"
+        f" {facts['load_average_after']} after, commit {result['commit'] or 'unknown'}, {result['begun']}."
+    )
+    names = (
+        "program",
+        "workers",
+        "change",
+        "recorded ms",
+        "predicted ms",
+        "measured ms",
+        "error",
+        "spread",
+        "unchanged",
+    )
+    table = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    counted = [*table, *(line(pair) for pair in pairs if not pair.extra)]
+    extra = [*table, *(line(pair) for pair in pairs if pair.extra)]
+    parts = [head, "\n".join(counted), "More workers than cores, not counted:", "\n".join(extra)]
+    return "\n\n".join([BEGIN, *parts, END])
+
+
+def write_page(result: Mapping[str, Any]) -> None:
+    """Replace the generated part of ``docs/predictions.md``."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    PAGE.write_text(head + section(result) + rest.partition(END)[2], encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -247,13 +285,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.predictions", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one recording of each instead of five; writes no file")
     parser.add_argument("--repeat", type=int, help="recordings of each")
-    parser.add_argument("--only", action="append", help="programs to try")
+    parser.add_argument("--only", action="append", help="programs to try; writes no file")
     parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
     parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
+    parser.add_argument("--page", action="store_true", help="only write docs/predictions.md anew from the result")
     given = parser.parse_args(arguments)
+    if given.page:
+        write_page(harness.load(RESULT))
+        return 0
     executable = given.program or build_program("adjustable")
     repeat = given.repeat or (1 if given.quick else 5)
-    facts = harness.machine()
+    facts, begun = harness.machine(), datetime.now(UTC)
     pairs = []
     for program in PROGRAMS:
         if given.only and program.name not in given.only:
@@ -263,7 +305,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 pair = check(program, workers, change, executable=executable, repeat=repeat, rt=given.first_in_line)
                 pairs.append(pair)
                 print(line(pair), flush=True)
-    print(errors(pairs))
+    if any(not pair.extra for pair in pairs):
+        print(json.dumps(summary(pairs)))
+    if not given.quick and not given.only:
+        facts["load_average_after"] = round(os.getloadavg()[0], 2)
+        result = {
+            "format": harness.FORMAT,
+            "bench": "predictions",
+            "commit": harness.commit(),
+            "begun": begun.isoformat(timespec="seconds"),
+            "machine": facts,
+            "repeat": repeat,
+            "first_in_line": given.first_in_line,
+            "pairs": [asdict(pair) for pair in pairs],
+        }
+        RESULT.parent.mkdir(exist_ok=True)
+        harness.save(result, RESULT)
+        write_page(result)
     return 0
 
 

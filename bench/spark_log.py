@@ -7,7 +7,6 @@ is repeated within its stage, so that tasks make up most of the log as they do i
 from __future__ import annotations
 
 
-
 import subprocess
 import sys
 
@@ -23,7 +22,10 @@ _TASKS = 20
 
 def real_log() -> Path | None:
     """Return the log that the large one is made of."""
-    found = [ROOT / "tests" / "data" / "spark" / "healthy.zstd", ROOT.parent / "shared/oracles/spark/app-20170324182509-0000"]
+    found = [
+        ROOT / "tests" / "data" / "spark" / "healthy.zstd",
+        ROOT.parent / "shared/oracles/spark/app-20170324182509-0000",
+    ]
     return next((file for file in found if file.exists()), None)
 
 
@@ -142,7 +144,11 @@ print(read, read_cpu, whole, before, peak_read, resource.getrusage(resource.RUSA
 def child(log: Path, what: str, target: Path) -> dict[str, float]:
     """Read, or read and convert, in a process of its own, and return seconds and the most memory in bytes."""
     out = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(log), what, str(target)], check=True, capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", _CHILD, str(log), what, str(target)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     ).stdout.split()
     read, cpu, whole, before, peak_read, peak, tasks = map(float, out)
     return {

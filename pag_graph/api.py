@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -690,8 +691,9 @@ def analyse(
         rows = [_write(table, target, "run")]
         windows = pag.rounds()
     elif definition.scope is Scope.WINDOW:
-        task = partial(_analyse_window, path, target, definition.name, made)
-        rows = chosen.map(task, windows, label=definition.name, progress=progress)
+        # A task looks at as many windows as are read together.
+        task = partial(_analyse_windows, path, target, definition.name, made)
+        rows = chosen.map(task, list(pag.run.stretches(windows)), label=definition.name, progress=progress)
     else:
         pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
         base = path if against is None else Path(against).absolute()
@@ -713,9 +715,14 @@ def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
     return [(others[window.epoch], window) for window in pag.run.windows() if window.epoch in others]
 
 
-def _analyse_window(store: Path, target: Path, name: str, parameters: Any, window: Window) -> int:
-    table = table_of(find_analysis(name)(Run(store).snapshot(window), parameters=parameters))
-    return _write(with_epoch(table, window), target, f"epoch-{window.epoch:09}")
+def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
+    table = find_analysis(name).over(Run(store), windows, parameters)
+    first = np.searchsorted(table["window"].to_numpy(), np.arange(len(windows) + 1))
+    rows = table.drop_columns(["window"])
+    return sum(
+        _write(with_epoch(rows.slice(begin, end - begin), window), target, f"epoch-{window.epoch:09}")
+        for window, begin, end in zip(windows, first[:-1].tolist(), first[1:].tolist(), strict=True)
+    )
 
 
 def _analyse_pair(

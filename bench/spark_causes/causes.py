@@ -2,7 +2,7 @@
 
 Run by `make_logs.py`, which gives each one a Spark session on a standalone cluster with one-core executors:
 ``python causes.py NAME`` with the cluster in the environment. Work is done by Spark SQL expressions, inside the
-executors' JVM; `_spin` costs CPU time that does not depend on the amount of data.
+executors' JVM: `_take` sleeps, so that a task takes as long as it should on a busy machine, and `_spin` costs CPU time.
 """
 
 from __future__ import annotations
@@ -112,6 +112,12 @@ def _spin(milliseconds: Column | int) -> Column:
     )
 
 
+def _take(milliseconds: Column | int) -> Column:
+    """Take so many milliseconds per row without the processor, as for a slow store: the same on a busy machine."""
+    time_each = f.lit(milliseconds) if isinstance(milliseconds, int) else milliseconds
+    return f.call_function("java_method", f.lit("java.lang.Thread"), f.lit("sleep"), time_each.cast("bigint"))
+
+
 def _rows(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
     return spark.range(0, rows, 1, partitions)
 
@@ -125,17 +131,32 @@ def _named(spark: SparkSession, name: str) -> None:
     spark.sparkContext.setJobDescription(name)
 
 
-def _even(spark: SparkSession, *, tasks: int = 24, milliseconds: int = 400, name: str = "even work") -> None:
+def _even(
+    spark: SparkSession,
+    *,
+    tasks: int = 24,
+    milliseconds: int = 400,
+    name: str = "even work",
+    cost: Callable[[int], Column] = _take,
+) -> None:
     _named(spark, name)
-    _run(_rows(spark, tasks * 10, tasks).select("id", _spin(milliseconds // 10).alias("value")))
+    _run(_rows(spark, tasks * 10, tasks).select("id", cost(milliseconds // 10).alias("value")))
 
 
-def _grouped(spark: SparkSession, *, tasks: int, reducers: int, milliseconds: int, name: str) -> None:
+def _grouped(
+    spark: SparkSession,
+    *,
+    tasks: int,
+    reducers: int,
+    milliseconds: int,
+    name: str,
+    cost: Callable[[int], Column] = _take,
+) -> None:
     """Work, shuffle evenly, and work again."""
     _named(spark, name)
-    mapped = _rows(spark, tasks * 20, tasks).select("id", _spin(milliseconds // 20).alias("value"))
+    mapped = _rows(spark, tasks * 20, tasks).select("id", cost(milliseconds // 20).alias("value"))
     shuffled = mapped.repartition(reducers)
-    _run(shuffled.select("value", _spin(milliseconds // 20).alias("again")))
+    _run(shuffled.select("value", cost(milliseconds // 20).alias("again")))
 
 
 def healthy(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
@@ -149,22 +170,22 @@ def skewed_key(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     rows = _rows(spark, 3_200, 8).withColumn("key", f.when(f.col("id") % 10 < _HOT, 0).otherwise(f.col("id") % 97))
     payload = rows.withColumn("payload", f.sha2(f.col("id").cast("string"), 512))
     by_key = payload.repartition(8, "key")
-    _run(by_key.select("key", "payload", _spin(3).alias("value")))
+    _run(by_key.select("key", "payload", _take(4).alias("value")))
 
 
 def straggler_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     """Let one partition cost more than its rows say."""
     _named(spark, "equal partitions, one of them costs 25 times as much")
     cost = f.when(f.spark_partition_id() == 5, 700).otherwise(28)  # noqa: PLR2004
-    _run(_rows(spark, 100, 10).select("id", _spin(cost).alias("value")))
+    _run(_rows(spark, 100, 10).select("id", _take(cost).alias("value")))
 
 
 def slow_node(spark: SparkSession, control: Control) -> None:
     """Do even work while one executor stands still most of the time."""
-    _even(spark, tasks=4, milliseconds=100, name="warm up")
+    _even(spark, tasks=4, milliseconds=100, name="warm up", cost=_spin)
     end = control.slow_down(1, run=0.02, stop=0.1)
     try:
-        _grouped(spark, tasks=12, reducers=12, milliseconds=500, name="even work, one executor at a sixth of its speed")
+        _grouped(spark, tasks=12, reducers=12, milliseconds=500, name="even work, one executor at a sixth", cost=_spin)
     finally:
         end()
 
@@ -212,7 +233,7 @@ def lost_executor(spark: SparkSession, control: Control) -> None:
 
     thread = threading.Thread(target=kill)
     thread.start()
-    _grouped(spark, tasks=20, reducers=8, milliseconds=700, name="an executor dies in the middle")
+    _grouped(spark, tasks=20, reducers=8, milliseconds=800, name="an executor dies in the middle")
     thread.join()
 
 
@@ -221,9 +242,7 @@ def retried_stage(spark: SparkSession, control: Control) -> None:
 
     def work(pairs: Iterable[tuple[int, int]]) -> Iterator[int]:
         for _, value in pairs:
-            end = time.process_time() + 0.01
-            while time.process_time() < end:
-                value = (value * 31 + 7) % 1_000_003  # noqa: PLW2901
+            time.sleep(0.02)
             yield value
 
     context = spark.sparkContext
@@ -254,7 +273,7 @@ def speculation(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
 def too_few_partitions(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     """Do all the work in one task."""
     _named(spark, "all the work in one partition")
-    _run(_rows(spark, 100, 1).select("id", _spin(120).alias("value")))
+    _run(_rows(spark, 100, 1).select("id", _take(120).alias("value")))
 
 
 def tiny_tasks(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
@@ -313,9 +332,9 @@ def streaming(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 400).option("numPartitions", 4).load()
     counted = (
         source.withColumn("id", f.col("value"))
-        .select((f.col("id") % 10).alias("key"), _spin(2).alias("work"))
+        .select((f.col("id") % 10).alias("key"), _take(2).alias("work"))
         .groupBy("key")
-        .agg(f.sum("work"))
+        .agg(f.count("work"))
     )
     query = counted.writeStream.outputMode("complete").format("noop").queryName("counts").start()
     end = time.monotonic() + _PATIENCE_SECONDS
@@ -390,7 +409,7 @@ def uneven_sleep(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
 
 def even_cpu(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     """Do even work in two even stages, a little less than `healthy`."""
-    _grouped(spark, tasks=12, reducers=12, milliseconds=400, name="even map, even reduce")
+    _grouped(spark, tasks=12, reducers=12, milliseconds=400, name="even map, even reduce", cost=_spin)
 
 
 def uneven_cpu(spark: SparkSession, control: Control) -> None:  # noqa: ARG001

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SPARK = Path(pyspark.__file__).parent
-_START_SECONDS = 90
+_START_SECONDS = 300
 _STOP_SECONDS = 20
 
 
@@ -103,15 +103,19 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
             host="127.0.0.1",
         )
         master = _wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        logs = []
         for number in range(1, workers + 1):
             host = f"127.0.0.{number}"
-            log_of_worker = start(
-                f"worker-{number}",
-                *("org.apache.spark.deploy.worker.Worker", "--host", host, "--port", "0", "--webui-port", "0"),
-                *("--cores", "1", "--memory", "1g", master),
-                host=host,
+            logs.append(
+                start(
+                    f"worker-{number}",
+                    *("org.apache.spark.deploy.worker.Worker", "--host", host, "--port", "0", "--webui-port", "0"),
+                    *("--cores", "1", "--memory", "1g", master),
+                    host=host,
+                )
             )
-            _wait_for(log_of_worker, r"(Successfully registered with master)")
+        for log in logs:
+            _wait_for(log, r"(Successfully registered with master)")
         yield Cluster(master=master, workers=tuple(process.pid for process in started[1:]))
     finally:
         for process in reversed(started):

@@ -196,14 +196,15 @@ def _without_paths(event: dict[str, dict[str, str]]) -> dict[str, object]:
 def keep(logs: Path, target: Path) -> None:
     """Copy the logs that the tests need, compressed with zstd, and the answers with them."""
     target.mkdir(parents=True, exist_ok=True)
+    file = target / "answers.json"
+    answers = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for name in TESTED:
-        if not (logs / name).is_dir():
-            continue
-        (log,) = (logs / name).iterdir()
-        with pa.OSFile(str(target / f"{name}.zstd"), "wb") as file:
-            file.write(pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True))
-    answers = {name: {"done": ALL[name].done, "answer": ALL[name].answer} for name in TESTED}
-    (target / "answers.json").write_text(json.dumps(answers, indent=2) + "\n", encoding="utf-8")
+        if (logs / name).is_dir():
+            (log,) = (logs / name).iterdir()
+            packed = pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True)
+            (target / f"{name}.zstd").write_bytes(packed)
+            answers[name] = {"done": ALL[name].done, "answer": ALL[name].answer}
+    file.write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def report(cause: Cause, files: Iterable[Path]) -> None:

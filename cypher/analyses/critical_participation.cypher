@@ -6,6 +6,13 @@
 //   window's length; adds up to 1), total_ns (of all workers in the window; 0 for messages), on_path (path_ns of total_ns),
 //   per_worker_ns (total_ns over the workers), imbalance_ns (path_ns - per_worker_ns: what perfect balance could take off
 //   the path; the same as the analysis `imbalance`)
+// example: skewed --epoch 4
+//   type       | path_ns | share  | total_ns | on_path | per_worker_ns | imbalance_ns
+//   processing | 3641079 | 0.9358 | 3820344  | 0.9531  | 955086        | 2685993
+//   busy       | 211362  | 0.0543 | 490906   | 0.4306  | 122726.5      | 88635.5
+//   wake_up    | 38131   | 0.0098 | 624568   | 0.0611  | 156142        | -118011
+//   spinning   | 321     | 0.0001 | 13454    | 0.0239  | 3363.5        | -3042.5
+//   6 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -3,6 +3,12 @@
 // param epoch: number of the epoch
 // returns: one row per step in time order: step, src, dst, type, worker, start_ns, duration_ns, operator; the durations
 //   add up to the length of the window. No row where the epoch is not published or has no event that closes it.
+// example: skewed --epoch 4
+//   step | src | dst | type | worker | start_ns | duration_ns | operator
+//   0    | 830 | 832 | busy | 0      | 14706340 | 127017      | 1
+//   1    | 832 | 834 | busy | 0      | 14833357 | 6042        |
+//   2    | 834 | 836 | busy | 0      | 14839399 | 641         | 1
+//   47 rows
 //
 // From the event that closes the window back to the window's start. An event ends a wait where it begins a segment
 // (event.segment = event.id): there the path goes on with the message that ended the wait, everywhere else with the

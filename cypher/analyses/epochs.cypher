@@ -1,6 +1,12 @@
 // purpose: The epochs of a run that are loaded, with the length of their windows.
 // param run: id of the run
 // returns: one row per published epoch in time order: epoch, role, start_ns, end_ns, span_ns, waiting_ns, coverage
+// example: skewed
+//   epoch | role    | start_ns | end_ns   | span_ns | waiting_ns | coverage
+//   0     | startup | 0        | 3583847  | 3583847 | 7100427    | 0.9317
+//   1     | round   | 3583847  | 7299009  | 3715162 | 8797388    | 1
+//   2     | round   | 7299009  | 11048806 | 3749797 | 5135969    | 0.6402
+//   11 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(epoch:Epoch {published: true})
 RETURN epoch.epoch AS epoch,

@@ -5,6 +5,13 @@
 // returns: one row per hop, type, worker and operator, in this order: hop, type, worker, operator, walks, edges, walk_ns,
 //   edge_ns. `walks` counts the walks of `hop` steps that end with a message which ended a wait or was read right after
 //   one; `edges` the different activities among their first steps. Messages weigh from send to read.
+// example: skewed --epoch 4 --k 2
+//   hop | type             | worker | operator | walks | edges | walk_ns | edge_ns
+//   1   | progress_message | 0      |          | 3     | 3     | 361946  | 361946
+//   1   | progress_message | 1      |          | 1     | 1     | 21125   | 21125
+//   1   | progress_message | 2      |          | 2     | 2     | 42305   | 42305
+//   2   | busy             | 0      | 1        | 3     | 1     | 4989    | 1663
+//   6 rows
 //
 // Walks are counted by how many reach an event, and never listed: each hop costs no more than the activities it meets.
 

@@ -6,6 +6,12 @@
 //   activities, duration_ns, delivered_ns (messages from send to read), records, missing. An activity counts for the
 //   epoch that it carries, wherever it lies in time: `missing` is how many of the epoch's are not there, because they
 //   end in windows that are not loaded; 0 where the numbers are complete.
+// example: skewed --epoch 4
+//   epoch | from_worker | to_worker | type       | activities | duration_ns | delivered_ns | records | missing
+//   4     | 0           | 0         | busy       | 20         | 174253      | 174253       | 0       | 0
+//   4     | 0           | 0         | processing | 16         | 3595884     | 3595884      | 33708   | 0
+//   4     | 0           | 0         | spinning   | 1          | 321         | 321          | 0       | 0
+//   34 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 MATCH (run:Run {id: $run})

@@ -3,6 +3,13 @@
 // param epoch: number of the epoch
 // param by type|operator|worker|pair = operator: what to divide by; a pair are the workers of a message
 // returns: one row per key, longest first: key, steps, path_ns, share; the times add up to the length of the window.
+// example: skewed --epoch 4
+//   key                         | steps | path_ns | share
+//   processing in FlatMap (0.4) | 2     | 3528446 | 0.9068
+//   busy in Dataflow (0)        | 21    | 165745  | 0.0426
+//   processing in Filter (0.2)  | 2     | 82755   | 0.0213
+//   busy                        | 5     | 45617   | 0.0117
+//   10 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -3,6 +3,13 @@
 // param at_ns integer: the instant, in ns from the run's origin
 // returns: one row per worker: worker, type, operator (name), since_ns, for_ns, until_ns, event (id of the last event up
 //   to the instant), epoch (that it carries). No row for a worker whose time there is not loaded.
+// example: skewed --at_ns 16000000
+//   worker | type       | operator | since_ns | for_ns | until_ns | event         | epoch
+//   0      | processing | FlatMap  | 15880685 | 119315 | 18516813 | 956           | 4
+//   1      | waiting    |          | 15892772 | 107228 | 18534726 | 1099511628316 | 4
+//   2      | waiting    |          | 15902350 | 97650  | 18534726 | 2199023256112 | 4
+//   3      | waiting    |          | 15869173 | 130827 | 18534726 | 3298534883924 | 4
+//   4 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
 WHERE (window.start_ns < $at_ns OR window.start_ns = 0) AND window.end_ns >= $at_ns AND $at_ns >= 0

@@ -4,6 +4,13 @@
 // param against integer = null: number of the other epoch; the one before where absent
 // returns: one row per activity and operator on either path, largest difference first: type, operator, name, before_ns,
 //   after_ns, difference_ns, before_steps, after_steps; the differences add up to that of the windows' lengths.
+// example: skewed --epoch 4
+//   type       | operator | name     | before_ns | after_ns | difference_ns | before_steps | after_steps
+//   processing | 7        | FlatMap  | 3277815   | 3528446  | 250631        | 2            | 2
+//   processing | 3        | Filter   | 128881    | 82755    | -46126        | 2            | 2
+//   busy       | 1        | Dataflow | 140710    | 165745   | 25035         | 21           | 21
+//   wake_up    |          |          | 33674     | 38131    | 4457          | 1            | 1
+//   10 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(other:Epoch {published: true, detail: 'full'})

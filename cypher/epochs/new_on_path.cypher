@@ -4,6 +4,12 @@
 // param rounds integer = 3: how many rounds before the epoch to compare with
 // returns: one row per activity, operator and worker that is new, longest first: type, operator, name, worker,
 //   to_worker, steps, path_ns, share (of the window), rounds (that were found loaded)
+// example: bfs --epoch 11
+//   type       | operator | name         | worker | to_worker | steps | path_ns | share  | rounds
+//   processing | 56       | Exchange     | 0      | 0         | 3     | 1294    | 0.0003 | 3
+//   spinning   | 34       | Reduce       | 0      | 0         | 2     | 1192    | 0.0002 | 3
+//   processing | 58       | InspectBatch | 0      | 0         | 2     | 952     | 0.0002 | 3
+//   9 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 CALL (window) {

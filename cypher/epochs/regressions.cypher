@@ -5,6 +5,12 @@
 // param limit integer = 20: how many rows at most
 // returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio, waiting_ns,
 //   coverage
+// example: bfs
+//   epoch | span_ns | before_ns | ratio | waiting_ns | coverage
+//   11    | 4990739 | 2743823   | 1.819 | 2992773    | 1
+//   7     | 4073321 | 2621219   | 1.554 | 583378     | 1
+//   14    | 4564101 | 2963074   | 1.54  | 1795139    | 1
+//   5 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
 WITH round ORDER BY round.epoch

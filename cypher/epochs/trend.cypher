@@ -2,6 +2,12 @@
 // param run: id of the run
 // returns: one row per round in time order: epoch, span_ns, ratio (of the median round), waiting_share (waiting of all
 //   workers' time), coverage, events
+// example: skewed
+//   epoch | span_ns | ratio | waiting_share | coverage | events
+//   1     | 3715162 | 1.085 | 0.592         | 1        | 314
+//   2     | 3749797 | 1.095 | 0.3424        | 0.6402   | 274
+//   3     | 3657534 | 1.068 | 0.3455        | 0.6391   | 266
+//   9 rows
 
 MATCH (run:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
 WITH run.workers AS workers, round ORDER BY round.epoch

@@ -6,6 +6,12 @@
 // param limit integer = 20: how many rows at most
 // returns: one row per burst, most messages first: from_worker, to_worker, type, start_ns, end_ns (first and last were
 //   sent), messages, records
+// example: bfs --epoch 11
+//   from_worker | to_worker | type             | start_ns | end_ns   | messages | records
+//   0           | 1         | progress_message | 35367202 | 36143132 | 19       | 47
+//   1           | 0         | progress_message | 35492673 | 35978531 | 12       | 36
+//   0           | 1         | progress_message | 32204512 | 32400528 | 10       | 24
+//   9 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

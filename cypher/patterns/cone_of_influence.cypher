@@ -6,6 +6,11 @@
 // returns: one row per worker that it reached, soonest first: worker, first_ns (when it was reached), after_ns (since the
 //   activity ended), events (reached), waits (that ended only after it), waited_ns (inside the window), activity (type of
 //   the straggler's longest activity), operator (its name), activity_ns
+// example: bfs --epoch 11 --worker 1
+//   worker | first_ns | after_ns | events | waits | waited_ns | activity | operator | activity_ns
+//   1      | 35023727 | 0        | 743    | 7     | 100770    | wake_up  |          | 2628448
+//   0      | 35066246 | 42519    | 839    | 14    | 2876443   | wake_up  |          | 2628448
+//   2 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -3,6 +3,12 @@
 // param epoch: number of the epoch
 // returns: one row per sender, receiver and channel, most records first: from_worker, to_worker, channel, from_operator,
 //   to_operator, messages, records; a message counts where it was sent. Operators are names, null where not known.
+// example: skewed --epoch 4
+//   from_worker | to_worker | channel | from_operator | to_operator | messages | records
+//   3           | 0         | 6       | Filter        | Exchange    | 2        | 1986
+//   1           | 0         | 6       | Filter        | Exchange    | 2        | 1980
+//   2           | 0         | 6       | Filter        | Exchange    | 2        | 1978
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

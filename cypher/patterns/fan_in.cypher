@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per three messages, in order of the first read: worker, first_sender, second_sender, third_sender (ascending),
 //   first_read_ns, second_read_ns, third_read_ns, first_read, second_read and third_read (events)
+// example: skewed --limit 3
+//   worker | first_sender | second_sender | third_sender | first_read_ns | second_read_ns | third_read_ns | first_read | second_read | third_read
+//   0      | 1            | 2             | 3            | 19624272      | 19624021       | 18666512      | 1132       | 1128        | 1048
+//   0      | 1            | 2             | 3            | 19624272      | 19624021       | 18666633      | 1132       | 1128        | 1050
+//   0      | 1            | 2             | 3            | 19624272      | 19624162       | 18666512      | 1132       | 1130        | 1048
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

@@ -4,6 +4,12 @@
 // returns: one row per worker that waited, most senders first: worker, senders (how many), from_workers, waits,
 //   waiting_ns (inside the window), longest_ns, data_waits (ended by data), most_from (worker that it waited for longest),
 //   most_ns (how long)
+// example: skewed --epoch 4
+//   worker | senders | from_workers | waits | waiting_ns | longest_ns | data_waits | most_from | most_ns
+//   3      | 3       | [0, 1, 2]    | 3     | 2899299    | 2665553    | 0          | 0         | 2665553
+//   1      | 2       | [0, 2]       | 2     | 2759774    | 2641954    | 0          | 0         | 2641954
+//   2      | 1       | [0]          | 1     | 2632376    | 2632376    | 0          | 0         | 2632376
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

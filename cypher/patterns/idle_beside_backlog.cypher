@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per idle time and message, the longest idle time first: idle_worker, idle_type, idle_start_ns, idle_ns,
 //   busy_worker, lay_ns (from the arrival to the read), read_ns, records, idle_end and read (events)
+// example: skewed --limit 3
+//   idle_worker | idle_type | idle_start_ns | idle_ns | busy_worker | lay_ns  | read_ns | records | idle_end      | read
+//   3           | waiting   | 5182214       | 2052104 | 0           | 1296833 | 6418073 | 1024    | 3298534883519 | 396
+//   3           | waiting   | 5182214       | 2052104 | 0           | 1283087 | 6418233 | 957     | 3298534883519 | 398
+//   2           | waiting   | 5195180       | 2039138 | 0           | 1296833 | 6418073 | 1024    | 2199023255793 | 396
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

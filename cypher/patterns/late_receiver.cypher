@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per message, longest first: worker, from_worker, lay_ns, read_ns, channel, records, activity (what the worker
 //   did just before the read), operator, activity_ns, sent and read (events)
+// example: triangles --limit 3
+//   worker | from_worker | lay_ns  | read_ns  | channel | records | activity   | operator | activity_ns | sent | read
+//   1      | 0           | 4023884 | 11575655 | 27      | 204     | processing | 26       | 1653        | 1194 | 1099511629860
+//   1      | 0           | 3992686 | 11582999 | 27      | 204     | processing | 26       | 7344        | 1200 | 1099511629862
+//   1      | 0           | 3975173 | 11592346 | 27      | 204     | processing | 26       | 9347        | 1204 | 1099511629864
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events), send_ns
+// example: skewed --limit 3
+//   worker | from_worker | wait_start_ns | waited_ns | message          | channel | records | sent | wait_end      | send_ns
+//   3      | 0           | 15869173      | 2665553   | progress_message | 13      | 3       | 1028 | 3298534883925 | 18534726
+//   1      | 0           | 15892772      | 2641954   | progress_message | 13      | 3       | 1028 | 1099511628317 | 18534726
+//   2      | 0           | 15902350      | 2632376   | progress_message | 13      | 3       | 1028 | 2199023256113 | 18534726
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

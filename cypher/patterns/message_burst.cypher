@@ -8,6 +8,12 @@
 // returns: one row per three messages, in order of the first send: worker, first_sent_ns, first_gap_ns, second_gap_ns,
 //   first_receiver, second_receiver, third_receiver, first_records, second_records, third_records, first_sent and
 //   third_sent (events)
+// example: triangles --limit 3
+//   worker | first_sent_ns | first_gap_ns | second_gap_ns | first_receiver | second_receiver | third_receiver | first_records | second_records | third_records | first_sent    | third_sent
+//   1      | 274332        | 13265        | 10410         | 0              | 0               | 0              | 256           | 256            | 256           | 1099511627848 | 1099511627856
+//   1      | 287597        | 10410        | 11491         | 0              | 0               | 0              | 256           | 256            | 243           | 1099511627852 | 1099511627860
+//   0      | 916412        | 11401        | 10961         | 1              | 1               | 1              | 256           | 256            | 256           | 74            | 82
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

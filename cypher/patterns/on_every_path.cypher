@@ -3,6 +3,12 @@
 // param share number = 1.0: on the paths of at least this share of the rounds
 // returns: one row per operator, most time first: operator, name, address, rounds (on whose path it is), of_rounds (that
 //   are loaded), path_ns (on all of them), least_ns and most_ns (on one of them), most_epoch (the first with so much)
+// example: skewed
+//   operator | name     | address | rounds | of_rounds | path_ns  | least_ns | most_ns | most_epoch
+//   7        | FlatMap  | 0.4     | 9      | 9         | 29270075 | 3066741  | 3528446 | 4
+//   1        | Dataflow | 0       | 9      | 9         | 1075148  | 66884    | 165745  | 4
+//   3        | Filter   | 0.2     | 9      | 9         | 570807   | 20449    | 128881  | 3
+//   7 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
 WITH collect(round) AS rounds

@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per pair of messages, in order of the first send: worker, other_worker, sent_ns, read_ns, answered_ns, back_ns,
 //   sent, read, answer and back (events)
+// example: bfs --limit 3
+//   worker | other_worker | sent_ns | read_ns | answered_ns | back_ns | sent          | read | answer | back
+//   1      | 0            | 67363   | 127498  | 283910      | 287715  | 1099511627842 | 122  | 148    | 1099511628008
+//   1      | 0            | 67363   | 127498  | 392934      | 470086  | 1099511627842 | 122  | 288    | 1099511628150
+//   1      | 0            | 82181   | 139260  | 283910      | 287715  | 1099511627846 | 124  | 148    | 1099511628008
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

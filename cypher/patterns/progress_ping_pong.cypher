@@ -4,6 +4,11 @@
 // param least integer = 2: how many turns a pair has to have
 // returns: one row per pair and channel, most turns first: worker, other, channel, turns (how often the direction of the
 //   messages between the two changes, in the order in which they were sent), messages, waits (that they ended), waited_ns
+// example: bfs --epoch 11
+//   worker | other | channel | turns | messages | waits | waited_ns
+//   0      | 1     | 47      | 38    | 60       | 16    | 2906927
+//   0      | 1     | 62      | 16    | 20       | 0     | 0
+//   2 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

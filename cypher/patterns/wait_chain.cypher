@@ -8,6 +8,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per pair of waits, the longest second wait first: first_worker (that the others waited for), second_worker,
 //   third_worker, second_waited_ns, third_waited_ns, sent_first, second_wait_end, sent_second and third_wait_end (events)
+// example: skewed --gap_ns 10000000 --limit 3
+//   first_worker | second_worker | third_worker | second_waited_ns | third_waited_ns | sent_first | second_wait_end | sent_second   | third_wait_end
+//   0            | 3             | 1            | 1101125          | 618324          | 106        | 3298534883425   | 3298534883490 | 1099511627971
+//   0            | 3             | 2            | 1101125          | 606522          | 106        | 3298534883425   | 3298534883490 | 2199023255775
+//   0            | 1             | 3            | 1602442          | 129837          | 830        | 1099511628201   | 1099511628260 | 3298534883877
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

@@ -7,6 +7,12 @@
 // param limit integer = 1000: how many rows at most
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events)
+// example: bfs --limit 3
+//   worker | from_worker | wait_start_ns | waited_ns | message      | channel | records | sent          | wait_end
+//   0      | 1           | 16396378      | 192902    | data_message | 33      | 2       | 1099511646420 | 18909
+//   1      | 0           | 15843006      | 137124    | data_message | 33      | 3       | 18298         | 1099511645875
+//   1      | 0           | 4197020       | 122471    | data_message | 33      | 12      | 3616          | 1099511632243
+//   3 rows
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)

@@ -4,6 +4,12 @@
 // returns: one row per waiting worker, worker waited for, type and channel of the message, longest first: worker,
 //   from_worker, type, channel, waits, waiting_ns; only the part of a wait inside the window counts. The other worker,
 //   type and channel are null where no message is known.
+// example: skewed --epoch 4
+//   worker | from_worker | type             | channel | waits | waiting_ns
+//   3      | 0           | progress_message | 13      | 1     | 2665553
+//   1      | 0           | progress_message | 13      | 1     | 2641954
+//   2      | 0           | progress_message | 13      | 1     | 2632376
+//   6 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

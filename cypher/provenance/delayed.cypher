@@ -5,6 +5,12 @@
 // param limit integer = 100: how many rows at most
 // returns: one row per event, soonest first: event, worker, t_ns, after_ns (how long after), kind, operator (name), epoch,
 //   ended_wait (whether a wait ended there)
+// example: skewed
+//   event         | worker | t_ns     | after_ns | kind  | operator | epoch | ended_wait
+//   3298534883818 | 3      | 14733862 | 672      | start | Input    | 4     | false
+//   3298534883820 | 3      | 14734272 | 1082     | stop  | Input    | 4     | false
+//   3298534883824 | 3      | 14734914 | 1724     | start | Filter   | 4     | false
+//   100 rows
 //
 // Only epochs that are published, one after the other without a gap, are walked. Each event is found once, however many
 // ways lead to it.

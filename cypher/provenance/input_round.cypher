@@ -5,6 +5,13 @@
 // param rounds integer = 2: how many windows before its own to look back
 // returns: one row per round of input and worker, latest round first: epoch, worker, events (that led to the output),
 //   first_event, entered_ns (when), before_ns (how long before the output), is_own (whether the output carries this round)
+// example: skewed
+//   epoch | worker | events | first_event   | entered_ns | before_ns | is_own
+//   4     | 0      | 20     | 906           | 15787591   | 2809642   | true
+//   4     | 1      | 10     | 1099511628236 | 14894857   | 3702376   | true
+//   4     | 2      | 10     | 2199023256050 | 15028196   | 3569037   | true
+//   4     | 3      | 59     | 3298534883816 | 14733190   | 3864043   | true
+//   15 rows
 //
 // Only epochs that are published, one after the other without a gap, are walked.
 

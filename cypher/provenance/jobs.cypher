@@ -2,6 +2,10 @@
 // param run: id of the run
 // returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),
 //   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules
+// example: skewed
+//   job | version | committed | informed_by | epochs | first_epoch | last_epoch | events | trace | rules
+//   ... | ...     | ...       |             | 11     | 0           | 10         | 2922   | ...   | timely
+//   1 row
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true})
 MATCH (window)-[:HAS_SNAPSHOT]->(:Snapshot {current: true})-[:WAS_GENERATED_BY]->(job:Job)

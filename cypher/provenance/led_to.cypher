@@ -4,6 +4,12 @@
 // param back_ns integer = null: how far back in time to look; to the start of its window where absent
 // param limit integer = 100: how many rows at most
 // returns: one row per event, latest first: event, worker, t_ns, before_ns (how long before), kind, operator (name), epoch
+// example: skewed
+//   event         | worker | t_ns     | before_ns | kind  | operator | epoch
+//   3298534883944 | 3      | 18595409 | 1824      | stop  | Dataflow | 4
+//   3298534883942 | 3      | 18595099 | 2134      | stop  | Probe    | 4
+//   3298534883940 | 3      | 18594467 | 2766      | start | Probe    | 4
+//   100 rows
 //
 // Only epochs that are published, one after the other without a gap, are walked. Each event is found once, however many
 // ways lead to it.

@@ -3,6 +3,10 @@
 // param epoch: number of the epoch
 // returns: one row per snapshot of the epoch, newest first: snapshot, current, revised (the snapshot that it took the
 //   place of), job, committed, span_ns, waiting_ns, coverage, path_steps, span_change_ns (against what it revised)
+// example: skewed --epoch 4
+//   snapshot | current | revised | job | committed | span_ns | waiting_ns | coverage | path_steps | span_change_ns
+//   ...      | true    |         | ... | ...       | 3890893 | 8291449    | 0.8508   | 47         |
+//   1 row
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot)
 OPTIONAL MATCH (snapshot)-[:WAS_REVISION_OF]->(old:Snapshot)

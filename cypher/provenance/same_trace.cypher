@@ -2,6 +2,10 @@
 // param run: id of the run
 // returns: one row per loaded run of the trace, the one asked for included: run, is_this, rules, parameters (JSON),
 //   product_version, epochs (published), span_ns (of the slowest round)
+// example: skewed
+//   run | is_this | rules  | parameters                                            | product_version | epochs | span_ns
+//   ... | true    | timely | {"busy_below_ns": 5000, "clocks": "auto", "level": 0} | ...             | 11     | 3890893
+//   1 row
 
 MATCH (this:Run {id: $run})-[:HAS_EPOCH]->(:Epoch {published: true})
 WITH DISTINCT this

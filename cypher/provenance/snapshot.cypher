@@ -4,6 +4,10 @@
 // param epoch: number of the epoch
 // returns: one row: epoch, snapshot, job, committed (when), trace, source (system, version and format of the log), rules,
 //   parameters (JSON), product, version, revisions (older snapshots of the epoch)
+// example: skewed --epoch 4
+//   epoch | snapshot | job | committed | trace | source                  | rules  | parameters                                            | product   | version | revisions
+//   4     | ...      | ... | ...       | ...   | timely 0.31, pag-timely | timely | {"busy_below_ns": 5000, "clocks": "auto", "level": 0} | pag-graph | ...     | 0
+//   1 row
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
 MATCH (snapshot)-[:WAS_GENERATED_BY]->(job:Job)

@@ -4,6 +4,10 @@
 // param after integer = 3: so many rounds have to be there before one can be judged
 // returns: one row, or none where every round was fine: epoch, span_ns, median_ns (of the rounds before it), ratio,
 //   waiting_ns, rounds_before, later (rounds after it that took as long or longer)
+// example: bfs
+//   epoch | span_ns | median_ns | ratio | waiting_ns | rounds_before | later
+//   7     | 4073321 | 2235748   | 1.822 | 583378     | 6             | 3
+//   1 row
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
 WITH round ORDER BY round.epoch

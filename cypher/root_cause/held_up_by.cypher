@@ -4,6 +4,13 @@
 // returns: one row per worker, most time on the critical path first: worker, path_ns (its activities on the critical
 //   path), path_share (of the window), work_ns, waiting_ns (of its own), others_waited_ns (waits of others that its
 //   messages ended), others_waits (how many); all inside the window.
+// example: skewed --epoch 4
+//   worker | path_ns | path_share | work_ns | waiting_ns | others_waited_ns | others_waits
+//   0      | 3828386 | 0.9839     | 3890572 | 0          | 7939883          | 3
+//   3      | 62507   | 0.0161     | 220295  | 2899299    | 0                | 0
+//   2      | 0       | 0          | 461708  | 2632376    | 221729           | 2
+//   1      | 0       | 0          | 363243  | 2759774    | 129837           | 1
+//   4 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

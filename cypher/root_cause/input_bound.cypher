@@ -4,6 +4,10 @@
 // param above number = 0.5: bound by input if more than this share of the critical path is input
 // returns: one row: span_ns, path_input_ns (input_wait and idle on the critical path), path_share, input_wait_ns and
 //   idle_ns and waiting_ns and work_ns (of all workers in the window), input_bound.
+// example: skewed --epoch 4
+//   span_ns | path_input_ns | path_share | input_wait_ns | idle_ns | waiting_ns | work_ns | input_bound
+//   3890893 | 0             | 0          | 0             | 0       | 8291449    | 4935818 | false
+//   1 row
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -5,6 +5,12 @@
 // returns: one row per stretch, longest first: worker, type (waiting, input_wait, idle or unknown), start_ns, end_ns,
 //   duration_ns (all inside the window), because (in words), from_worker, message (type of the message that ended it),
 //   channel, sent_ns, sender_operator (name of the operator that the sender ran last before it sent).
+// example: skewed --epoch 4 --limit 3
+//   worker | type    | start_ns | end_ns   | duration_ns | because             | from_worker | message          | channel | sent_ns  | sender_operator
+//   3      | waiting | 15869173 | 18534726 | 2665553     | waited for worker 0 | 0           | progress_message | 13      | 18534726 | Dataflow
+//   1      | waiting | 15892772 | 18534726 | 2641954     | waited for worker 0 | 0           | progress_message | 13      | 18534726 | Dataflow
+//   2      | waiting | 15902350 | 18534726 | 2632376     | waited for worker 0 | 0           | progress_message | 13      | 18534726 | Dataflow
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -5,6 +5,12 @@
 // returns: one row per other worker, activity and operator, most time first: worker, type, operator (name), ran_ns (time
 //   that falls into waits of the worker inside the window), share (of all its waiting there); the times of each worker
 //   add up to that waiting.
+// example: skewed --epoch 4 --worker 1
+//   worker | type       | operator | ran_ns  | share
+//   3      | waiting    |          | 2745863 | 0.995
+//   0      | processing | FlatMap  | 2741861 | 0.9935
+//   2      | waiting    |          | 2632376 | 0.9538
+//   21 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

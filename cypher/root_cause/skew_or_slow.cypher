@@ -6,6 +6,13 @@
 //   none was read), work_ratio (work_ns over the median of all workers), records_ratio (likewise), others_waited_ns
 //   (waits of others that its messages ended), verdict: `data` where it worked above the median for that many more
 //   records, `speed` where it did so without, null for others. All inside the window.
+// example: skewed --epoch 4
+//   worker | work_ns | waiting_ns | records | ns_per_record | work_ratio | records_ratio | others_waited_ns | verdict
+//   0      | 3890572 | 0          | 33696   | 115.5         | 9.432      | 16.848        | 7939883          | data
+//   2      | 461708  | 2632376    | 2000    | 230.9         | 1.119      | 1             | 221729           |
+//   1      | 363243  | 2759774    | 2000    | 181.6         | 0.881      | 1             | 129837           |
+//   3      | 220295  | 2899299    | 2000    | 110.1         | 0.534      | 1             | 0                |
+//   4 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

@@ -6,6 +6,12 @@
 //   from_operator, to_operator (names, null where not known), sent_ns, arrived_ns, transfer_ns, waited_ns (inside the
 //   window), critical (whether the critical path leads over it), alternatives (other messages that may have ended the
 //   wait as well).
+// example: skewed --epoch 4 --limit 3
+//   from_worker | to_worker | type             | channel | from_operator | to_operator | sent_ns  | arrived_ns | transfer_ns | waited_ns | critical | alternatives
+//   0           | 3         | progress_message | 13      |               |             | 18534726 | 18534726   | 0           | 2665553   | true     | 0
+//   0           | 1         | progress_message | 13      |               |             | 18534726 | 18534726   | 0           | 2641954   | false    | 0
+//   0           | 2         | progress_message | 13      |               |             | 18534726 | 18534726   | 0           | 2632376   | false    | 0
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

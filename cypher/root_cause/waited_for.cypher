@@ -6,6 +6,12 @@
 //   and the message, longest first: wait_start_ns, wait_end_ns, waited_ns, from_worker, message (its type), channel,
 //   sent_ns, doing (type of the sender's activity), operator (its name), doing_ns. Where the message was under way when
 //   the wait began, or none is known, there is one row without an activity.
+// example: skewed --worker 2 --at_ns 16000000
+//   wait_start_ns | wait_end_ns | waited_ns | from_worker | message          | channel | sent_ns  | doing      | operator     | doing_ns
+//   15902350      | 18534726    | 2632376   | 0           | progress_message | 13      | 18534726 | processing | FlatMap      | 2614463
+//   15902350      | 18534726    | 2632376   | 0           | progress_message | 13      | 18534726 | processing | InspectBatch | 11632
+//   15902350      | 18534726    | 2632376   | 0           | progress_message | 13      | 18534726 | busy       | Dataflow     | 4237
+//   4 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true, detail: 'full'})
 WHERE window.start_ns < $at_ns AND window.end_ns >= $at_ns

@@ -4,6 +4,11 @@
 // returns: one row per stretch in time order: step, worker, start_ns, end_ns, duration_ns (on the path, inside the window),
 //   released_by (worker whose message led to it; null for the first), message, channel, transfer_ns (of the message, inside
 //   the window), segment. Stretches and transfers add up to the length of the window.
+// example: skewed --epoch 4
+//   step | worker | start_ns | end_ns   | duration_ns | released_by | message          | channel | transfer_ns | segment
+//   0    | 0      | 14706340 | 18534726 | 3828386     |             |                  |         | 0           | 5
+//   1    | 3      | 18534726 | 18597233 | 62507       | 0           | progress_message | 13      | 0           | 3298534883925
+//   2 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 MATCH (last:Segment {run: $run, id: window.end_segment})

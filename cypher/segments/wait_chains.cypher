@@ -6,6 +6,12 @@
 //   first, each after the one that released it), messages, waited_ns (of the last wait), first_ns (when the first message
 //   of the chain was sent), end_ns (when the last wait ended), chain_ns (between the two), operators (most active in the
 //   stretches between, latest first). A chain goes back to the window's start, or to a wait that no message ended.
+// example: skewed --epoch 4 --limit 3
+//   chain  | messages | waited_ns | first_ns | end_ns   | chain_ns | operators
+//   [3, 0] | 1        | 2665553   | 18534726 | 18534726 | 0        | ["FlatMap"]
+//   [1, 0] | 1        | 2641954   | 18534726 | 18534726 | 0        | ["FlatMap"]
+//   [2, 0] | 1        | 2632376   | 18534726 | 18534726 | 0        | ["FlatMap"]
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 MATCH (at:Worker {run: $run})

@@ -5,6 +5,12 @@
 // returns: one row per wait, longest first: worker, start_ns, end_ns (uncut), waited_ns (inside the window), from_worker,
 //   message, channel, sent_ns, critical (whether the critical path leads over the message), sender_did (the operator that
 //   was most active in the stretch that the message came from), segment (that the wait's end began)
+// example: skewed --epoch 4 --limit 3
+//   worker | start_ns | end_ns   | waited_ns | from_worker | message          | channel | sent_ns  | critical | sender_did | segment
+//   3      | 15869173 | 18534726 | 2665553   | 0           | progress_message | 13      | 18534726 | true     | FlatMap    | 3298534883925
+//   1      | 15892772 | 18534726 | 2641954   | 0           | progress_message | 13      | 18534726 | false    | FlatMap    | 1099511628317
+//   2      | 15902350 | 18534726 | 2632376   | 0           | progress_message | 13      | 18534726 | false    | FlatMap    | 2199023256113
+//   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns

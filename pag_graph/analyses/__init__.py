@@ -24,7 +24,7 @@ __all__ = [
     "table_of",
 ]
 
-_TIMELY = frozenset({RuleSet.TIMELY})
+_ALIGNED = frozenset({RuleSet.TIMELY, RuleSet.STATED})
 _ST2 = frozenset({RuleSet.ST2})
 
 ANALYSES: tuple[Analysis, ...] = (
@@ -34,7 +34,7 @@ ANALYSES: tuple[Analysis, ...] = (
         parameters_name="WhyParameters",
         example="--epoch 5 --lines 20",
         rows="statements",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="timeline"),
     ),
     Analysis(
@@ -45,7 +45,7 @@ ANALYSES: tuple[Analysis, ...] = (
         rows="path",
         heaviest="duration_ns",
         columns=("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "channel"),
-        rules=_TIMELY,
+        rules=_ALIGNED,
         cypher="analyses/critical_path",
         chart=Chart(kind="timeline"),
     ),
@@ -55,7 +55,7 @@ ANALYSES: tuple[Analysis, ...] = (
         parameters_name="ProfileParameters",
         example="--epoch 5 --by operator",
         columns=("by", "rank", "key", "keys", "steps", "path_ns", "share"),
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("key",), y=("path_ns",), panel="by"),
     ),
     Analysis(
@@ -67,7 +67,7 @@ ANALYSES: tuple[Analysis, ...] = (
         module_name="profile",
         part_name="round_profile",
         scope=Scope.RUN,
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("key",), y=("p50_ns", "p99_ns"), panel="by"),
     ),
     Analysis(
@@ -79,7 +79,7 @@ ANALYSES: tuple[Analysis, ...] = (
         choose_name="chosen_rounds",
         scope=Scope.RUN,
         rows="estimates",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("key",), y=("estimate",), panel="by", interval=("low", "high"), unit="unit"),
     ),
     Analysis(
@@ -87,7 +87,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="IMBALANCE",
         parameters_name="ImbalanceParameters",
         example="--epoch 5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("type", "operator"), y=("path_ns", "mean_ns")),
     ),
     Analysis(
@@ -96,14 +96,14 @@ ANALYSES: tuple[Analysis, ...] = (
         output="SLACK",
         parameters_name="SlackParameters",
         example="--epoch 5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
     ),
     Analysis(
         name="what-if",
         output="WHAT_IF",
         parameters_name="WhatIfParameters",
         example="--epoch 5 --operator FlatMap --factor 0.5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("type", "worker", "operator"), y=("recorded_ns", "new_ns")),
     ),
     Analysis(
@@ -112,7 +112,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="CAUSAL_PROFILE",
         parameters_name="CausalProfileParameters",
         example="--epoch 5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(
             kind="lines",
             x=("virtual_speedup_percent",),
@@ -125,7 +125,7 @@ ANALYSES: tuple[Analysis, ...] = (
         many_name="participation_of_windows",
         output="PARTICIPATION",
         example="--epoch 5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("type", "operator"), y=("participation",), colour=("worker",)),
     ),
     Analysis(
@@ -186,7 +186,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="DIFF",
         example="--epoch 5 --against-epoch 4 --format markdown",
         scope=Scope.PAIR,
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("operator_name", "type", "worker", "to_worker"), y=("difference_ns",)),
     ),
     Analysis(
@@ -202,7 +202,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="BLAME",
         example="--epoch 5",
         columns=("worker", "by_worker", "to_worker", "type", "operator", "channel", "waits", "blamed_ns"),
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="matrix", x=("by_worker",), y=("worker",), value="blamed_ns"),
     ),
     Analysis(
@@ -210,7 +210,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="STRAGGLERS",
         parameters_name="StragglersParameters",
         example="--epoch 5 --above 1.5",
-        rules=_TIMELY,
+        rules=_ALIGNED,
         chart=Chart(kind="bars", x=("worker",), y=("work_ns", "waiting_ns", "blamed_ns")),
     ),
     Analysis(

@@ -19,7 +19,7 @@ from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
-from pag_graph.pag.tiling import tilings
+from pag_graph.pag.tiling import TYPES, tilings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,8 +201,10 @@ def _paths(tiling: Tiling) -> tuple[pl.DataFrame, I64, NDArray[np.bool_]]:
     if outcome != kernel.REACHED_START:
         raise _stopped(windows[failed], int(outcome), int(vertex))
     steps = edges.select(_STEP_COLUMNS)[path].with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
-    window = np.repeat(np.arange(len(windows)), np.diff(first))
-    return _cut(steps, window, begins[window], ends[window]), active, all_waiting
+    counts = np.diff(first)
+    window = np.repeat(np.arange(len(windows)), counts)
+    step = np.arange(len(path)) - np.repeat(first[:-1], counts)
+    return _cut(steps, window, step, begins[window], ends[window]), active, all_waiting
 
 
 def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
@@ -218,14 +220,14 @@ def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
     return PagError(f"{what} {where}.", "Build the store again, and look at its findings.", context)
 
 
-def _cut(edges: pl.DataFrame, window: I64, begins: I64, ends: I64) -> pl.DataFrame:
+def _cut(edges: pl.DataFrame, window: I64, step: I64, begins: I64, ends: I64) -> pl.DataFrame:
     """Cut edges, in time order, at the borders of their windows, and number them in each."""
     begin, end = pl.Series(begins, dtype=pl.Int64), pl.Series(ends, dtype=pl.Int64)
     cut_start, cut_end = pl.col("start_ns") < begin, pl.col("end_ns") > end
     start = pl.max_horizontal("start_ns", begin)
     return edges.with_columns(
         window=pl.Series(window, dtype=pl.Int64),
-        step=pl.Series(np.arange(len(window)) - np.searchsorted(window, window), dtype=pl.Int64),
+        step=pl.Series(step, dtype=pl.Int64),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
         edge_src="src",
@@ -234,7 +236,7 @@ def _cut(edges: pl.DataFrame, window: I64, begins: I64, ends: I64) -> pl.DataFra
         src=pl.when(cut_start).then(-1).otherwise("src"),
         dst=pl.when(cut_end).then(-2).otherwise("dst"),
         # Where everybody waits, time that nobody used is all that there is to walk.
-        type=pl.col("type").cast(pl.String).replace(WAITING, UNKNOWN),
+        type=pl.when(pl.col("type") == WAITING).then(pl.lit(UNKNOWN, TYPES)).otherwise("type").cast(pl.String),
         start_ns=start,
         duration_ns=pl.min_horizontal("end_ns", end) - start,
     ).select("window", *CRITICAL_PATH.names)

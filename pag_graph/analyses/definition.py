@@ -318,7 +318,8 @@ class Analysis:
         if rules not in self.rules:
             able = " or ".join(sorted(str(rule) for rule in self.rules))
             message = f"{self.name} is defined for runs of the rule set {able}, and this one was built with {rules}."
-            raise UnsupportedPlanError(message, f"Build the trace with `--rules {min(map(str, self.rules))}`.")
+            best = RuleSet.TIMELY if RuleSet.TIMELY in self.rules else min(self.rules)
+            raise UnsupportedPlanError(message, f"Build the trace with `--rules {best}`.")
 
     def chosen(self, run: Run, rounds: list[Window], parameters: Any) -> list[Window]:
         """Return the rounds to look at, for an analysis of the whole run."""

@@ -15,6 +15,7 @@ from pag_graph.analyses.columns import IS_MESSAGE, operator_names
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import DIFF
+from pag_graph.model.units import in_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +98,7 @@ class Difference:
         """
         rows = self.table.to_pylist()
         shown, rest = rows[:top], rows[top:]
-        lines = ["### What changed", "", *self.headline().replace("\n", "\n\n").splitlines(), ""]
+        lines = ["### What changed", "", *"\n\n".join(map(in_markdown, self.headline().splitlines())).splitlines(), ""]
         lines += [
             "| activity | before ns | after ns | difference ns | by count | by length |",
             "|---|--:|--:|--:|--:|--:|",
@@ -120,7 +121,7 @@ def _cell(name: str, value: int) -> str:
 def _name(row: dict[str, Any]) -> str:
     parts = [row["type"].replace("_", " ")]
     if row["address"] is not None:
-        parts.append(f"{row['operator_name']} ({row['address']})".replace("|", "\\|"))
+        parts.append(in_markdown(f"{row['operator_name']} ({row['address']})"))
     if row["worker"] is not None:
         parts.append(
             f"worker {row['worker']}" if row["to_worker"] is None else f"{row['worker']} -> {row['to_worker']}"

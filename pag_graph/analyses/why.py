@@ -5,7 +5,6 @@ It says nothing of its own: every statement is a row, or a sum of rows, of anoth
 
 from __future__ import annotations
 
-import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
-from pag_graph.model.units import duration, printable
+from pag_graph.model.units import duration, in_markdown, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,6 @@ _TITLES = {
     "doubt": "How sure this is",
 }
 _WIDTH = 118
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
 _FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
 """When the first line of a topic gives way, where lines are few; later lines of it give way before."""
 
@@ -168,7 +166,7 @@ class Why:
         lines: list[str] = []
         topic = ""
         for row in rows:
-            text = _MARKDOWN.sub(r"\\\1", row["statement"])
+            text = in_markdown(row["statement"])
             if row["topic"] != topic:
                 topic = row["topic"]
                 lines += ["", f"#### {_TITLES[topic]}", ""] if _TITLES[topic] else [""] * bool(lines)

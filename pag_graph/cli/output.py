@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.model.units import in_markdown, printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -45,6 +47,7 @@ def print_json(value: Any) -> None:
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
     """Print rows as a table for people; nulls are empty."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
@@ -52,7 +55,8 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: st
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in columns))
+        # Names of a trace are no markup.
+        table.add_row(*(escape(printable(_cell(row[name]))) for name in columns))
     out = stdout()
     if not out.is_terminal:
         # Nobody folds lines there: a column that is cut off is lost.
@@ -80,8 +84,7 @@ def print_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
 def print_markdown(rows: Iterable[dict[str, Any]], columns: Sequence[str], title: str) -> None:
     """Print rows as a table in Markdown, under a title."""
     lines = [f"**{title}**", "", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    # A bar inside a cell would end it.
-    lines += ["| " + " | ".join(_cell(row[name]).replace("|", "\\|") for name in columns) + " |" for row in rows]
+    lines += ["| " + " | ".join(in_markdown(_cell(row[name])) for name in columns) + " |" for row in rows]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -101,26 +101,22 @@ def walk_back(
 
 @numba.njit(cache=True)
 def last_edge(
-    local_start: I64,
-    local_end: I64,
-    local_dst: I64,
+    src: I64,
+    dst: I64,
+    start: I64,
+    end: I64,
+    message: Bools,
     waiting: Bools,
-    message_src: I64,
-    message_dst: I64,
-    message_start: I64,
-    message_end: I64,
     spawn: Bools,
     window_end: int,
     end_vertex: int,
-) -> tuple[int, int, int]:
+) -> tuple[int, int]:
     """Choose the edge on which the critical path of a window ends.
 
     Parameters
     ----------
-    local_start, local_end, local_dst, waiting
-        Local edges of the window, sorted by `dst`.
-    message_src, message_dst, message_start, message_end, spawn
-        Its messages, sorted by `dst` and `src`.
+    src, dst, start, end, message, waiting, spawn
+        Edges of the window, sorted by `dst`, local ones before messages, and by `src`.
     window_end
         Where it ends.
     end_vertex
@@ -128,52 +124,38 @@ def last_edge(
 
     Returns
     -------
-    local
-        Index of a local edge, or -1.
-    message
-        Index of a message, where everybody waits and one is under way, or the window closes with a birth; or -1.
-        Where both are -1 there is no such edge.
+    edge
+        The local edge, or the birth, that leads to the vertex that closes the window. Without one, the first local edge
+        that is no wait; where everybody waits, the message under way that was sent last (ties: the lowest sender), or
+        the first wait. -1 where no edge ends at, or crosses, the window's end.
     ends
         How many workers are active where the window ends.
     """
-    ends, worker, active, idle = 0, -1, -1, -1
-    for edge in range(local_dst.shape[0]):
-        if local_start[edge] < window_end <= local_end[edge]:
-            if waiting[edge]:
-                idle = edge if idle < 0 else idle
-                continue
+    ends, worker, active, idle, latest = 0, -1, -1, -1, -1
+    for edge in range(dst.shape[0]):
+        if not start[edge] < window_end <= end[edge]:
+            continue
+        if message[edge]:
+            if latest < 0 or (-start[edge], src[edge]) < (-start[latest], src[latest]):
+                latest = edge
+        elif waiting[edge]:
+            idle = edge if idle < 0 else idle
+        else:
             # Several edges of one worker can touch the end only if some have no length; the first of them is taken.
             active = edge if active < 0 else active
-            if local_dst[edge] >> POSITION_BITS != worker:
-                worker = local_dst[edge] >> POSITION_BITS
+            if dst[edge] >> POSITION_BITS != worker:
+                worker = dst[edge] >> POSITION_BITS
                 ends += 1
     if end_vertex >= 0:
-        at = np.searchsorted(local_dst, end_vertex)
-        if at < local_dst.shape[0] and local_dst[at] == end_vertex:
-            return int(at), -1, max(ends, 1)
-        at = np.searchsorted(message_dst, end_vertex)
-        while at < message_dst.shape[0] and message_dst[at] == end_vertex:
-            if spawn[at]:
-                return -1, int(at), max(ends, 1)
+        at = np.searchsorted(dst, end_vertex)
+        while at < dst.shape[0] and dst[at] == end_vertex:
+            if not message[at] or spawn[at]:
+                return int(at), max(ends, 1)
             at += 1
-        return -1, -1, ends
+        return -1, ends
     if active >= 0:
-        return active, -1, ends
-    latest = -1
-    for edge in range(message_dst.shape[0]):
-        if message_start[edge] < window_end <= message_end[edge] and (
-            latest < 0
-            or message_start[edge] > message_start[latest]
-            or (
-                message_start[edge] == message_start[latest]
-                and (
-                    message_src[edge] < message_src[latest]
-                    or (message_src[edge] == message_src[latest] and message_dst[edge] < message_dst[latest])
-                )
-            )
-        ):
-            latest = edge
-    return (-1, latest, 0) if latest >= 0 else (idle, -1, 0)
+        return active, ends
+    return (latest if latest >= 0 else idle), 0
 
 
 @numba.njit(cache=True)
@@ -241,24 +223,21 @@ def last_edges(
     """
     chosen = np.full(first.shape[0] - 1, -1, np.int64)
     for window in range(chosen.shape[0]):
-        edges = np.arange(first[window], first[window + 1])
-        local, messages = edges[~message[edges]], edges[message[edges]]
-        at, under_way, _ = last_edge(
-            start[local],
-            end[local],
-            dst[local],
-            waiting[local],
-            src[messages],
-            dst[messages],
-            start[messages],
-            end[messages],
-            spawn[messages],
+        low, high = first[window], first[window + 1]
+        at, _ = last_edge(
+            src[low:high],
+            dst[low:high],
+            start[low:high],
+            end[low:high],
+            message[low:high],
+            waiting[low:high],
+            spawn[low:high],
             window_end[window],
             end_vertex[window],
         )
-        if at < 0 and under_way < 0:
+        if at < 0:
             return chosen, window
-        chosen[window] = messages[under_way] if under_way >= 0 else local[at]
+        chosen[window] = low + at
     return chosen, -1
 
 
@@ -308,62 +287,53 @@ def walk_windows(
         path_first[window] = count
         if window_end[window] <= window_start[window]:
             continue
-        edges = np.arange(first[window], first[window + 1])
-        local, messages = edges[~message[edges]], edges[message[edges]]
-        local_dst, local_end = dst[local], end[local]
-        message_dst = dst[messages]
-        at, under_way, active = last_edge(
-            start[local],
-            local_end,
-            local_dst,
-            waiting[local],
-            src[messages],
-            message_dst,
-            start[messages],
-            end[messages],
-            spawn[messages],
+        low, high = first[window], first[window + 1]
+        into, until = dst[low:high], end[low:high]
+        at, active = last_edge(
+            src[low:high],
+            into,
+            start[low:high],
+            until,
+            message[low:high],
+            waiting[low:high],
+            spawn[low:high],
             window_end[window],
             end_vertex[window],
         )
-        if at < 0 and under_way < 0:
+        if at < 0:
             return path_first, path, ends, all_waiting, window, NO_END, end_vertex[window]
         ends[window], all_waiting[window] = active, active == 0
+        messages = low + np.flatnonzero(message[low:high])
         # The way back leaves a worker where a wait ended, or where it was born.
-        begun = edges[waiting[edges] | spawn[edges]]
-        ender = enders(dst[begun], spawn[begun], message_dst, start[messages], end[messages], spawn[messages])
-        last, vertex = -1, -1
-        if under_way >= 0 or active == 0:
+        begun = low + np.flatnonzero(waiting[low:high] | spawn[low:high])
+        sent = start[messages]
+        ender = enders(dst[begun], spawn[begun], dst[messages], sent, end[messages], spawn[messages])
+        last, vertex = low + at, -1
+        if message[last] or active == 0:
             # Everybody waits: the walk begins with the message under way, or with the wait itself. Or the window
             # closes with a birth.
-            last = messages[under_way] if under_way >= 0 else local[at]
             if start[last] > window_start[window]:
                 vertex = src[last]
         else:
-            vertex = local_dst[at]
+            last, vertex = -1, dst[last]
         begin = count
         if last >= 0:
             path = _room(path, count + 1)
             path[count] = last
             count += 1
         if vertex >= 0:
-            low, high, by, outcome, where = walk_back(
-                vertex,
-                local_dst,
-                local_end,
-                dst[begun],
-                end[begun],
-                ender,
-                src[messages],
-                start[messages],
-                window_start[window],
+            # Messages lie among the local edges here; they lead to vertices that those lead to, at the same time.
+            lows, highs, by, outcome, where = walk_back(
+                vertex, into, until, dst[begun], end[begun], ender, src[messages], sent, window_start[window]
             )
             if outcome != REACHED_START:
                 return path_first, path, ends, all_waiting, window, outcome, where
-            path = _room(path, count + np.sum(high - low) + low.shape[0])
-            for hop in range(low.shape[0]):
-                for edge in range(high[hop] - 1, low[hop] - 1, -1):
-                    path[count] = local[edge]
-                    count += 1
+            path = _room(path, count + np.sum(highs - lows) + lows.shape[0])
+            for hop in range(lows.shape[0]):
+                for edge in range(low + highs[hop] - 1, low + lows[hop] - 1, -1):
+                    if not message[edge]:
+                        path[count] = edge
+                        count += 1
                 if by[hop] >= 0:
                     path[count] = messages[by[hop]]
                     count += 1

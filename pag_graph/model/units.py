@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
+
 
 def duration(ns: float) -> str:
     """Return nanoseconds as people read them.
@@ -26,3 +30,14 @@ def printable(name: str) -> str:
     'Map??[31m'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def in_markdown(text: str) -> str:
+    r"""Return a text of a trace as Markdown that shows it, and does nothing else.
+
+    Examples
+    --------
+    >>> print(in_markdown("<b>a|b</b>"))
+    \<b\>a\|b\</b\>
+    """
+    return _MARKDOWN.sub(r"\\\1", printable(text))

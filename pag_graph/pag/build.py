@@ -250,6 +250,7 @@ def _build_sliced(
     )
     if kept is not None:
         _check_unchanged(kept, table, _fingerprints(outputs, "kept"))
+    odd = [*odd, *slices.unknown_names(plan, scans)]
     found = pa.concat_tables([_unmatched(plan, staging), *odd, *_epoch_findings(span), *_log_findings(plan)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
 
@@ -617,7 +618,8 @@ def _build_st2(
     frames = [output.epochs for output in outputs if output.epochs is not None]
     table = pl.concat(frames).sort("epoch").to_arrow().cast(PAG_EPOCHS)
     ends = pl.read_parquet(sorted(staging.glob("ends-*.parquet"))).to_arrow()
-    return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), st2.message_findings(ends))
+    found = pa.concat_tables([plan.trace.findings, st2.message_findings(ends)])
+    return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), found)
 
 
 def _assemble_st2(plan: RunPlan, target: Path, staging: Path, part: Slice) -> Output:

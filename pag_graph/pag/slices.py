@@ -22,6 +22,9 @@ from pag_graph.kernels.activations import (
     OPEN,
     PARK,
     PROGRESS_RECEIVE,
+    PUSH_PROGRESS,
+    RECEIVE,
+    SEND,
     START,
     STOP,
     UNPARK,
@@ -82,6 +85,9 @@ _COLUMNS = (
 _RULES: dict[RuleSet, Any] = {RuleSet.TIMELY: timely, RuleSet.STATED: stated}
 """Modules with the functions `dropped_rows`, `still_open`, `marks`, `judge` and `worker_graph`."""
 
+_ACTIVE = (START, STOP, PUSH_PROGRESS)
+_DATA_ENDS = (SEND, RECEIVE)
+_SMALL = 1 << 20
 _MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
 _TYPE_NAMES = [str(kind) for kind in EDGE_TYPES]
 _WAITING, _DATA, _PROGRESS, _APPLICATION = (
@@ -166,6 +172,10 @@ class Scan:
     spawns: tuple[Spawn, ...] = ()
     exits: Mapping[int, int] = field(default_factory=dict)
     """Per worker whose log ends here with its exit: when."""
+    operators: frozenset[int] = frozenset()
+    """Operators that start or stop here, or get progress."""
+    channels: frozenset[int] = frozenset()
+    """Channels of data messages here."""
     unsettled: Mapping[int, tuple[int | None, int | None]] = field(default_factory=dict)
     """Per worker: epoch of its last idle interval, and of the first activation that is open at the end, if any. What
     follows in the log may still change how they are typed."""
@@ -278,8 +288,49 @@ def scan(plan: RunPlan, part: Slice) -> Scan:
         heads=heads,
         spawns=tuple(spawns),
         exits=exits,
+        operators=frozenset().union(*(_distinct(mine.operator[np.isin(mine.kind, _ACTIVE)]) for mine in rows)),
+        channels=frozenset().union(*(_distinct(mine.channel[np.isin(mine.kind, _DATA_ENDS)]) for mine in rows)),
         unsettled=unsettled,
     )
+
+
+def _distinct(values: I64) -> frozenset[int]:
+    """Return the distinct numbers from 0 on; small ones, as those of operators and channels are, in one pass."""
+    values = values[values >= 0]
+    small = len(values) and int(values.max()) < _SMALL
+    return frozenset((np.flatnonzero(np.bincount(values)) if small else np.unique(values)).tolist())
+
+
+def unknown_names(plan: RunPlan, scans: Sequence[Scan]) -> list[pa.Table]:
+    """Return findings about operators and channels that events refer to and the trace's tables do not name.
+
+    Parameters
+    ----------
+    plan, scans
+        The build and all its slices. A source without a table of operators, or of channels, names none of them.
+
+    Returns
+    -------
+    list
+        One row per number.
+    """
+    result = []
+    for what, table in (("operator", plan.trace.operators), ("channel", plan.trace.channels)):
+        seen = frozenset().union(*(getattr(scan_, f"{what}s") for scan_ in scans))
+        missing = sorted(seen.difference(table[what].to_pylist())) if table.num_rows else []
+        if missing:
+            result.append(
+                findings(
+                    f"unknown_{what}",
+                    Severity.WARNING,
+                    "shown by its number; the trace does not name it",
+                    rows=len(missing),
+                    file=f"{what}s.parquet",
+                    observed=missing,
+                    unit=what,
+                )
+            )
+    return result
 
 
 def _spawns(rows: WorkerRows) -> list[Spawn]:

@@ -106,7 +106,8 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
     first = min(times.values())
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        "<style>text { font-size: 12px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px } .small { font-size: 11px; fill: #555555 }</style>",
+        "<style>text { font-size: 12px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }",
+        ".small { font-size: 11px; fill: #555555 }</style>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         f'<text x="12" y="20" font-weight="600">{escape(title)}</text>',
         f'<text x="12" y="38">{escape(purpose)}</text>',

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration
+from pag_graph.model.units import duration, printable
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot
@@ -68,7 +68,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             what += f", {names.get(edge['operator'], edge['operator'])}"
         if edge["records"] is not None:
             what += f", {edge['records']:,} records"
-        title = f"<title>{escape(what)}</title>"
+        title = f"<title>{escape(printable(what))}</title>"
         if kind in _LOCAL:
             y = lanes[worker_of(edge["dst"])]
             boxes.append(

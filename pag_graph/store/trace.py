@@ -626,7 +626,9 @@ def _read_meta(file: Path) -> TraceMeta:
         aligned=_entry(found, "aligned", bool, file),
         dropped={reason: _entry(dropped, reason, int, file) for reason in dropped},
         complete=_entry(found, "complete", bool, file),
-        missing_progress=tuple(_scope_name(scope) for scope in found.get("missing_progress", ())),
+        missing_progress=tuple(
+            _scope_name(scope) for scope in _entry({"missing_progress": [], **found}, "missing_progress", list, file)
+        ),
         rules=_rules(found, file),
     )
 

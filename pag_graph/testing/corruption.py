@@ -157,7 +157,7 @@ def _swap(file: Path, chance: random.Random) -> str:
 
 def _drop_column(file: Path, chance: random.Random) -> str:
     table = pq.read_table(file, partitioning=None)
-    name = chance.choice(table.column_names)
+    name: str = chance.choice(table.column_names)
     _rewrite(file, table.drop_columns([name]))
     return name
 

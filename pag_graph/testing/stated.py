@@ -112,7 +112,7 @@ def _births(logs: list[list[_Item]], graph: StatedReference) -> dict[int, _Item]
     for item in sorted(spawns, key=lambda item: (item.t, item.id)):
         child = item.event.peer
         mine = [other for other in logs[child] if not other.dropped] if child is not None and child < len(logs) else []
-        if not mine or child == item.event.worker:
+        if child is None or not mine or child == item.event.worker:
             graph.findings["spawn_of_nobody"] += 1
         elif child in births:
             graph.findings["spawned_twice"] += 1

@@ -7,7 +7,7 @@ true clock. What is logged is each worker's own clock, so with `skewed` the comm
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -127,7 +127,7 @@ class _Program:
                 self._log(self.workers[number], EventKind.EXIT, number % 3)
 
     @staticmethod
-    def _log(me: _Worker, kind: EventKind, gap: int, **columns: int | None) -> None:
+    def _log(me: _Worker, kind: EventKind, gap: int, **columns: Any) -> None:
         # At equal times a log has an order all the same: `seq`.
         me.now += gap
         me.log.append(Event(worker=me.number, seq=len(me.log), epoch=me.epoch, t_ns=me.now, kind=kind, **columns))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
-import subprocess
+import signal
 import time
 import urllib.request
 from pathlib import Path
@@ -22,9 +23,10 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j import browser, loader, server
+from pag_graph.sinks.neo4j.detail import Detail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from pag_graph.sinks.neo4j.server import ServerStatus
 
@@ -38,30 +40,35 @@ class Chromium:
     """A page in a headless Chromium, driven over its DevTools pipe: JSON that ends with a zero byte."""
 
     def __init__(self, program: str, profile: Path) -> None:
-        commands_in, self._commands = os.pipe()
-        self._answers, answers_out = os.pipe()
         switches = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         switches += ["--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe"]
         switches += [f"--user-data-dir={profile}", "--window-size=1280,900", "--hide-scrollbars", "--lang=en"]
-        os.set_inheritable(commands_in, True)  # noqa: FBT003
-        os.set_inheritable(answers_out, True)  # noqa: FBT003
-        # Chromium reads commands from descriptor 3 and writes answers to 4.
-        shell = f'exec "$0" "$@" 3<&{commands_in} 4>&{answers_out}'
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", shell, program, *switches, "about:blank"],
-            pass_fds=(commands_in, answers_out),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        commands_in, self._commands = os.pipe()
+        answers, answers_out = os.pipe()
+        # Chromium reads commands from descriptor 3 and writes answers to 4. Copies that are out of the way come first,
+        # in case one of the pipes has such a number itself.
+        self._pid = os.posix_spawn(
+            program,
+            [program, *switches, "about:blank"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, commands_in, 100),
+                (os.POSIX_SPAWN_DUP2, answers_out, 101),
+                (os.POSIX_SPAWN_DUP2, 100, 3),
+                (os.POSIX_SPAWN_DUP2, 101, 4),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
         )
         os.close(commands_in)
         os.close(answers_out)
-        self._read = os.fdopen(self._answers, "rb")
+        self._answers = os.fdopen(answers, "rb")
         self._number = 0
         self._session: str | None = None
         self._buffer = b""
-        targets = self.call("Target.getTargets")["targetInfos"]
-        page = next(each["targetId"] for each in targets if each["type"] == "page")
+
+    def open_page(self) -> None:
+        page = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
@@ -80,7 +87,7 @@ class Chromium:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            part = self._read.read1(65536)
+            part = self._answers.read1(65536)
             assert part, "Chromium has ended"
             self._buffer += part
         text, _, self._buffer = self._buffer.partition(b"\0")
@@ -114,14 +121,10 @@ class Chromium:
         file.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
         os.close(self._commands)
-        self._read.close()
+        self._answers.close()
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +133,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     if program is None:
         pytest.skip("there is no Chromium; install it (Debian: apt-get install chromium) or name it in PAG_CHROMIUM")
     opened = Chromium(program, tmp_path_factory.mktemp("chromium"))
-    yield opened
-    opened.close()
+    try:
+        opened.open_page()
+        yield opened
+    finally:
+        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +149,7 @@ def loaded(neo4j_server: ServerStatus, tmp_path_factory: pytest.TempPathFactory)
         wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
         while driver.execute_query(wipe).records[0]["removed"]:
             pass
-        loader.load_run(api.open(store).run, driver)
+        loader.load_run(api.open(store).run, driver, options=loader.LoadOptions(detail=Detail.FULL))
     return neo4j_server
 
 
@@ -152,17 +158,30 @@ def get(address: str) -> bytes:
         return bytes(answer.read())
 
 
+FRAME = "document.querySelector('[data-testid=frame]')"
+EDITOR = "document.querySelector('[data-testid=activeEditor] textarea')"
+
+
 def run(page: Chromium, text: str) -> None:
-    """Type something into the editor and run it."""
-    page.until("document.querySelector('.monaco-editor textarea') !== null", "editor")
-    page.evaluate("document.querySelector('.monaco-editor textarea').focus()")
+    """Type something into the editor and run it; wait until its frame is the first."""
+    page.until(f"{EDITOR} !== null", "editor")
+    page.evaluate(f"{EDITOR}.focus()")
     page.press("a", 65, control=True)
     page.type(text)
-    page.press("Enter", 13, control=True)
+    run_editor(page)
 
 
-def frames(page: Chromium) -> int:
-    return int(page.evaluate("document.querySelectorAll('article[data-testid=frame]').length"))
+def run_editor(page: Chromium) -> None:
+    before = "document.querySelectorAll('[data-testid=frame]').length"
+    count = page.evaluate(before)
+    page.evaluate("document.querySelector('[data-testid=editor-Run]').click()")
+    page.until(f"{before} > {count}", "answer")
+
+
+def drawn(page: Chromium) -> str:
+    """Wait until the first frame shows a graph, and return it as SVG."""
+    page.until(f"{FRAME}.querySelectorAll('svg g.node').length > 0", "node")
+    return str(page.evaluate(f"{FRAME}.querySelector('svg g.node').closest('svg').outerHTML"))
 
 
 def test_the_server_serves_guide_colours_and_saved_queries(neo4j_server: ServerStatus) -> None:
@@ -177,8 +196,49 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     page = chromium
     page.call("Page.navigate", url=f"{loaded.http_uri}/browser/")
     page.until("document.querySelector('[data-testid=password]') !== null", "field for the password")
-    page.evaluate("document.querySelector('[data-testid=password]').focus()")
-    page.type(loaded.password_file.read_text().strip())
+    for field, text in (("username", loaded.user), ("password", loaded.password_file.read_text().strip())):
+        page.evaluate(f"document.querySelector('[data-testid={field}]').focus()")
+        page.press("a", 65, control=True)
+        page.type(text)
     page.evaluate("document.querySelector('[data-testid=connect]').click()")
-    # The guide opens by itself after the login, and the colours are ours.
+
+    # The guide opens by itself after the login, and the colours are set.
     page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
+    page.until("document.body.innerText.includes('style.grass')", "style")
+    # A click on its first box puts it into the editor; that sets the parameters of all queries.
+    page.evaluate("document.querySelector('pre.runnable').click()")
+    page.until("document.querySelector('[data-testid=activeEditor]').innerText.includes('latest')", "command")
+    page.picture(pictures / "browser-guide.png")
+    run_editor(page)
+    page.until(f"{FRAME}.innerText.includes('Successfully set your parameters')", "parameters")
+
+    run(page, code("browser/draw_waits"))
+    svg = drawn(page)
+    # Events have the colour of our style, and waits theirs.
+    style = load_colours()
+    assert style["Event"] in svg
+    assert style["WAITING"] in svg
+    assert svg.count('<g class="node') > 10
+    time.sleep(3)  # the layout comes to rest, for the picture
+    page.picture(pictures / "browser-waits.png")
+
+    run(page, code("browser/draw_dataflow"))
+    svg = drawn(page)
+    assert all(name in svg for name in ("Filter", "Exchange", "FlatMap"))
+
+    run(page, code("root_cause/held_up_by"))
+    page.until(f"{FRAME}.innerText.includes('others_waited_ns')", "table")
+    page.picture(pictures / "browser-held-up-by.png")
+    for name in ("browser-guide", "browser-waits", "browser-held-up-by"):
+        assert (pictures / f"{name}.png").stat().st_size > 10_000
+
+
+def code(name: str) -> str:
+    """Return a query on one line, as the editor would otherwise indent and close brackets of its own."""
+    lines = load_query(name).code.splitlines()
+    return " ".join(line.strip() for line in lines if not line.strip().startswith("//"))
+
+
+def load_colours() -> dict[str, str]:
+    text = browser.pages()["style.grass"].decode()
+    return dict(re.findall(r"(?:node|relationship)\.(\w+) \{\s+color: (#\w{6});", text))

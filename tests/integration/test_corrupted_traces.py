@@ -5,6 +5,7 @@ The damage is done in another process, so that even a crash of the interpreter w
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
@@ -129,6 +130,28 @@ def test_numbers_out_of_any_range_are_refused(tmp_path: Path, column: str, row: 
     with pytest.raises(TraceFormatError, match=str(value)) as caught:
         api.build(trace, tmp_path / "store", engine="local")
     assert file.name in str(caught.value)
+
+
+def test_an_entry_that_is_no_list_is_refused(tmp_path: Path) -> None:
+    trace = seal(SAMPLES / "skewed", tmp_path / "trace")
+    meta = trace / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "missing_progress": -1}))
+    with pytest.raises(TraceFormatError, match="missing_progress"):
+        Trace.open(trace)
+
+
+def test_files_may_differ_in_what_they_declare_as_null(tmp_path: Path) -> None:
+    """A worker's events in two files, one of which says that the column could be null."""
+    trace = seal(SAMPLES / "skewed", tmp_path / "trace")
+    expected = answer(trace, tmp_path / "store")
+    file = min((trace / "events").glob("*.parquet"))
+    table = pq.read_table(file)
+    loose = table.schema.field("worker").with_nullable(nullable=True)
+    pq.write_table(table.slice(0, 100), file)
+    later = table.slice(100).set_column(0, loose, table.slice(100)["worker"])
+    pq.write_table(later, file.with_name("worker-0000000-0000001.parquet"))
+    (trace / "checksums.json").unlink()
+    assert answer(trace, tmp_path / "store") == expected
 
 
 def test_a_changed_file_is_named(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.sinks.neo4j import loader, server
+from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.query import answer_query, complete, run_query
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 LOCAL = [str(kind) for kind in LOCAL_TYPES]
 NO_WORK = ["waiting", "idle", "spinning", "input_wait", "unknown"]
 QUERIES = {query.name: query for query in queries_for_people()}
+# The Cypher twins of named motifs: what they find is compared with the motifs' own answers elsewhere.
+TWINS = {
+    f"patterns/{name}"
+    for name in (
+        "wait_ended_by_data",
+        "wait_chain",
+        "fan_in",
+        "ping_pong",
+        "late_sender",
+        "late_receiver",
+        "message_burst",
+        "idle_beside_backlog",
+    )
+}
+DRAWN = {name for name in QUERIES if name.startswith("browser/")}
 ROOT_CAUSES = sorted(name for name in QUERIES if name.startswith("root_cause/"))
 
 
@@ -488,7 +504,7 @@ def test_causes_and_effects_are_all_found_once(driver: neo4j.Driver, runs: dict[
 # ------------------------------------------------------------------ what the headers promise
 
 
-@pytest.mark.parametrize("name", sorted(QUERIES))
+@pytest.mark.parametrize("name", sorted(QUERIES.keys() - TWINS - DRAWN))
 def test_examples_are_true(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     query = QUERIES[name]
     example = query.example
@@ -503,6 +519,25 @@ def test_examples_are_true(driver: neo4j.Driver, runs: dict[str, Run], name: str
     for row, found in zip(example.rows, answer.rows, strict=False):
         # What depends on the release or on the day is not shown.
         assert all(text in {"...", cell(found[key])} for text, key in zip(row, answer.columns, strict=True)), shown
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_what_is_drawn_is_a_graph(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
+    import neo4j.graph
+
+    query = QUERIES[name]
+    values = {"limit": 5} | complete(driver, query, {"run": ids(runs["skewed"])})
+    result = driver.execute_query(query.text, {key: values[key] for key in query.params}, routing_="r")
+    assert result.records
+    drawn = {
+        type(each)
+        for row in result.records
+        for value in row.values()
+        for each in (value if isinstance(value, list) else [value])
+        if value is not None
+    }
+    assert any(issubclass(kind, neo4j.graph.Node) for kind in drawn)
+    assert any(issubclass(kind, neo4j.graph.Relationship) for kind in drawn)
 
 
 def example_lines(
@@ -539,7 +574,7 @@ def sensible(query: Any, run: Run) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(name for name in QUERIES if not name.startswith("browser/")))
+@pytest.mark.parametrize("name", sorted(QUERIES.keys() - TWINS))
 def test_queries_start_at_an_index(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
     query, run = QUERIES[name], runs["bfs"]
     values = complete(driver, query, {"run": ids(run), **sensible(query, run)})
@@ -654,7 +689,36 @@ def test_an_epoch_that_is_hidden_has_no_answer(neo4j_driver: neo4j.Driver, runs:
     assert start < min(row["t_ns"] for row in led) < window.start_ns
 
 
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_segments_tell_the_same_story(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
+    run = runs[sample]
+    for epoch, snapshot in snapshots(run):
+        window = snapshot.window
+        sleeping = waited(snapshot)
+        found = ask(driver, run, "segments/waits", epoch=epoch, limit=100_000)
+        keys = ("worker", "start_ns", "end_ns", "waited_ns", "from_worker", "message", "channel", "sent_ns")
+        assert Counter(tuple(row[key] for key in keys) for row in found) == Counter(sleeping.select(keys).iter_rows())
+        path = ask(driver, run, "segments/path", epoch=epoch)
+        if not path:
+            assert critical_path(snapshot).all_waiting or window.span_ns == 0
+            continue
+        assert sum(row["duration_ns"] + row["transfer_ns"] for row in path) == window.span_ns
+        on_path: Counter[int] = Counter()
+        for row in path:
+            on_path[row["worker"]] += row["duration_ns"]
+        local = path_steps(snapshot).filter(pl.col("type").is_in(LOCAL))
+        expected = Counter(dict(local.group_by("worker").agg(pl.col("duration_ns").sum()).iter_rows()))
+        assert +on_path == +expected
+        ended = {row["dst"]: row for row in sleeping.iter_rows(named=True)}
+        opened = {row["segment"]: row for row in found}
+        for chain in ask(driver, run, "segments/wait_chains", epoch=epoch, limit=5):
+            assert len(chain["chain"]) == chain["messages"] + 1
+            assert all(a != b for a, b in pairwise(chain["chain"]))
+            assert window.start_ns < chain["first_ns"] <= chain["end_ns"] <= window.end_ns
+        assert opened.keys() == ended.keys()
+
+
 def test_library_names_are_real() -> None:
-    assert len(QUERIES) >= 30
+    assert len(QUERIES.keys() - TWINS - DRAWN) >= 30
     assert len(ROOT_CAUSES) == 10
     assert {load_query(name).name for name in QUERIES} == set(QUERIES)

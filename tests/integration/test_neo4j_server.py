@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -140,3 +143,26 @@ def test_killed_server_starts_again_with_its_data(home: Path) -> None:
     with server.driver(second) as driver:
         rows, _, _ = driver.execute_query("MATCH (n:Kept) RETURN n.value AS value")
     assert [row["value"] for row in rows] == [42]
+
+
+def test_killed_command_leaves_a_server_that_the_next_one_finds(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    code = (
+        "import sys; from pathlib import Path; from pag_graph.sinks.neo4j import server; "
+        "server.start(Path(sys.argv[1]), bolt_port=0, http_port=0)"
+    )
+    try:
+        with subprocess.Popen([sys.executable, "-c", code, str(folder)]) as command:
+            deadline = time.monotonic() + 240
+            while not (folder / "server.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            pid = json.loads((folder / "server.json").read_text(encoding="utf-8"))["pid"]
+            command.kill()
+        found = server.start(folder)
+        assert found.responsive
+        assert found.pid == pid
+        assert server.log_lines(folder)
+    finally:
+        assert server.reset(folder)
+    assert not server.status(folder).running
+    assert {path.name for path in folder.iterdir()} <= {"lock"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from bisect import bisect_left
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,14 +59,14 @@ def random_windows(pag: Pag, count: int) -> list[Window]:
     """Short ones and long ones; every third border lies where an event is."""
     chance = random.Random(pag.run.info.events)
     end = pag.run.end_ns
-    instants = pag.vertices().select("t_ns").collect()["t_ns"].unique().to_list()
+    instants = pag.vertices().select("t_ns").collect()["t_ns"].unique().sort().to_list()
     windows = []
     while len(windows) < count:
         length = round(end ** chance.uniform(0.1, 1))
         low = chance.choice(instants) if chance.random() < 1 / 3 else chance.randrange(end)
         high = min(low + length, end)
         if chance.random() < 1 / 3:
-            high = chance.choice(instants)
+            high = instants[bisect_left(instants, high)]
         if low < high:
             windows.append(pag.run.window(between=(low, high)))
     return windows

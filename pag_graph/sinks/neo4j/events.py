@@ -148,8 +148,8 @@ class EventSync:
                 yield Work(create_relationships(table), values, rows.height)
 
     def _merge(self, activities: pl.DataFrame) -> None:
-        for kind in ActivityType:
-            self.writer.merge(ACTIVITIES[kind], activities.filter(pl.col("type") == str(kind)), self.batch_rows)
+        tables = [(ACTIVITIES[kind], activities.filter(pl.col("type") == str(kind))) for kind in ActivityType]
+        self.writer.merge_all(tables, self.batch_rows)
 
     def _read_events(self) -> pl.DataFrame:
         """Return what is there of the stretches of time in which events shall be."""

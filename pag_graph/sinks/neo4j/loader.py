@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
     from pag_graph.sinks.neo4j.lease import Lease
+    from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
 
 BATCH_ROWS = 5_000
 """Rows written by one transaction: measured in ``bench/neo4j_load.py``."""
@@ -513,18 +515,20 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
         "events": run.info.events,
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
-    writer.write(query.text, values)
     jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
-    writer.write(load_query("load/jobs").text, jobs)
+    writer.write_all([(query.text, values), (load_query("load/jobs").text, jobs)])
     workers = run.scan("workers").collect()
     # A column that files may lack.
     absent = [pl.lit(None, pl.String).alias(name) for name in WORKER.columns if name not in workers.columns]
-    writer.merge(WORKER, workers.with_columns(absent), batch_rows)
-    writer.merge(OPERATOR, run.operators, batch_rows)
     connected = run.channels.drop_nulls(["source_operator", "target_operator"])
-    writer.merge(FEEDS, connected, batch_rows)
     findings = reader.findings
-    writer.merge(FINDING, findings, batch_rows)
+    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
+        (WORKER, workers.with_columns(absent)),
+        (OPERATOR, run.operators),
+        (FEEDS, connected),
+        (FINDING, findings),
+    ]
+    writer.merge_all(tables, batch_rows)
     writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
 
 
@@ -536,7 +540,7 @@ def begin(writer: Writer, content: Content) -> None:
 
 def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None]) -> None:
     """Write segments, what released them, and results."""
-    for table, rows in (
+    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
         (SEGMENT, content.segments),
         (THEN, content.then),
         (RELEASED, content.released),
@@ -544,8 +548,8 @@ def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Ca
         (STEP, content.steps),
         (CONTAINS_STEP, content.steps),
         (CONTAINS_FINDING, content.findings),
-    ):
-        writer.merge(table, rows, batch_rows, advance)
+    ]
+    writer.merge_all(tables, batch_rows, advance)
 
 
 def publish(writer: Writer, content: Content) -> None:
@@ -625,7 +629,18 @@ def _listed(rows: Sequence[Mapping[str, Any]], *names: str) -> Iterator[tuple[An
 
 
 def prepare_schema(driver: neo4j.Driver) -> None:
-    """Make constraints and indexes; those that are there stay."""
-    for statement in load_query("schema/constraints").statements:
-        execute(driver, statement)
-    execute(driver, "CALL db.awaitIndexes(600)")
+    """Make the constraints and indexes that are not there."""
+    there = {
+        row["name"] for row in execute(driver, "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN name")
+    }
+    lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
+    for text in lacking:
+        execute(driver, text)
+    if lacking:
+        execute(driver, "CALL db.awaitIndexes(600)")
+
+
+def _schema_name(text: str) -> str:
+    found = re.search(r"^CREATE (?:CONSTRAINT|INDEX) (\w+)", text, re.MULTILINE)
+    assert found  # noqa: S101  (every statement of the schema makes one)
+    return found[1]

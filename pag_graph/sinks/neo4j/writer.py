@@ -10,7 +10,7 @@ from pag_graph.sinks.neo4j.lease import overtaken
 from pag_graph.sinks.neo4j.model import NodeTable, merge_nodes, merge_relationships
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import neo4j
     import polars as pl
@@ -115,13 +115,40 @@ class Writer:
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Add nodes or relationships, or bring them up to date."""
-        text = merge_nodes(table) if isinstance(table, NodeTable) else merge_relationships(table)
-        names = table.columns if isinstance(table, NodeTable) else table.all_columns
-        order = table.key if isinstance(table, NodeTable) else (*table.source_columns, *table.target_columns)
-        # Sorted, so that two loads at once lock the same nodes in the same order.
-        for part in rows.select(names).sort(order).iter_slices(batch_rows):
-            self.write(text, {"run": self.run_id, **part.to_dict(as_series=False)})
-            advance(part.height)
+        self.merge_all([(table, rows)], batch_rows, advance)
+
+    def merge_all(
+        self,
+        tables: Sequence[tuple[NodeTable | RelationshipTable, pl.DataFrame]],
+        batch_rows: int,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Add nodes and relationships in this order, or bring them up to date; small tables share a transaction."""
+        statements: list[tuple[str, Mapping[str, Any]]] = []
+        size = 0
+        for text, values, rows in self._merges(tables, batch_rows):
+            if statements and size + rows > batch_rows:
+                self.write_all(statements)
+                advance(size)
+                statements, size = [], 0
+            statements.append((text, values))
+            size += rows
+        if statements:
+            self.write_all(statements)
+            advance(size)
+
+    def _merges(
+        self, tables: Sequence[tuple[NodeTable | RelationshipTable, pl.DataFrame]], batch_rows: int
+    ) -> Iterator[Work]:
+        for table, rows in tables:
+            if isinstance(table, NodeTable):
+                text, names, order = merge_nodes(table), table.columns, table.key
+            else:
+                text, names = merge_relationships(table), table.all_columns
+                order = (*table.source_columns, *table.target_columns)
+            # Sorted, so that two loads at once lock the same nodes in the same order.
+            for part in rows.select(names).sort(order).iter_slices(batch_rows):
+                yield Work(text, {"run": self.run_id, **part.to_dict(as_series=False)}, part.height)
 
 
 def _collect(running: dict[Future[Any], tuple[int, int]], free: list[int], advance: Callable[[int], None]) -> None:

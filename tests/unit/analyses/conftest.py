@@ -13,7 +13,7 @@ import pytest
 
 import pag_graph
 from pag_graph import api
-from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.pag.snapshot import Run, Window
 from pag_graph.testing.reference import build_reference
 
@@ -63,6 +63,7 @@ class Drawn:
             "edges": _frame(self.edges, PAG_EDGES).lazy(),
             "epochs": _frame(self.epochs, PAG_EPOCHS).lazy(),
             "workers": _frame(workers, TRACE_WORKERS).lazy(),
+            "findings": _frame([], PAG_FINDINGS).lazy(),
             "operators": _frame(
                 [{"operator": n, "address": str(n), "name": f"Op{n}"} for n in self._used("operator")], TRACE_OPERATORS
             ).lazy(),

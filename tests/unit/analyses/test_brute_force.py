@@ -24,6 +24,9 @@ from pag_graph.analyses.metrics import matrix, metrics
 from pag_graph.analyses.profile import ProfileParameters, profile, profile_rounds, round_profile
 from pag_graph.analyses.skew import skew
 from pag_graph.analyses.stragglers import StragglersParameters, stragglers
+from pag_graph.analyses.traffic import traffic
+from pag_graph.analyses.waits import waits
+from pag_graph.analyses.why import WhyParameters, why
 from pag_graph.testing.strategies import small_traces
 
 if TYPE_CHECKING:
@@ -319,6 +322,55 @@ def test_differences_add_up(
             assert abs(row["count_ns"] - exact) <= Fraction(1, 2) + Fraction(1, 10**6)
             assert row["status"] == ("both" if all(steps) else "appeared" if steps[1] else "gone")
         assert found.markdown(top=3).count("\n| ") == min(len(rows), 3) + (len(rows) > 3) + 2
+
+
+@given(traces, st.data())
+def test_waits_and_traffic(in_memory: Fixture, whole_run: Fixture, trace: Any, data: st.DataObject) -> None:
+    drawn = in_memory(trace)
+    run = whole_run(drawn)
+    enders: dict[int, Row] = {}
+    for edge in sorted(drawn.edges, key=lambda edge: (edge["dst"], edge["src"])):
+        if not is_local(edge):
+            enders.setdefault(edge["dst"], edge)
+    for window in windows_of(run, data):
+        snapshot = run.snapshot(window)
+        waited: Counter[Any] = Counter()
+        for edge in drawn.edges:
+            if edge["type"] == "waiting" and inside(edge, window):
+                by = enders[edge["dst"]]
+                waited[worker(edge["dst"]), worker(by["src"]), by["type"], by["channel"]] += inside(edge, window)
+        rows = waits(snapshot).to_pylist()
+        names = ("worker", "from_worker", "type", "channel")
+        assert {tuple(row[n] for n in names): row["waiting_ns"] for row in rows if row["waiting_ns"]} == waited
+        sent: Counter[Any] = Counter()
+        for edge in drawn.edges:
+            if not is_local(edge) and window.start_ns - (not window.start_ns) < edge["start_ns"] <= window.end_ns:
+                sent[worker(edge["src"]), worker(edge["dst"]), edge["type"], edge["channel"]] += 1
+        names = ("from_worker", "to_worker", "type", "channel")
+        rows = traffic(snapshot).to_pylist()
+        assert {tuple(row[name] for name in names): row["messages"] for row in rows} == sent
+
+
+@given(traces, st.data())
+def test_reports_say_what_the_analyses_say(
+    in_memory: Fixture, whole_run: Fixture, trace: Any, data: st.DataObject
+) -> None:
+    drawn = in_memory(trace)
+    run = whole_run(drawn, {0: ("0", "Dataflow"), 1: ("0.1", "Map")})
+    windows = windows_of(run, data)
+    assume(windows)
+    window = data.draw(st.sampled_from(windows))
+    told = why(run.snapshot(window), WhyParameters(lines=data.draw(st.integers(1, 60))))
+    rows = told.table.to_pylist()
+    assert sorted(row["rank"] for row in rows) == list(range(1, len(rows) + 1))
+    assert sum(row["time_ns"] for row in rows if row["topic"] == "path") == window.span_ns
+    waited = sum(inside(edge, window) for edge in drawn.edges if edge["type"] == "waiting")
+    assert next(row["time_ns"] for row in rows if row["topic"] == "waiting") == waited
+    assert len(told.text(top=100).splitlines()) <= max(told.lines, 3)
+    assert told.alarm == (str(told.cause) not in {"work", "input", "unknown"})
+    for row in rows:
+        if row["topic"] == "help" and row["time_ns"] is not None:
+            assert 0 < row["time_ns"] <= window.span_ns
 
 
 @given(small_traces(skewed=True, complete=True), st.data())

@@ -34,7 +34,7 @@ def drawn(place: Path, *workers: str) -> Pag:
 
 
 def balanced(other: int) -> str:
-    """Draw a worker that works as much as the other in every round, and reads in one what was sent in the one before."""
+    """Draw a worker that works as much as the other in every round, and reads what that sent in the round before."""
     events = []
     for number in range(8):
         t = number * 1_000
@@ -80,9 +80,8 @@ def test_the_numbers_behind_the_study(skewed: Pag) -> None:
         assert sorted(flows.select("from_worker", "to_worker").rows()) == [(1, 0), (2, 0), (3, 0)]
     # Ten hops are dominated by processing on worker 0 and by data messages 1, 2, 3 -> 0.
     hops = pl.concat([pl.DataFrame(pl.from_arrow(skewed.k_hops(k=10, epoch=w.epoch))) for w in skewed.rounds()])
-    shares = dict(hops.group_by(pl.struct("type", "worker")).agg(pl.col("walk_ns").sum()).iter_rows())
-    total = sum(shares.values())
-    named = {(key["type"], key["worker"]): ns / total for key, ns in shares.items()}
+    summed = hops.group_by("type", "worker").agg(pl.col("walk_ns").sum() / hops["walk_ns"].sum())
+    named = {(kind, worker): share for kind, worker, share in summed.iter_rows()}
     on_zero = named["processing", 0]
     to_zero = sum(named.get(("data_message", sender), 0) for sender in (1, 2, 3))
     assert on_zero > 0.3

@@ -1,0 +1,121 @@
+"""Many windows in one pass say the same as each window alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pag_graph.analyses import ANALYSES, Scope, find_analysis, table_of
+from pag_graph.model.enums import MESSAGE_TYPES
+from pag_graph.pag.tiling import TYPES, Tiling, ranks, tile, tilings
+from pag_graph.testing.strategies import small_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from pag_graph.api import Pag
+    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.testing.traces import SmallTrace
+
+    Fixture = Callable[..., Any]
+
+AT_ONCE = [analysis.name for analysis in ANALYSES if analysis.many_name]
+
+
+def frames(table: pa.Table) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(table))
+
+
+def compare(run: Run, windows: list[Window], name: str) -> int:
+    """Check an analysis of many windows; return how many rows it has."""
+    analysis = find_analysis(name)
+    parameters = analysis.make_parameters({})
+    arguments = () if analysis.parameters is None else (parameters,)
+    together = frames(analysis.over(run, windows, parameters))
+    function = analysis.part if analysis.part_name else analysis.function
+    for place, window in enumerate(windows):
+        alone = frames(table_of(function(run.snapshot(window), *arguments)))
+        mine = together.filter(window=place)
+        shared = [column for column in alone.columns if column in mine.columns]
+        assert set(alone.columns) - set(shared) <= {"rank", "share", "keys"}
+        ordered = [frame.select(shared).sort(shared) for frame in (mine, alone.cast(mine.select(shared).schema))]
+        assert ordered[0].equals(ordered[1]), (name, window)
+        if analysis.scope is Scope.WINDOW:
+            # Not only the same rows: in the same order, and of the schema's types.
+            assert mine.select(alone.columns).equals(alone)
+    return together.height
+
+
+@pytest.mark.parametrize("sample", ["skewed", "bfs"])
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_all_epochs_at_once(request: pytest.FixtureRequest, sample: str, name: str) -> None:
+    pag: Pag = request.getfixturevalue(sample)
+    assert compare(pag.run, pag.run.windows(), name) > 0
+
+
+@pytest.mark.parametrize("name", [name for name in AT_ONCE if name not in {"invariants", "metrics"}])
+@given(st.data(), small_traces())
+def test_free_windows_at_once(in_memory: Fixture, name: str, data: st.DataObject, trace: SmallTrace) -> None:
+    run = in_memory(trace).run
+    borders = data.draw(st.lists(st.integers(0, max(run.end_ns, 1)), min_size=2, max_size=6, unique=True).map(sorted))
+    if borders[-1] > run.end_ns:
+        return
+    compare(run, [run.window(between=pair) for pair in pairwise(borders)], name)
+
+
+@given(small_traces(), st.integers(1, 4))
+def test_stretches_change_nothing(in_memory: Fixture, trace: SmallTrace, stretch: int) -> None:
+    run = in_memory(trace).run
+    windows = run.windows()
+    for belongs in ("ends", "touches", "labels"):
+        cut, whole = (
+            pl.concat([tiling.edges for tiling in tilings(run, windows, ["operator"], belongs, stretch=size)])
+            for size in (stretch, 1_000_000)
+        )
+        assert cut.equals(whole)
+
+
+@given(small_traces())
+def test_every_edge_ends_in_one_window_and_carries_one_label(in_memory: Fixture, trace: SmallTrace) -> None:
+    run = in_memory(trace).run
+    edges = run.scan("edges").collect()
+    for belongs in ("ends", "labels"):
+        found = pl.concat([tiling.edges for tiling in tilings(run, run.windows(), ["operator"], belongs)])
+        assert found.select("src", "dst").sort("src", "dst").equals(edges.select("src", "dst").sort("src", "dst"))
+
+
+@given(small_traces())
+def test_a_tiling_is_sorted_and_has_what_the_snapshot_shows(in_memory: Fixture, trace: SmallTrace) -> None:
+    run = in_memory(trace).run
+    for window in run.windows():
+        snapshot = run.snapshot(window)
+        tiling: Tiling = tile(snapshot, "touches")
+        edges = tiling.edges.with_columns(message=pl.col("type").cast(pl.String).is_in(MESSAGE_TYPES))
+        assert edges.equals(edges.sort("dst", "message", "src", maintain_order=True))
+        shown = snapshot.edges.with_columns(pl.col("type").cast(TYPES))
+        assert tiling.edges.sort("src", "dst", "type").equals(shown.sort("src", "dst", "type"))
+
+
+@given(small_traces())
+def test_snapshots_of_many_windows_are_those_of_each(in_memory: Fixture, trace: SmallTrace) -> None:
+    run = in_memory(trace).run
+    windows = [window for window in run.windows() if window.span_ns > 0]
+    overlapping = run.series(max(1, run.end_ns // 3), step_ns=max(1, run.end_ns // 5)) if run.end_ns else []
+    for some in (windows, overlapping, windows[::-1]):
+        for window, snapshot in zip(some, run.snapshots(some), strict=True):
+            assert snapshot.window == window
+            assert snapshot.edges.equals(run.snapshot(window).edges)
+
+
+@given(st.lists(st.integers(-5, 5) | st.integers(-(1 << 60), 1 << 60)))
+def test_ranks(values: list[int]) -> None:
+    found, known = ranks(pl.Series(values, dtype=pl.Int64).to_numpy())
+    assert known.tolist() == sorted(set(values))
+    assert [known[rank] for rank in found] == values
