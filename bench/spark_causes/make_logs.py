@@ -8,7 +8,7 @@
 `logs/README.md` says for each log what was done and what the right answer is. Everything runs on the loopback
 addresses, under the user name `spark`. What a log still tells about the machine is removed from it afterwards, line by
 line (`scrub`): the environment event keeps only Spark's own settings and the versions of Java and Scala, and the
-folder that the run took place in is written as `/spark`.
+folder that the run took place in is written as `/spark`, the one with Python's packages as `/python`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from causes import ALL, CAUSES, CORES, Cause
-from cluster import Cluster, environment, standalone
+from cluster import SPARK, Cluster, environment, standalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -175,11 +175,11 @@ def forms(cluster: Cluster, *, folder: Path, out: Path) -> None:
 
 def scrub(file: Path, folder: Path) -> None:
     """Remove from a log in plain text what it tells about the machine that it was made on."""
-    names = {str(folder), str(folder.resolve())}
+    names = dict.fromkeys((str(folder), str(folder.resolve())), "/spark") | {str(SPARK.parent): "/python"}
     lines = []
     for line in file.read_text(encoding="utf-8").splitlines():
-        for name in names:
-            line = line.replace(name, "/spark")  # noqa: PLW2901
+        for name, neutral in names.items():
+            line = line.replace(name, neutral)  # noqa: PLW2901
         if line.startswith('{"Event":"SparkListenerEnvironmentUpdate"'):
             line = json.dumps(_without_paths(json.loads(line)), separators=(",", ":"))  # noqa: PLW2901
         lines.append(line)

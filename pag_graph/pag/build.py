@@ -10,7 +10,6 @@ import shutil
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from pag_graph.errors import StoreConflictError, UnsupportedPlanError
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
-from pag_graph.model.tables import PAG_EPOCHS
+from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
 from pag_graph.pag import slices
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
@@ -192,7 +191,7 @@ def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:
     assert kept is not None  # noqa: S101  (only an append can find its work done)
     tables = {name: kept.delta(name) for name in kept.versions}
     rows = {name: sum(table.get_add_actions(flatten=True)["num_records"].to_pylist()) for name, table in tables.items()}
-    found = tables["findings"].to_pyarrow_table()
+    found = pl.scan_delta(tables["findings"]).collect().to_arrow().cast(PAG_FINDINGS)
     return BuildReport(store=kept, rows=rows, findings=found, committed=False)
 
 
@@ -453,7 +452,7 @@ def _check_unchanged(kept: StoreInfo, epochs: pa.Table, fingerprint: int) -> Non
     StoreConflictError
         If one would.
     """
-    rows = sorted(kept.delta("epochs").to_pyarrow_table().to_pylist(), key=itemgetter("epoch"))
+    rows = pl.scan_delta(kept.delta("epochs")).sort("epoch").collect().to_dicts()
     before = [row for row in rows if row["epoch"] <= kept.run["last_closed_epoch"]]
     # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
     counts = {"entry_ns", "exit_ns", "events", "vertices", "edges"} if len(before) == len(rows) else set()

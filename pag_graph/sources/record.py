@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError, MissingExtraError, StoreExistsError, TraceFormatError
-from pag_graph.store.trace import Trace, check_trace
+from pag_graph.store.trace import Trace, check_trace, seal_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,6 +169,7 @@ def run_program(executable: Path, trace: Path, arguments: Sequence[str] = ()) ->
     if not opened.meta.complete:
         message = f"The trace at {trace} says that it was cut short, though {program} ended."
         raise TraceFormatError(message, "Look at what the program printed.", {"file": str(trace)})
+    seal_trace(trace)
     return opened, said
 
 

@@ -68,6 +68,7 @@ __all__ = [
     "check_trace",
     "find_violation",
     "last_events",
+    "seal_trace",
     "write_trace",
 ]
 
@@ -366,7 +367,7 @@ def write_trace(
             _write_content(temporary, meta=meta, events=events, tables=tables, target=target)
             if findings is not None and findings.num_rows:
                 _write_parquet(temporary / _FINDINGS, _conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
-            _write_checksums(temporary)
+            seal_trace(temporary)
             # Writing takes a while: somebody else may have come first.
             _refuse_existing(target, replace=replace)
             _move_in_place(temporary, target)
@@ -635,7 +636,7 @@ def _read_meta(file: Path) -> TraceMeta:
 
 def _rules(found: dict[str, object], file: Path) -> RuleSet:
     word = found.get("rules", str(RuleSet.TIMELY))
-    if word not in set(RuleSet):
+    if not isinstance(word, str) or word not in set(RuleSet):
         message = f"{file}: the entry 'rules' is {word!r}, and must be one of {', '.join(RuleSet)}."
         raise TraceFormatError(message, _CONVERT_AGAIN, {"file": str(file), "entry": "rules"})
     return RuleSet(str(word))
@@ -779,7 +780,8 @@ def check_ranges(table: pa.Table, *, where: str) -> None:
         raise TraceFormatError(message, _CONVERT_AGAIN, {"file": where, "column": name, "row": row})
 
 
-def _write_checksums(root: Path) -> None:
+def seal_trace(root: Path) -> None:
+    """Write down size and CRC-32 of every file of a trace that is whole, so that later damage shows."""
     sums = {name: _checksum(root / name) for name in _file_names(root)}
     (root / _CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 

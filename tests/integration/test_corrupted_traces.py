@@ -132,11 +132,12 @@ def test_numbers_out_of_any_range_are_refused(tmp_path: Path, column: str, row: 
     assert file.name in str(caught.value)
 
 
-def test_an_entry_that_is_no_list_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("entry", "value"), [("missing_progress", -1), ("missing_progress", True), ("rules", {})])
+def test_an_entry_of_another_type_is_refused(tmp_path: Path, entry: str, value: object) -> None:
     trace = seal(SAMPLES / "skewed", tmp_path / "trace")
     meta = trace / "meta.json"
-    meta.write_text(json.dumps({**json.loads(meta.read_text()), "missing_progress": -1}))
-    with pytest.raises(TraceFormatError, match="missing_progress"):
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), entry: value}))
+    with pytest.raises(TraceFormatError, match=entry):
         Trace.open(trace)
 
 

@@ -51,7 +51,7 @@ def test_a_log_tells_nothing_of_the_machine_that_it_was_made_on(name: str) -> No
     text = json.dumps(events(name))
     assert set(re.findall(r'"Host": "([^"]*)"', text)) <= {"127.0.0.1", "127.0.0.2"}
     paths = set(re.findall(r"(?<![\w.:/])/(?:[a-z]\w*)(?=/)", text))
-    assert paths <= {"/spark", "/logPage"}, paths
+    assert paths <= {"/spark", "/python", "/logPage"}, paths
 
 
 @each_log
