@@ -1,20 +1,21 @@
 """Spark's event logs: how fast and in how much memory a large one is read, converted and answered.
 
-The log is made from a real one (`sparks_of`): its job is repeated with new numbers and later times, and every task of it
+The log is made from a real one: its job is repeated with new numbers and later times, and every task of it
 is repeated within its stage, so that tasks make up most of the log as they do in large ones.
 """
 
 from __future__ import annotations
 
-
 import subprocess
 import sys
-
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from bench.harness import ROOT, Bench, Figure, Session, Yardstick
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TASKS = 20
 """Copies of each task within its stage."""
@@ -32,8 +33,8 @@ def real_log() -> Path | None:
 def make_large(target: Path, size: int) -> None:
     """Write a log of at least `size` bytes: the real one's job again and again.
 
-    Copy k of the job has all numbers of jobs, stages, tasks, RDDs and executions shifted, and all times moved behind the
-    copy before. Within a copy each task end and start occurs `_TASKS` times, one after the other in time.
+    Copy k of the job has all numbers of jobs, stages, tasks, RDDs and executions shifted, and all times moved behind
+    the copy before. Within a copy each task end and start occurs `_TASKS` times, one after the other in time.
     """
     from pag_graph.sources.spark.codecs import decode
 
@@ -48,7 +49,7 @@ def make_large(target: Path, size: int) -> None:
     finish = [e["Task Info"]["Finish Time"] for e in body if e["Event"] == "SparkListenerTaskEnd"]
     job = next(e for e in body if e["Event"] == "SparkListenerJobStart")
     done = next(e for e in body if e["Event"] == "SparkListenerJobEnd")
-    span = max(max(finish), done["Completion Time"]) - min(min(times), job["Submission Time"])
+    span = max(*finish, done["Completion Time"]) - min(*times, job["Submission Time"])
     step = span * _TASKS + 1000
     written = copy = 0
     with target.open("wb") as out:

@@ -514,8 +514,8 @@ CAUSES = (
         name="speculation",
         program=speculation,
         done="With speculation on, the first attempt of task 7 hangs for 25 s; its copy takes 0.4 s.",
-        answer="A straggling attempt of task 7; a speculative copy won and the first attempt was killed. What it cost "
-        "is the time until speculation began, and the copy.",
+        answer="A straggling attempt of task 7; a speculative copy won. It cost the time until speculation began, "
+        "and the copy. The first attempt was still running when the application ended: the log has its start only.",
         settings={
             "spark.speculation": "true",
             "spark.speculation.interval": "100ms",

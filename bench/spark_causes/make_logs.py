@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _HERE = Path(__file__).parent
-_RUN_SECONDS = 400
+_RUN_SECONDS = 900
 _CODECS = ("zstd", "lz4", "snappy", "lzf")
 _KEPT_JVM = ("Java Version", "Scala Version")
 _PATHS = re.compile(r"^spark\.(eventLog\.dir|sql\.warehouse\.dir|local\.dir|jars|submit\.pyFiles|repl\..*)$")

@@ -5,12 +5,6 @@
 // returns: one row per channel and type of message, most waiting first: channel, type, from_operator, to_operator
 //   (names, null where not known), waited_ns (waits inside the window that its messages ended), waits, messages (sent in
 //   the window), records, delivered_ns (their time from send to read), buffered_ns (of it, lying at the receiver).
-// example: bfs --epoch 11
-//   channel | type             | from_operator | to_operator     | waited_ns | waits | messages | records | delivered_ns | buffered_ns
-//   47      | progress_message |               |                 | 2906927   | 16    | 60       | 170     | 4242030      | 4242030
-//   33      | data_message     | Concatenate   | Arrange: Reduce | 82523     | 6     | 14       | 55      | 3069126      | 3069126
-//   57      | data_message     | AsCollection  | Exchange        | 3323      | 1     | 1        | 4       | 30450        | 30450
-//   6 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
@@ -24,25 +18,31 @@ CALL (at, opens_ns, closes_ns) {
   LIMIT 1
   UNION ALL
   MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
+  WHERE begin.t_ns > opens_ns AND begin.t_ns <= closes_ns
   RETURN begin
 }
-CALL (begin, opens_ns, closes_ns) {
-  MATCH (begin)-[:WAITING]->(end:Event)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(:Event)
-  RETURN message.channel AS channel, type(message) AS type,
-         CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
-         - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS waited_ns,
-         1 AS waits, 0 AS messages, 0 AS records, 0 AS delivered_ns, 0 AS buffered_ns
-  UNION ALL
-  MATCH (begin)-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(read:Event)
-  WHERE begin.t_ns > opens_ns OR opens_ns = 0
-  WITH message, message.duration_ns
-       + CASE WHEN message.read <> read.id THEN coalesce(message.receive_buffer_ns, 0) ELSE 0 END AS delivered_ns
-  RETURN message.channel AS channel, type(message) AS type, 0 AS waited_ns, 0 AS waits, 1 AS messages,
-         coalesce(message.records, 0) AS records, delivered_ns, coalesce(message.receive_buffer_ns, 0) AS buffered_ns
-}
-WITH channel, type, sum(waited_ns) AS waited_ns, sum(waits) AS waits, sum(messages) AS messages, sum(records) AS records,
-     sum(delivered_ns) AS delivered_ns, sum(buffered_ns) AS buffered_ns
+MATCH (begin)-[edge:WAITING|DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]->(end:Event)
+OPTIONAL MATCH (end)<-[ender:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(:Event)
+WHERE type(edge) = 'WAITING'
+WITH opens_ns, closes_ns, begin, end, edge, ender, type(edge) = 'WAITING' AS is_wait
+// A wait counts for the message that ended it, a message for itself, in the window in which it was sent.
+WHERE CASE WHEN is_wait THEN ender IS NOT NULL AND begin.t_ns < closes_ns ELSE begin.t_ns > opens_ns OR opens_ns = 0 END
+WITH CASE WHEN is_wait THEN ender.channel ELSE edge.channel END AS channel,
+     CASE WHEN is_wait THEN type(ender) ELSE type(edge) END AS type,
+     is_wait,
+     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
+     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS inside_ns,
+     coalesce(edge.records, 0) AS records,
+     edge.duration_ns
+     + CASE WHEN edge.read <> end.id THEN coalesce(edge.receive_buffer_ns, 0) ELSE 0 END AS delivered_ns,
+     coalesce(edge.receive_buffer_ns, 0) AS buffered_ns
+WITH channel, type,
+     sum(CASE WHEN is_wait THEN inside_ns ELSE 0 END) AS waited_ns,
+     sum(CASE WHEN is_wait THEN 1 ELSE 0 END) AS waits,
+     sum(CASE WHEN is_wait THEN 0 ELSE 1 END) AS messages,
+     sum(CASE WHEN is_wait THEN 0 ELSE records END) AS records,
+     sum(CASE WHEN is_wait THEN 0 ELSE delivered_ns END) AS delivered_ns,
+     sum(CASE WHEN is_wait THEN 0 ELSE buffered_ns END) AS buffered_ns
 ORDER BY waited_ns DESC, delivered_ns DESC, channel, type
 LIMIT $limit
 OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: channel}]->(target:Operator)
@@ -58,3 +58,9 @@ RETURN channel,
        delivered_ns,
        buffered_ns
 ORDER BY waited_ns DESC, delivered_ns DESC, channel, type;
+// example: bfs --epoch 11
+//   channel | type             | from_operator | to_operator     | waited_ns | waits | messages | records | delivered_ns | buffered_ns
+//   47      | progress_message |               |                 | 2906927   | 16    | 60       | 170     | 4242030      | 4242030
+//   33      | data_message     | Concatenate   | Arrange: Reduce | 82523     | 6     | 14       | 55      | 3069126      | 3069126
+//   57      | data_message     | AsCollection  | Exchange        | 3323      | 1     | 1        | 4       | 30450        | 30450
+//   6 rows

@@ -330,8 +330,9 @@ def _percentiles(lengths: F64, population: I64, design: _Design, confidence: flo
             estimate, low, high = quantile_interval(lengths, len(population), percent, confidence)
         else:
             estimate, low, high = _woodruff(lengths, design, percent, confidence)
-        values = {"estimate": estimate, "low": low, "high": high, "exact": exact}
-        rows.append(_row("length", f"p{percent}", "ns", count=len(lengths), **values))
+        rows.append(
+            _row("length", f"p{percent}", "ns", estimate=estimate, low=low, high=high, count=len(lengths), exact=exact)
+        )
     return rows
 
 

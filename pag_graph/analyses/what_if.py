@@ -360,7 +360,7 @@ def _changed(graph: ConstraintGraph, duration: I64, rows: Bools, change: WhatIfP
         result = np.where(rows, change.duration_ns, duration)
         goal = np.full(len(begins), change.duration_ns, np.int64)
     else:
-        # Of an activation that the window cuts, as many records as the part inside is of the whole.
+        # Records count where they are read; of an edge that the window cuts, as many as its part inside is of it.
         took = np.maximum(base.number("end_ns") - base.number("start_ns"), 1)
         more = np.maximum(base.number("records"), 0) * (base.inside / took) * change.record_ns
         result = np.where(rows, _longer(duration, more), duration)

@@ -48,7 +48,7 @@ def pictures(runs: dict[RuleSet, Pag]) -> dict[str, str]:
         if name is None or name in drawn:
             continue
         pag = runs[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
-        window = {} if analysis.scope is Scope.RUN else {"epoch": _EPOCH}
+        window: dict[str, Any] = {} if analysis.scope is Scope.RUN else {"epoch": _EPOCH}
         result = pag.analyse(analysis.name, **window, **_PARAMETERS.get(analysis.name, {}))
         snapshot = pag.snapshot(**window) if analysis.scope is Scope.WINDOW else None
         drawn[name] = picture(analysis, result, run=pag.run, snapshot=snapshot)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, Neo4jError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +36,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(queries)
     # Parameters of a query are options of the command, whatever their names.
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(query)
+    app.command()(browser)
 
 
 def queries(
@@ -110,6 +113,75 @@ def query(
         print_csv(rows, answer.columns)
     else:
         _print_table(chosen, parameters, rows, answer.columns, top)
+
+
+def browser(
+    home: _Home = None,
+    saved: Annotated[
+        Path | None,
+        typer.Option("--saved", help="Write all queries into this archive; drop it onto Browser to keep them there."),
+    ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve guide and colours for Browser on another server, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", help="Port to serve on; 0 for any.")] = 0,
+    form: _Format = Format.TABLE,
+) -> None:
+    """Say where Neo4j Browser is, with its guide, its colours and the saved queries.
+
+    The server of `pag neo4j start` opens the guide by itself after the login.
+
+    Example: pag neo4j browser --saved queries.zip
+    """
+    from pag_graph.sinks.neo4j import browser as pages
+    from pag_graph.sinks.neo4j import server
+
+    out = stdout()
+    if saved is not None:
+        saved.write_bytes(pages.saved_queries())
+        out.print(
+            f"Wrote {saved}. Drop it onto Browser's window: the queries stand under Favorites then.", markup=False
+        )
+        return
+    if serve:
+        _serve(port)
+        return
+    now = server.status(home)
+    if now.http_uri is None:
+        message = f"No Neo4j server runs in {now.home}."
+        raise Neo4jError(message, "Start it: `pag neo4j start`; for Browser elsewhere: `pag neo4j browser --serve`.")
+    facts = {
+        "browser": f"{now.http_uri}/browser/",
+        "user": now.user,
+        "password_file": str(now.password_file),
+        "guide": pages.guide_uri(now.http_uri),
+        "style": pages.style_uri(now.http_uri),
+    }
+    if form is Format.JSON:
+        print_json(facts)
+        return
+    if form is Format.CSV:
+        print_csv([facts], list(facts))
+        return
+    out.print(f"Neo4j Browser: {facts['browser']}", markup=False)
+    out.print(f"  log in as {now.user}; the password is in {now.password_file}", markup=False)
+    out.print("  the guide opens by itself; later:", markup=False)
+    out.print(f"    :play {facts['guide']}", markup=False)
+    out.print(f"    :style {facts['style']}", markup=False)
+
+
+def _serve(port: int) -> None:
+    """Serve the pages until somebody interrupts it."""
+    from pag_graph.sinks.neo4j import browser as pages
+
+    out = stdout()
+    with pages.served(port) as address:
+        out.print("In Browser, whose server has to allow this host (browser.remote_content_hostname_whitelist):")
+        out.print(f"  :style {address}/style.grass", markup=False)
+        out.print(f"  :play {address}/guide.html", markup=False)
+        out.print("Ctrl-C ends it.", style="dim")
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
 
 def _plan(*, explain: bool, profile: bool) -> Literal["explain", "profile"] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,8 +56,6 @@ def spark(
                 answers.append(answer(log, folder=folder, replace=replace, cores=cores or (), progress=report))
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
-            if len(found) == 1:
-                raise
             failed.append(error)
     if html is not None and answers:
         html.write_text(html_page(answers), encoding="utf-8")
@@ -80,7 +78,7 @@ def spark(
         if out is not None and answers:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
-    for error in failed:
-        stderr().print(f"left out: {error.message}", markup=False, style="yellow")
+    for told_error in failed if answers else ():
+        stderr().print(f"left out: {told_error.message}", markup=False, style="yellow")
     if failed and not answers:
         raise failed[0]

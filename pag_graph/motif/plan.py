@@ -169,12 +169,9 @@ class Plan:
             real = counted[index] if index < len(counted) else None
             lines.append(f"{index + 1}. {_title(step)}{_rows(step.estimate, real)}")
             if isinstance(step, Join):
-                own = [
-                    written(replace_columns(node, lambda column: Column("", column.name))) for node in step.scan.where
-                ]
-                lines += [f"     only {text}" for text in own]
+                lines += [f"     only {_of_row(node)}" for node in step.scan.where]
                 for scan in step.lookups:
-                    conditions = " and ".join(written(node) for node in scan.where)
+                    conditions = " and ".join(_of_row(node) for node in scan.where)
                     lines.append(f"     look up vertex {scan.element}{': ' + conditions if conditions else ''}")
                 lines += [f"     where {written(left)} = {written(right)}" for left, right in step.keys]
                 lines += [f"     where {written(node)}" for node in step.where]
@@ -182,6 +179,11 @@ class Plan:
             lines.append(f"{len(self.steps) + 1}. look up the vertices {', '.join(self.vertices_at_end)}")
         lines.append(f"answer: {', '.join(self.fields)}{_rows(None, rows)}")
         return "\n".join(lines)
+
+
+def _of_row(node: Node) -> str:
+    """Return a condition on a row's own columns as text."""
+    return written(replace_columns(node, lambda column: Column("", column.name)))
 
 
 def _title(step: Step) -> str:

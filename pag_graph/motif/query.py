@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
 from pag_graph.motif.filters import Binary, Column, Node, check, parse_filter, to_polars, whole_numbers
-from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, identity, make_plan
+from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, chosen_fields, identity, make_plan
 from pag_graph.motif.shape import Shape
 from pag_graph.motif.syntax import Motif, must_exist, parse_motif
 
@@ -143,6 +143,8 @@ def ask(
         node = parse_filter(text, parameters)
         check(node, text, types)
         condition = node if condition is None else Binary("and", condition, node)
+    # A column that does not exist is told now, and not when the answer is asked for.
+    chosen_fields(motif, shape, columns)
     return Question(motif=motif, condition=condition, columns=tuple(columns) if columns else None, shape=shape)
 
 

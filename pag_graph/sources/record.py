@@ -26,7 +26,7 @@ PROGRAMS = {
     "triangles": "triangles of a power-law graph that changes, on Differential",
     "imbalance": "one worker has more to do than the others",
     "ground_truth": "known sleeps and busy loops, written down beside the trace",
-    "adjustable": "the cost of one operator is an argument",
+    "adjustable": "costs of operators, routes of records and batches are arguments",
 }
 """Example programs of the adapter, and what they do."""
 

@@ -92,7 +92,13 @@ class EventLog:
         )
 
     def job(
-        self, job: int, at: int, stages: Sequence[int], *, parents: dict[int, list[int]] | None = None, **properties: str
+        self,
+        job: int,
+        at: int,
+        stages: Sequence[int],
+        *,
+        parents: dict[int, list[int]] | None = None,
+        **properties: str,
     ) -> EventLog:
         """Submit a job with stages, and say which stages they read."""
         infos = [_stage_info(stage, 0, 1, (parents or {}).get(stage, [])) for stage in stages]
@@ -111,7 +117,9 @@ class EventLog:
 
     def job_done(self, job: int, at: int, *, failed: bool = False) -> EventLog:
         """End a job."""
-        result = {"Result": "JobFailed", "Exception": {"Message": "it failed"}} if failed else {"Result": "JobSucceeded"}
+        result = (
+            {"Result": "JobFailed", "Exception": {"Message": "it failed"}} if failed else {"Result": "JobSucceeded"}
+        )
         return self.add(
             "SparkListenerJobEnd", **{"Job ID": job, "Completion Time": ORIGIN_MS + at, "Job Result": result}
         )
@@ -267,7 +275,9 @@ def check_rows(events: pl.DataFrame) -> None:
     pairs = sent.select(*keys, "row", "t_ns").join(
         got.select(*keys, "row", "t_ns"), on=keys, how="full", coalesce=True, suffix="_got"
     )
-    open_ends = pairs.filter(pl.col("row").is_null() | pl.col("row_got").is_null() | (pl.col("t_ns_got") < pl.col("t_ns")))
+    open_ends = pairs.filter(
+        pl.col("row").is_null() | pl.col("row_got").is_null() | (pl.col("t_ns_got") < pl.col("t_ns"))
+    )
     _require(not open_ends.height, "messages without an end, or backwards in time", open_ends)
     births = rows.group_by("worker").agg(pl.col("row").min().alias("first"), pl.col("t_ns").min())
     spawned = rows.filter(kind == "spawn").join(births, left_on="peer", right_on="worker", how="left", suffix="_born")
@@ -288,7 +298,9 @@ def _require(holds: bool, what: str, frame: pl.DataFrame) -> None:  # noqa: FBT0
 def _check_nesting(rows: pl.DataFrame) -> None:
     opened: list[tuple[int, int | None, str | None, int]] = []
     current, came = -1, -1
-    for worker, kind, operator, activity, t in rows.select("worker", "kind", "operator", "activity", "t_ns").iter_rows():
+    for worker, kind, operator, activity, t in rows.select(
+        "worker", "kind", "operator", "activity", "t_ns"
+    ).iter_rows():
         if worker != current:
             _require(not opened, "activities left open", rows.filter(pl.col("worker") == current))
             current, came = worker, -1
@@ -297,10 +309,14 @@ def _check_nesting(rows: pl.DataFrame) -> None:
         elif kind == "start":
             opened.append((worker, operator, activity, t))
         elif kind == "stop":
-            _require(bool(opened) and opened[-1][1] == operator, f"unbalanced stop of worker {worker} at {t}", rows.head(0))
+            _require(
+                bool(opened) and opened[-1][1] == operator, f"unbalanced stop of worker {worker} at {t}", rows.head(0)
+            )
             _, _, was, since = opened.pop()
             _require(
-                was != "waiting" or t == since or came == t, f"a wait of worker {worker} without end at {t}", rows.head(0)
+                was != "waiting" or t in {since, came},
+                f"a wait of worker {worker} without end at {t}",
+                rows.head(0),
             )
     _require(not opened, "activities left open", rows.tail(5))
 

@@ -218,7 +218,7 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     style = load_colours()
     assert style["Event"] in svg
     assert style["WAITING"] in svg
-    assert svg.count('<g class="node') > 10
+    assert svg.count('<g class="node') >= 4
     time.sleep(3)  # the layout comes to rest, for the picture
     page.picture(pictures / "browser-waits.png")
 

@@ -10,7 +10,8 @@
 //! then, unless `period` says when input comes, it waits until all workers have come that far.
 //!
 //! Work keeps a core busy until the clock says that the time has passed, for all records of a message at once: it takes
-//! as long as told also where the system runs something else in between. The result depends on none of it.
+//! as long as told also where the system runs something else in between. What worker 0 gets at last, whose checksum is
+//! printed, depends on `gather` alone.
 
 mod common;
 

@@ -10,6 +10,7 @@ use support::{Place, Trace, checksum, example, find_checksum, int, text, wait};
 /// Runs an example with and without a trace, parking and spinning.
 fn try_out(name: &str, arguments: &[&str]) -> Vec<Trace> {
     let place = Place::new(name);
+    let name = name.split('-').next().expect("a name has a first part");
     let plain = checksum(example(name).args(arguments));
     [&[][..], &["--step"]]
         .into_iter()
@@ -68,8 +69,21 @@ fn imbalance() {
 fn adjustable() {
     let cheap = try_out("adjustable", &["--epochs", "3", "--cost", "1"]);
     assert_eq!(cheap[0].count("epoch_end"), 6);
-    let results = ["1", "300"].map(|cost| checksum(example("adjustable").args(["--epochs", "3", "--cost", cost])));
-    assert_eq!(results[0], results[1], "the result does not depend on the cost");
+    let result = |arguments: &[&str]| checksum(example("adjustable").args(["--epochs", "3"]).args(arguments));
+    let plain = result(&[]);
+    for arguments in [
+        &["--cost", "300"][..],
+        &["--before", "0", "--after", "100", "--slow", "300"],
+        &["--skew", "60"],
+        &["--batch", "100", "--prepare", "100"],
+        &["--period", "500"],
+    ] {
+        assert_eq!(result(arguments), plain, "the result depends on none of it: {arguments:?}");
+    }
+    // Worker 0 prints what it gets itself; this way, all.
+    assert_eq!(result(&["--gather", "100"]), result(&["--gather", "100", "--cost", "1", "--batch", "50"]));
+    let open = try_out("adjustable-open", &["--epochs", "3", "--period", "2000"]);
+    assert_eq!(open[0].count("epoch_end"), 6);
 }
 
 #[test]

@@ -229,7 +229,7 @@ class ImportFiles:
                 finish = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
                 self._activities(activities.filter(finish <= end_ns))
                 activities = activities.filter(finish > end_ns)
-            self.contents.append(_small(content))
+            self.contents.append(content.small())
             group = []
         self._nodes(EVENT, events)
         self._activities(activities)
@@ -325,21 +325,3 @@ def _merged(frames: list[pl.DataFrame]) -> pl.DataFrame:
     rows = pl.concat(frames, how="vertical_relaxed")
     marked = rows.filter(pl.col("critical")).select(_KEY).unique().with_columns(critical=pl.lit(value=True))
     return rows.unique(_KEY, keep="first").drop("critical").join(marked, on=_KEY, how="left").select(rows.columns)
-
-
-def _small(content: Content) -> Content:
-    """Return a content without what the files hold."""
-    return Content(
-        detail=content.detail,
-        windows=content.windows,
-        epochs=content.epochs,
-        snapshots=content.snapshots,
-        segments=content.segments.clear(),
-        then=content.then.clear(),
-        released=content.released.clear(),
-        findings=content.findings,
-        steps=content.steps.clear(),
-        events=content.events.clear(),
-        activities=content.activities.clear(),
-        ends=content.ends,
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,11 @@ class Content:
         """Nodes and relationships, all in all."""
         tables = (self.segments, self.then, self.released, self.steps, self.steps, self.events, self.activities)
         return sum(table.height for table in tables)
+
+    def small(self) -> Content:
+        """Return it without the tables that are long: enough to add its epochs and to publish them."""
+        long = ("segments", "then", "released", "steps", "events", "activities")
+        return replace(self, **{name: getattr(self, name).clear() for name in long})
 
 
 class Reader:

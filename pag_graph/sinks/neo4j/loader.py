@@ -441,13 +441,17 @@ class _Load:
             )
             for lane, group in enumerate(groups)
         ]
-        for step in ("nodes", "relationships", "summary"):
-            engine.map(partial(_run_task, step), tasks, label=f"load {step}", progress=self.progress)
+        done: list[_Done] = engine.map(partial(_run_task, "nodes"), tasks, label="load events", progress=self.progress)
         counts = _Counts()
-        for group in groups:
-            content = self.reader.read(group.windows, group.detail)
-            patiently(partial(publish, writer, content), self.options.patience_s)
-            counts.add(content)
+        for each in done:
+            # Here and one after the other, or two neighbours would not see each other.
+            patiently(partial(begin, writer, each.content), self.options.patience_s)
+            for name, count in each.counts.items():
+                counts.values[name] += count
+        for step, label in (("relationships", "load activities"), ("summary", "load segments")):
+            engine.map(partial(_run_task, step), tasks, label=label, progress=self.progress)
+        for each in done:
+            patiently(partial(publish, writer, each.content), self.options.patience_s)
         return counts.values
 
     def _size(self, group: _Group) -> int:
@@ -472,7 +476,16 @@ class _Task:
     """Windows of all other tasks."""
 
 
-def _run_task(step: str, task: _Task) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What a task says of its epochs."""
+
+    content: Content
+    """Only what is short."""
+    counts: Mapping[str, int]
+
+
+def _run_task(step: str, task: _Task) -> _Done:
     run = Run(task.store)
     reader = Reader(run)
     content = reader.read(task.group.windows, task.group.detail)
@@ -485,7 +498,6 @@ def _run_task(step: str, task: _Task) -> int:
             writer.claim()
             sync = EventSync(run, writer, content, task.options.batch_rows, others=others)
             if step == "nodes":
-                begin(writer, content)
                 sync.write_nodes(_Advance(silent, "", 0, 0))
             elif step == "relationships":
                 sync.write_rest(_Advance(silent, "", 0, 0))
@@ -494,7 +506,9 @@ def _run_task(step: str, task: _Task) -> int:
                 sync.mark_critical()
 
         patiently(load, task.options.patience_s)
-    return content.rows
+    counts = _Counts()
+    counts.add(content)
+    return _Done(content=content.small(), counts=counts.values)
 
 
 def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 _MASK = np.uint64(0xFFFFFFFF)
+# Bytes that xxHash32 takes at a time; what LZF writes as a run of literals, and the length that says more follows.
+_STRIPE, _LITERALS, _LONG = 16, 32, 7
 _P1, _P2, _P3, _P4, _P5 = (np.uint64(p) for p in (2654435761, 2246822519, 3266489917, 668265263, 374761393))
 
 
@@ -47,14 +49,14 @@ def xxhash32(content: Bytes, seed: int) -> int:
         32 bits.
     """
     size, at, start = content.size, 0, np.uint64(seed)
-    if size >= 16:
+    if size >= _STRIPE:
         a, b, c, d = start + _P1 + _P2, start + _P2, start, start - _P1
-        while at <= size - 16:
+        while at <= size - _STRIPE:
             a = _rotate((a + _word(content, at) * _P2) & _MASK, 13) * _P1 & _MASK
             b = _rotate((b + _word(content, at + 4) * _P2) & _MASK, 13) * _P1 & _MASK
             c = _rotate((c + _word(content, at + 8) * _P2) & _MASK, 13) * _P1 & _MASK
             d = _rotate((d + _word(content, at + 12) * _P2) & _MASK, 13) * _P1 & _MASK
-            at += 16
+            at += _STRIPE
         value = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
     else:
         value = start + _P5
@@ -67,7 +69,7 @@ def xxhash32(content: Bytes, seed: int) -> int:
         at += 1
     value = ((value ^ (value >> np.uint64(15))) * _P2) & _MASK
     value = ((value ^ (value >> np.uint64(13))) * _P3) & _MASK
-    return np.int64(value ^ (value >> np.uint64(16)))
+    return int(value ^ (value >> np.uint64(16)))
 
 
 @numba.njit(cache=True)
@@ -88,9 +90,9 @@ def expand_lzf(block: Bytes, out: Bytes) -> bool:
     """
     at, done, end, size = 0, 0, block.size, out.size
     while at < end:
-        control = np.int64(block[at])
+        control = int(block[at])
         at += 1
-        if control < 32:
+        if control < _LITERALS:
             length = control + 1
             if at + length > end or done + length > size:
                 return False
@@ -99,14 +101,14 @@ def expand_lzf(block: Bytes, out: Bytes) -> bool:
             at += length
         else:
             length = control >> 5
-            if length == 7:
+            if length == _LONG:
                 if at >= end:
                     return False
-                length += np.int64(block[at])
+                length += int(block[at])
                 at += 1
             if at >= end:
                 return False
-            start = done - ((control & 31) << 8) - np.int64(block[at]) - 1
+            start = done - ((control & 31) << 8) - int(block[at]) - 1
             at += 1
             length += 2
             if start < 0 or done + length > size:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
+# A part that explains most of a difference; a node that is so much slower than the others is slow.
+_MOST_OF_IT, _SLOWER = 0.5, 2.0
+
 __all__ = ["CAUSES", "Cause", "Diagnosis", "Thresholds", "diagnose"]
 
 CAUSES: dict[str, str] = {
@@ -300,11 +303,11 @@ def _slow_tasks(look: _Look) -> list[Cause]:
         saved = look.saved(even if kind in {"key_skew", "partition_skew"} else usual)
         if not look.matters(saved):
             continue
-        number, place = int(stage), int(np.argmax(held))  # type: ignore[call-overload]
+        number, place = int(stage), int(np.argmax(held))
         index, executor = int(own["index"][place]), look.schedule.log.texts["executor"][own["executor"][place]]
         signal |= {
             "stage": number,
-            "stage_attempt": int(attempt),  # type: ignore[call-overload]
+            "stage_attempt": int(attempt),
             "slow_tasks": int(slow.sum()),
             "tasks": own.height,
             "index": index,
@@ -338,6 +341,7 @@ def _why_slow(own: pl.DataFrame, slow: NDArray[np.bool_], look: _Look) -> dict[s
     def part(name: str) -> float:
         return (float(those[name].median() or 0) - float(others[name].median() or 0)) / excess  # type: ignore[arg-type]
 
+    node = _node_ratio(own, those, look)
     facts = {
         "time_ratio": round(time, 2),
         "shuffle_read_ratio": _finite(shuffled),
@@ -345,20 +349,20 @@ def _why_slow(own: pl.DataFrame, slow: NDArray[np.bool_], look: _Look) -> dict[s
         "gc_part": round(part("gc"), 3),
         "scheduling_part": round(part("delay"), 3),
         "fetch_part": round(part("fetch_wait"), 3),
-        "node_ratio": _finite(_node_ratio(own, those, look)),
+        "node_ratio": _finite(node),
     }
     needed = max(2.0, look.limits.data_ratio * time)
     if shuffled >= needed:
         kind = "key_skew"
     elif taken >= needed:
         kind = "partition_skew"
-    elif facts["gc_part"] >= 0.5:
+    elif part("gc") >= _MOST_OF_IT:
         kind = "gc"
-    elif facts["scheduling_part"] >= 0.5:
+    elif part("delay") >= _MOST_OF_IT:
         kind = "scheduling"
-    elif facts["fetch_part"] >= 0.5:
+    elif part("fetch_wait") >= _MOST_OF_IT:
         kind = "shuffle_fetch"
-    elif (facts["node_ratio"] or 0) >= 2:
+    elif node >= _SLOWER:
         kind = "slow_node"
     else:
         kind = "straggler"
@@ -447,7 +451,7 @@ def _gc(look: _Look) -> list[Cause]:
         return []
     worst = heavy.sort("gc_ns", descending=True).row(0, named=True)
     stages = ", ".join(str(s) for s in heavy.sort("gc_ns", descending=True)["stage"].to_list()[:5])
-    share = float(heavy["gc_ns"].sum() / max(heavy["run_ns"].sum(), 1))
+    share = int(heavy["gc_ns"].sum()) / max(int(heavy["run_ns"].sum()), 1)
     text = (
         f"Stage{'s' if heavy.height > 1 else ''} {stages}: executors spent {share:.0%} of their run time"
         f" ({_seconds(float(heavy['gc_ns'].sum()))}) collecting garbage."
@@ -554,18 +558,16 @@ def _losses(look: _Look) -> list[Cause]:
     ]
     retried = set(tasks.filter(pl.col("stage_attempt") > 0)["number"].to_list())
     again = set(tasks.filter(pl.col("output_lost"))["number"].to_list())
-    repeated = _repeats(tasks)
     if gone:
-        skip = frozenset({*by_loss, *fetch, *retried, *again} | (repeated - set(look.plan.follows)) & again)
-        whole = [(since, None) for since, until in look.cores if until is None or since == 0] or look.cores
-        lost_cores = sum(1 for _, until in look.cores if until is not None)
-        kept = [(since, None) for since, _ in look.cores][: max(1, len(look.cores) - lost_cores)]
-        del whole
+        skip = frozenset({*by_loss, *fetch, *retried, *_repeats(tasks)})
+        # Had none gone, none would have taken its place.
+        lost_cores = sum(until is not None for _, until in look.cores)
+        kept = [(since, None) for since, _ in sorted(look.cores)][: max(1, len(look.cores) - lost_cores)]
         saved = look.saved(skip=skip, cores=kept)
         wasted = int(tasks.filter(pl.col("number").is_in([*by_loss, *again]))["held"].sum())
         names = ", ".join(row["executor"] for row in gone)
         text = (
-            f"Executor{'s' if len(gone) > 1 else ''} {names} went while jobs ran ({gone[0]['reason'] or 'no reason given'}):"
+            f"Executor{_s(gone)} {names} went while jobs ran ({gone[0]['reason'] or 'no reason given'}):"
             f" {len(by_loss)} running tasks and the output of {len(again)} others were lost,"
             f" {len(retried)} tasks ran in stages done again."
         )
@@ -583,8 +585,8 @@ def _losses(look: _Look) -> list[Cause]:
         saved = look.saved(skip=frozenset({*fetch, *retried}))
         stages = sorted({int(s) for s in tasks.filter(pl.col("stage_attempt") > 0)["stage"].to_list()})
         text = (
-            f"Stage{'s' if len(stages) > 1 else ''} {', '.join(map(str, stages))} ran again: {len(fetch)} tasks could not"
-            f" fetch shuffle data, and {len(retried)} tasks ran in further attempts."
+            f"Stage{_s(stages)} {', '.join(map(str, stages))} ran again: {len(fetch)} tasks could not fetch shuffle"
+            f" data, and {len(retried)} tasks ran in further attempts."
         )
         signal = {"stages": stages, "fetch_failures": len(fetch), "repeated_tasks": len(retried)}
         if look.matters(saved):
@@ -608,6 +610,10 @@ def _losses(look: _Look) -> list[Cause]:
             text = f"Job {job.job} failed after {_seconds(span)}: what it did was for nothing."
             found.append(look.cause("failed_job", span, text, signal={"job": job.job, "span_ns": span}))
     return found
+
+
+def _s(several: list[Any]) -> str:
+    return "s" if len(several) > 1 else ""
 
 
 def _most_common(texts: list[str]) -> str:
@@ -678,11 +684,12 @@ def _partitions(look: _Look) -> list[Cause]:
 
             saved = look.saved(split)
             if look.matters(saved):
+                span = row["end_ns"] - row["start_ns"]
                 text = (
-                    f"Stage {row['stage']} had {row['tasks']} task{'s' if row['tasks'] > 1 else ''} for {available} cores:"
-                    f" {available - row['tasks']} of them had nothing to do for {_seconds(row['end_ns'] - row['start_ns'])}."
+                    f"Stage {row['stage']} had {row['tasks']} task{'s' if row['tasks'] > 1 else ''} for {available}"
+                    f" cores: {available - row['tasks']} of them had nothing to do for {_seconds(span)}."
                 )
-                signal = {"tasks": row["tasks"], "cores": available, "span_ns": row["end_ns"] - row["start_ns"]}
+                signal = {"tasks": row["tasks"], "cores": available, "span_ns": span}
                 found.append(look.cause("too_few_partitions", saved, text, stage=row["stage"], signal=signal))
         run = own["work"].to_numpy()
         overhead = own["held"].to_numpy() - run
@@ -731,11 +738,9 @@ def _concurrency(look: _Look) -> list[Cause]:
     together: set[int] = set()
     reach, holder = -1, -1
     for index in order:
-        if (
-            jobs[index].start_ns < reach
-            and jobs[index].execution is None
-            or (jobs[index].start_ns < reach and jobs[index].execution != jobs[holder].execution)
-        ):
+        # Jobs of one query overlap because it wants them to.
+        own = jobs[index].execution is not None and jobs[index].execution == jobs[holder].execution
+        if jobs[index].start_ns < reach and not own:
             together |= {index, holder}
         if jobs[index].end_ns > reach:
             reach, holder = jobs[index].end_ns, index
@@ -825,7 +830,6 @@ def _executor_wait(look: _Look) -> list[Cause]:
 
 def _without_echoes(causes: list[Cause]) -> list[Cause]:
     """Leave out what only repeats a cause of the same stage that says more."""
-    kinds = {(cause.cause, cause.stage) for cause in causes}
     stages = {cause.stage for cause in causes if cause.cause == "tiny_tasks"}
     speculated = {cause.stage for cause in causes if cause.cause == "speculation"}
     kept = []
@@ -836,7 +840,6 @@ def _without_echoes(causes: list[Cause]) -> list[Cause]:
         if cause.cause == "straggler" and cause.stage in speculated:
             continue
         kept.append(cause)
-    del kinds
     return kept
 
 

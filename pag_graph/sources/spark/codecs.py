@@ -1,4 +1,4 @@
-"""Event log files as Spark writes them: plain, gzip, zstd, and the framings of lz4, snappy and lzf from Java.
+r"""Event log files as Spark writes them: plain, gzip, zstd, and the framings of lz4, snappy and lzf from Java.
 
 Every decoder gives what it can decode: a file that ends in the middle of a block, or is damaged in the middle, gives
 all bytes before and one note that says where it stopped.
@@ -6,11 +6,11 @@ all bytes before and one note that says where it stopped.
 Framings, all without an index:
 
 ``lz4`` (``LZ4BlockOutputStream`` of lz4-java)
-    Blocks of ``LZ4Block``, one byte of method (``0x10`` stored, ``0x20`` LZ4) and level, then three little-endian 32-bit
-    numbers: compressed length, length, and xxHash32 of the content (28 bits of it). A block of length 0 ends a stream;
+    Blocks of ``LZ4Block``, one byte of method (``0x10`` stored, ``0x20`` LZ4) and level, then three little-endian
+    32-bit numbers: compressed length, length, and xxHash32 of the content (28 bits). A block of length 0 ends a stream;
     another stream may follow.
 ``snappy`` (``SnappyOutputStream`` of snappy-java)
-    ``\\x82SNAPPY\\0``, two big-endian versions, then blocks: big-endian length, raw Snappy. Another header may follow.
+    ``\x82SNAPPY\0``, two big-endian versions, then blocks: big-endian length, raw Snappy. Another header may follow.
 ``lzf`` (``LZFOutputStream`` of compress-lzf)
     Blocks of ``ZV``, one byte of method (0 stored, 1 LZF), big-endian 16-bit length of the block, and for LZF the
     16-bit length of its content.

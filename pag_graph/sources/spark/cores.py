@@ -1,9 +1,9 @@
-"""What if there were more or fewer cores, or tasks took another time: the recorded tasks once more, by list scheduling.
+"""What if there were more or fewer cores, or tasks took another time: list scheduling of the recorded tasks.
 
-The recorded dependencies hold: the driver's own time before each job, a job's stages after those that they read, retries
-after what failed. A free core takes the first task that is ready, jobs in the order of their numbers, as Spark's FIFO
-scheduler does. Not modelled: contention for memory, disk and network, locality, fair pools, and sizes of partitions that
-would follow from another number of cores.
+The recorded dependencies hold: the driver's own time before each job, a job's stages after those that they read,
+retries after what failed. A free core takes the first task that is ready, jobs in the order of their numbers, as the
+FIFO scheduler of Spark does. Not modelled: contention for memory, disk and network, locality, fair pools, and sizes of
+partitions that would follow from another number of cores.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _lives(schedule: Schedule, lanes: int) -> _Lives:
 
 def executor_ends(schedule: Schedule) -> list[int]:
     """Return when each executor ended; the last of its tasks may have ended after it was seen to be gone."""
-    last = {code: free for code, free in schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows()}
+    last = dict(schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows())
     return [
         schedule.end_ns
         if row["removed"] is None
@@ -712,7 +712,7 @@ def _told(mapped: Mapped, worker: int, low: int, high: int | None) -> pl.DataFra
 
 def _lane_events(mapped: Mapped) -> Iterator[tuple[str, pa.Table]]:
     for (lane,), frame in mapped._points.group_by("lane", maintain_order=True):  # noqa: SLF001 of this module
-        number = int(lane)  # type: ignore[call-overload]
+        number = int(lane)
         points = frame.with_row_index("i").with_columns(
             pl.col("i").cast(pl.Int64),
             next_t=pl.col("t").shift(-1),

@@ -50,7 +50,7 @@ def node_shares(mapped: Mapped, steps: pl.DataFrame) -> list[dict[str, Any]]:
     }
     out: dict[tuple[int | None, str, bool], int] = {}
     for (stage, attempt), own in metrics.group_by("stage", "stage_attempt", maintain_order=True):
-        key = (int(stage), int(attempt))  # type: ignore[call-overload]
+        key = (int(stage), int(attempt))
         time = on_path.get(operators.stages.get(key, -1), 0)
         if not time:
             continue

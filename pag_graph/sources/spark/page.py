@@ -50,10 +50,8 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     log, diagnosis = answer.log, answer.diagnosis
     name = log.app_name or log.app_id or log.name
     before = diagnosis.span_ns - diagnosis.active_ns
-    lines = [
-        f"{name} ({log.name}, Spark {log.version or '?'}): {seconds(diagnosis.span_ns)}, of which"
-        f" {seconds(before)} before the first job."
-    ]
+    spark = f"{log.name}, Spark {log.version or '?'}"
+    lines = [f"{name} ({spark}): {seconds(diagnosis.span_ns)}, of which {seconds(before)} before the first job."]
     if not log.complete:
         lines.append("The log does not have the application's end: this is about what is there.")
     lines.append("")
@@ -61,9 +59,9 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         lines.append("Why it was slow (what the application would have saved without it):")
         for number, cause in enumerate(diagnosis.causes, 1):
             most = "at most " if cause.bound else ""
+            part = f"{cause.share:.0%} of the time since the first job"
             lines += [
-                f"  {number}. {cause.cause}: {most}{seconds(cause.saved_ns)} ({cause.share:.0%} of the time since the"
-                " first job)",
+                f"  {number}. {cause.cause}: {most}{seconds(cause.saved_ns)} ({part})",
                 f"     {cause.text}",
                 f"     {cause.advice}",
             ]
@@ -83,10 +81,10 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     )
     busy = diagnosis.core_ns
     whole = max(sum(busy.values()), 1)
+    used, wasted, idle = (f"{busy[name] / whole:.0%}" for name in ("busy", "wasted", "idle"))
     lines += [
         "",
-        f"Core time since the first job: {busy['busy'] / whole:.0%} in tasks that counted,"
-        f" {busy['wasted'] / whole:.0%} wasted on others, {busy['idle'] / whole:.0%} idle.",
+        f"Core time since the first job: {used} in tasks that counted, {wasted} wasted on others, {idle} idle.",
     ]
     if answer.what_if:
         lines += ["", "What if (the recorded tasks scheduled again):"]
@@ -123,7 +121,8 @@ def html_page(answers: list[SparkAnswer]) -> str:
     title = answers[0].log.app_name if len(answers) == 1 else f"{len(answers)} applications"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title or 'Spark application')}</title>\n<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{escape(title or 'Spark application')}</title>\n<style>{_STYLE}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
     )
 
 
@@ -138,21 +137,22 @@ _STYLE = (
 
 def _section(answer: SparkAnswer) -> str:
     log, diagnosis = answer.log, answer.diagnosis
+    spark = f"{escape(log.name)}, Spark {escape(log.version or '?')}"
+    before = f"{seconds(diagnosis.span_ns - diagnosis.active_ns)} before the first job"
+    cut = "" if log.complete else " <b>The log does not have the application's end.</b>"
     parts = [
         f"<h1>{escape(log.app_name or log.app_id or log.name)}</h1>",
-        f"<p>{escape(log.name)}, Spark {escape(log.version or '?')}: {seconds(diagnosis.span_ns)}, of which"
-        f" {seconds(diagnosis.span_ns - diagnosis.active_ns)} before the first job."
-        + ("" if log.complete else " <b>The log does not have the application's end.</b>")
-        + "</p>",
+        f"<p>{spark}: {seconds(diagnosis.span_ns)}, of which {before}.{cut}</p>",
         "<h2>Why it was slow</h2>",
     ]
     if diagnosis.causes:
         parts.append("<ol>")
         for cause in diagnosis.causes:
             most = "at most " if cause.bound else ""
+            part = f"{cause.share:.0%} of the time since the first job"
             parts.append(
-                f"<li><b>{escape(cause.cause)}</b>: {most}{seconds(cause.saved_ns)} ({cause.share:.0%} of the time since"
-                f' the first job)<br>{escape(cause.text)}<br><span class="advice">{escape(cause.advice)}</span></li>'
+                f"<li><b>{escape(cause.cause)}</b>: {most}{seconds(cause.saved_ns)} ({part})"
+                f'<br>{escape(cause.text)}<br><span class="advice">{escape(cause.advice)}</span></li>'
             )
         parts.append("</ol>")
     else:
@@ -161,23 +161,23 @@ def _section(answer: SparkAnswer) -> str:
     for title, rows in answer.shares.items():
         parts.append(_table([title, "time", "share", ""], [_share_row(row) for row in rows[:12]]))
     if answer.plan_nodes:
-        rows = [
+        nodes = [
             [
                 f"query {row['query']}",
-                row["node"],
+                str(row["node"]),
                 seconds(row["path_ns"]),
                 "" if row["measured"] else "not measured apart",
             ]
             for row in answer.plan_nodes[:15]
         ]
-        parts.append(_table(["query", "plan node", "time on the path", ""], rows))
+        parts.append(_table(["query", "plan node", "time on the path", ""], nodes))
     parts.append("<h2>What if</h2>")
-    rows = [[row["change"], seconds(row["predicted_ns"]), seconds(row["saved_ns"])] for row in answer.what_if]
-    rows += [
+    changes = [[str(row["change"]), seconds(row["predicted_ns"]), seconds(row["saved_ns"])] for row in answer.what_if]
+    changes += [
         [f"{row['cores']} cores" + (" (as it was)" if row["recorded"] else ""), seconds(row["predicted_ns"]), ""]
         for row in answer.cores
     ]
-    parts.append(_table(["change", "predicted", "saved"], rows))
+    parts.append(_table(["change", "predicted", "saved"], changes))
     parts += ["<h2>Stages</h2>", _stage_rows(answer)]
     if answer.findings:
         parts.append("<h2>Findings</h2><ul>")
@@ -239,8 +239,7 @@ def _timeline(answer: SparkAnswer) -> str:
         )
 
     lanes = min(mapped.lanes, 8)
-    for lane in range(lanes):
-        rows.append("driver" if lane == 0 else f"driver lane {lane + 1}")
+    rows += ["driver" if lane == 0 else f"driver lane {lane + 1}" for lane in range(lanes)]
     for job in schedule.jobs:
         if job.lane < lanes:
             span = seconds(job.end_ns - job.start_ns)
@@ -254,9 +253,9 @@ def _timeline(answer: SparkAnswer) -> str:
         label = "local" if executor["executor"] == "driver" else f"executor {executor['executor']}"
         rows.append(f"{label} core {core.number + 1}")
         box(lanes + index, executor["added"], ends[core.executor], "#eceff3", f"{label} on {executor['host']}")
-    for core, stage, colour, start, end, count, counted in _boxes(schedule.tasks, shown, 1 / scale):
+    for place, stage, colour, start, end, count, counted in _boxes(schedule.tasks, shown, 1 / scale):
         text = f"stage {stage}, {count} task{'s' if count > 1 else ''}, {seconds(end - start)}"
-        box(lanes + core, start, end, colour if counted else _WASTED, text + ("" if counted else ", did not count"))
+        box(lanes + place, start, end, colour if counted else _WASTED, text + ("" if counted else ", did not count"))
     row_of = {**{lane: lane for lane in range(lanes)}, **{mapped.lanes + k: lanes + k for k in range(shown)}}
     for worker, start, length in _path(answer.steps, 0.5 / scale):
         if worker in row_of:
@@ -276,7 +275,8 @@ def _timeline(answer: SparkAnswer) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 30} {height}"'
         f' font-family="system-ui,sans-serif">{labels}{"".join(shapes)}{marks}</svg>'
-        f"<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical path.</p>{note}"
+        "<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical"
+        f" path.</p>{note}"
     )
 
 

@@ -7,9 +7,9 @@ be read is counted and becomes a `LogFinding`; the rest is read all the same.
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from struct import Struct, error as StructError  # noqa: N812 the module's own name says nothing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["LogFinding", "LogFiles", "SparkLog", "find_logs", "read_log", "silent"]
+__all__ = ["LogFiles", "LogFinding", "SparkLog", "find_logs", "read_log", "silent"]
 
 _ROLLING = "eventlog_v2_"
 _PART = re.compile(r"^events_(\d+)_.*$")
@@ -72,14 +72,14 @@ _TASK_COLUMNS: tuple[tuple[str, str], ...] = (
     ("output_records", "q"),
     ("peak_memory_bytes", "q"),
 )
-_ROW = Struct("<" + "".join(code for _, code in _TASK_COLUMNS))
+_ROW = struct.Struct("<" + "".join(code for _, code in _TASK_COLUMNS))
 _DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _TASK_COLUMNS])
 _TASK_NAMES = tuple(name for name, _ in _TASK_COLUMNS)
 _LIMITS = tuple(_LARGEST if code == "q" else 2**31 - 1 for _, code in _TASK_COLUMNS)
 _TEXTS = ("executor", "host", "locality", "reason")
 
 SPECULATIVE, FAILED, KILLED, ENDED, MEASURED = 1, 2, 4, 8, 16
-"""Bits of a task's flags: a speculative copy, it failed, it was killed, the log says how it ended, and it has metrics."""
+"""Bits of a task's flags: a speculative copy, failed, killed, seen to end, and with metrics."""
 
 
 def silent(label: str, done: int, total: int) -> None:
@@ -386,11 +386,10 @@ class _Reading:
         """Take in one line."""
         try:
             event = orjson.loads(line)
-            name = event["Event"]
-            if type(name) is not str:
-                raise TypeError
+            # Whoever writes no text there fails here, as one who writes no event does.
+            name = event["Event"].strip()
             self.counts[name] = self.counts.get(name, 0) + 1
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             self.unparsed += 1
             return
         handler = self.handlers.get(name)
@@ -399,7 +398,7 @@ class _Reading:
             return
         try:
             handler(event)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, StructError, OverflowError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, struct.error, OverflowError):
             self.damaged[name] = self.damaged.get(name, 0) + 1
 
     def _time(self, value: Any) -> int | None:
@@ -478,7 +477,7 @@ class _Reading:
         try:
             packed = _ROW.pack(*row)
             fits = min(row) >= 0
-        except (StructError, TypeError):
+        except (struct.error, TypeError):
             fits = False
         if not fits:
             packed = _ROW.pack(*map(self._number, row, _LIMITS))

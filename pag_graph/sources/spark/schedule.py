@@ -196,7 +196,7 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
     unmeasured = ~pl.col("measured") | ((pl.col("run_ms") == 0) & ~pl.col("succeeded"))
     tasks = tasks.with_columns(
         unmeasured=unmeasured,
-        run=pl.when(unmeasured).then(pl.col("room") - pl.col("deserialize") - pl.col("serialize")).otherwise("run")
+        run=pl.when(unmeasured).then(pl.col("room") - pl.col("deserialize") - pl.col("serialize")).otherwise("run"),
     )
     stated = (pl.col("deserialize_ms").cast(pl.Int64) + pl.col("run_ms") + pl.col("serialize_ms")) * MS
     over = int(tasks.filter(pl.col("measured") & (stated > pl.col("room"))).height)
@@ -220,9 +220,9 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
 
 def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple[list[Job], dict[tuple[int, int], int]]:
     spans = {
-        (stage, attempt): (first, last)
-        for stage, attempt, first, last in tasks.group_by("stage", "stage_attempt")
-        .agg(pl.col("launch_ms").min(), pl.col("finish_ms").max())
+        (stage, attempt): (first, last, latest)
+        for stage, attempt, first, last, latest in tasks.group_by("stage", "stage_attempt")
+        .agg(pl.col("launch_ms").min(), pl.col("finish_ms").max(), pl.col("launch_ms").max().alias("latest"))
         .iter_rows()
     }
     rows = {row["job"]: row for row in log.jobs.iter_rows(named=True)}
@@ -237,7 +237,7 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
     extent: dict[int, list[int]] = {}
     for key in sorted(spans | submitted):
         at, completed = submitted.get(key, (None, None))
-        first, last = spans.get(key, (at, completed or at))
+        first, last, latest = spans.get(key, (at, completed or at, at))
         at = at or first
         if at is None:
             continue
@@ -248,13 +248,14 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
             job = -1 - key[0]
         chosen[key] = job
         if key in spans:
-            low, high = extent.setdefault(job, [first, last])
-            extent[job] = [min(low, first), max(high, last)]
+            begin, done, launched = extent.setdefault(job, [first, last, latest])
+            extent[job] = [min(begin, first), max(done, last), max(launched, latest)]
     jobs: list[Job] = []
     index: dict[int, int] = {}
     for number in sorted(rows.keys() | extent.keys(), key=lambda n: (n < 0, abs(n))):
         row = rows.get(number, {})
-        low, high = extent.get(number, [None, None])
+        own = extent.get(number)
+        low, high = (own[0], own[1]) if own else (None, None)
         start = row.get("submitted_ms") or low
         if start is None:
             continue
@@ -263,7 +264,8 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
         if end is None:
             # Without its end a job lasts as long as its tasks, or was running when the log stopped.
             end = high if log.complete and high is not None else end_ms
-        end = max(end, start)
+        # What the job is seen to launch belongs to it, whatever the log says of its end.
+        end = max(end, start, own[2] if own else start)
         index[number] = len(jobs)
         batch, query = row.get("batch"), row.get("query")
         execution = row.get("execution")

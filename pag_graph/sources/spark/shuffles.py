@@ -75,8 +75,8 @@ def shuffle_messages(schedule: Schedule, operators: Operators) -> Shuffles:
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
     unknown = joined = 0
     for (stage, attempt), own in readers.group_by("stage", "stage_attempt", maintain_order=True):
-        job = schedule.jobs[schedule.stage_jobs[int(stage), int(attempt)]].job  # type: ignore[call-overload]
-        sources = [p for p in parents.get((job, int(stage)), []) if p in by_stage]  # type: ignore[call-overload]
+        job = schedule.jobs[schedule.stage_jobs[int(stage), int(attempt)]].job
+        sources = [p for p in parents.get((job, int(stage)), []) if p in by_stage]
         if not sources:
             unknown += own.height
             continue
@@ -89,7 +89,7 @@ def shuffle_messages(schedule: Schedule, operators: Operators) -> Shuffles:
             made, merged = _pairs(part, wrote, channel)
             joined += merged
             if made.height:
-                channels.append(((parent, writer_attempt), (int(stage), int(attempt))))  # type: ignore[call-overload]
+                channels.append(((parent, writer_attempt), (int(stage), int(attempt))))
                 frames.append(made)
     findings = []
     if unknown:

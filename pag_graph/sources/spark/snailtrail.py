@@ -1,14 +1,15 @@
 """The mapping of SnailTrail 1 for Spark, kept exact for comparison (strymon-system/snailtrail, `spark-parser`, 2017).
 
-Worker 0 is the driver, each core of an executor a worker. The driver schedules or waits, whatever its next event says; a
-third (0.33) of a task's scheduler delay lies before its work on the core. Fetch wait comes before the computation and
-shuffle write after it. Launch and result are control messages; a data message goes from every core of a parent stage, at
-its completion, to every core of the child stage, at its submission. No retries, no losses, no GC, one job.
+Worker 0 is the driver, each core of an executor a worker. The driver schedules or waits, whatever its next event says.
+A third (0.33) of a task's scheduler delay lies before its work on the core. Fetch wait comes before the computation,
+shuffle write after it. Launch and result are control messages. A data message goes from every core of a parent stage,
+at its completion, to every core of the child stage, at its submission. No retries, no losses, no GC, one job.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -68,7 +69,7 @@ def snailtrail_mapping(schedule: Schedule, *, shuffle: bool = True) -> SnailTrai
         marks.sort(key=lambda mark: mark[0])
         if left is not None:
             activities.append((0, left, marks[0][0], str(_SCHEDULING), 0))
-        for before, (at, state, stage) in zip(marks, marks[1:], strict=False):
+        for before, (at, state, stage) in pairwise(marks):
             activities.append((0, before[0], at, str(state), stage))
     for task in tasks:
         worker, at = workers[task["task"]], task["begin"]
@@ -210,7 +211,9 @@ def snailtrail_events(mapping: SnailTrail) -> pl.DataFrame:
         first[worker] = received
         if worker:
             rows.append((0, begin_ns if sender else sent, 2, spawn, None, None, None, worker, None))
-    for worker, stop_ns in mapping.activities.filter(pl.col("worker") > 0).group_by("worker").agg(pl.col("stop").max()).iter_rows():
+    for worker, stop_ns in (
+        mapping.activities.filter(pl.col("worker") > 0).group_by("worker").agg(pl.col("stop").max()).iter_rows()
+    ):
         rows.append((worker, stop_ns, 5, ends, None, None, None, None, None))
     frame = mapping.activities.filter(pl.col("stop") > pl.col("start")).sort("worker", "start", "stop")
     for key, own in frame.group_by("worker", maintain_order=True):

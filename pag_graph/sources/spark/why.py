@@ -232,8 +232,9 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
     executions = {number: execution for execution, number in operators.executions.items()}
     queries: dict[int, int] = dict(executions)
     for index, number in enumerate(operators.jobs):
-        if mapped.schedule.jobs[index].execution is not None:
-            queries[number] = mapped.schedule.jobs[index].execution  # type: ignore[assignment]
+        of_job = mapped.schedule.jobs[index].execution
+        if of_job is not None:
+            queries[number] = of_job
     for key, number in operators.stages.items():
         execution = mapped.schedule.jobs[mapped.schedule.stage_jobs[key]].execution
         if execution is not None:
@@ -258,14 +259,9 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
             what.append("driver" if on_driver else "between tasks")
         executor.append(workers[worker][0])
         host.append(workers[worker][1])
-        number = queries.get(operator)
-        query.append(
-            "no query"
-            if number is None
-            else operators.names[operators.executions[number]]
-            if number in operators.executions
-            else f"query {number}"
-        )
+        of = queries.get(operator)
+        known = None if of is None else operators.executions.get(of)
+        query.append("no query" if of is None else f"query {of}" if known is None else operators.names[known])
     return steps.with_columns(
         activity=pl.Series(activity, dtype=pl.String),
         what=pl.Series(what, dtype=pl.String),
@@ -291,7 +287,8 @@ def _what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list
     if not schedule.tasks.height or not cores:
         return []
     tasks = schedule.tasks
-    base, rows = diagnosis.simulated_ns, []
+    base = diagnosis.simulated_ns
+    rows: list[dict[str, Any]] = []
 
     def predict(change: str, durations: NDArray[np.int64]) -> None:
         end = list_schedule(plan, cores, durations=durations)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-CONTENT = b"".join(b'{"Event":"SparkListenerTaskEnd","Stage ID":%d,"x":"%s"}\n' % (k, b"ab" * (k % 40)) for k in range(3000))
+CONTENT = b"".join(
+    b'{"Event":"SparkListenerTaskEnd","Stage ID":%d,"x":"%s"}\n' % (k, b"ab" * (k % 40)) for k in range(3000)
+)
 
 
 def hash_by_hand(content: bytes, seed: int) -> int:

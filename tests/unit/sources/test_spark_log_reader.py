@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def two_stages() -> EventLog:
     log = EventLog().job(0, 100, [0, 1], parents={1: [0]}).stage(0, 110, tasks=2)
-    log.task(0, 0, "0", 120, 220, run=90, deserialize=5, wrote=(100, 10)).task(0, 1, "1", 121, 240, run=100, wrote=(300, 30))
+    log.task(0, 0, "0", 120, 220, run=90, deserialize=5, wrote=(100, 10)).task(
+        0, 1, "1", 121, 240, run=100, wrote=(300, 30)
+    )
     log.stage_done(0, 240).stage(1, 241, tasks=1).task(1, 0, "0", 250, 300, run=40, read=(300, 100, 40))
     return log.stage_done(1, 301).job_done(0, 305).end(400)
 

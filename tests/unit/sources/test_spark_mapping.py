@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from pag_graph.api import Pag, build, convert
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.mapping import Mapped
 from pag_graph.sources.spark.reader import LogFiles, find_logs, read_log
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.sources.spark.snailtrail import snailtrail_events, snailtrail_mapping
@@ -23,6 +23,8 @@ from pag_graph.testing.spark_logs import EventLog, check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pag_graph.sources.spark.mapping import Mapped
 
 MS = 1_000_000
 ORACLES = Path(__file__).parents[4] / "shared" / "oracles" / "spark"
@@ -89,7 +91,9 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
     ]
     inferred = events.filter((pl.col("worker") == 1) & (pl.col("kind") == "start"))["inferred"].to_list()
     assert inferred == [None, *[True] * 8, None]
-    messages = events.filter(pl.col("kind").is_in(["send", "receive"])).select("worker", "kind", "t_ns", "channel", "peer")
+    messages = events.filter(pl.col("kind").is_in(["send", "receive"])).select(
+        "worker", "kind", "t_ns", "channel", "peer"
+    )
     assert messages.rows() == [
         (0, "send", 110 * MS, 0, 1),
         (0, "receive", 200 * MS, 1, 1),
@@ -137,7 +141,9 @@ def test_tasks_that_cannot_share_a_core_get_one_more(tmp_path: Path) -> None:
 
 def test_jobs_that_overlap_get_lanes_of_their_own(tmp_path: Path) -> None:
     log = EventLog(cores=[2]).job(0, 100, [0]).job(1, 120, [1])
-    log.stage(0, 101, tasks=1).task(0, 0, "0", 110, 200, run=90).stage(1, 121, tasks=1).task(1, 0, "0", 130, 400, run=270)
+    log.stage(0, 101, tasks=1).task(0, 0, "0", 110, 200, run=90).stage(1, 121, tasks=1).task(
+        1, 0, "0", 130, 400, run=270
+    )
     log.job_done(0, 210).job_done(1, 410).job(2, 500, [2]).stage(2, 500, tasks=1).task(2, 0, "0", 510, 520, run=10)
     mapped = mapped_of(log.job_done(2, 530).end(600), tmp_path)
     events = events_of(mapped)
@@ -158,7 +164,9 @@ def test_jobs_that_overlap_get_lanes_of_their_own(tmp_path: Path) -> None:
 
 def test_a_job_waits_for_a_core_that_another_job_has(tmp_path: Path) -> None:
     log = EventLog(cores=[1]).job(0, 100, [0]).job(1, 120, [1])
-    log.stage(0, 101, tasks=1).task(0, 0, "0", 110, 200, run=90).stage(1, 121, tasks=1).task(1, 0, "0", 205, 300, run=95)
+    log.stage(0, 101, tasks=1).task(0, 0, "0", 110, 200, run=90).stage(1, 121, tasks=1).task(
+        1, 0, "0", 205, 300, run=95
+    )
     mapped = mapped_of(log.job_done(0, 210).job_done(1, 310).end(400), tmp_path)
     events = events_of(mapped)
     assert activities(events, 1)[1:3] == [(120, 200, "waiting"), (200, 205, "scheduling")]
@@ -197,7 +205,11 @@ def test_bytes_of_a_shuffle_go_from_the_executors_that_wrote_to_each_reader(tmp_
     mapped = mapped_of(log.end(310), tmp_path)
     sent = events_of(mapped).filter((pl.col("kind") == "send") & (pl.col("channel") >= 10))
     # 99 bytes were local; 501 came from the two others, which wrote 200 and 300.
-    assert sent.select("worker", "peer", "bytes", "records").rows() == [(1, 1, 99, 10), (2, 1, 200, 20), (3, 1, 301, 30)]
+    assert sent.select("worker", "peer", "bytes", "records").rows() == [
+        (1, 1, 99, 10),
+        (2, 1, 200, 20),
+        (3, 1, 301, 30),
+    ]
     assert sent["records"].sum() == 60
     channel = mapped.channels.to_pylist()[-1]
     names = mapped.operators.names
@@ -249,7 +261,9 @@ def test_epochs_are_queries_where_there_are_any_and_batches_before_them(tmp_path
     assert mapped.epochs == [(150 * MS, "batch 0 of query 01234567"), (250 * MS, "batch 1 of query 01234567")]
 
 
-@pytest.mark.parametrize("log", [EventLog(cores=[]).end(10), EventLog(cores=[1]).end(10), EventLog(cores=[]).job(0, 5, [])])
+@pytest.mark.parametrize(
+    "log", [EventLog(cores=[]).end(10), EventLog(cores=[1]).end(10), EventLog(cores=[]).job(0, 5, [])]
+)
 def test_a_log_without_tasks_is_a_driver(log: EventLog, tmp_path: Path) -> None:
     pag = path_of(log, tmp_path)
     path = pag.critical_path(between=(0, pag.run.end_ns))
@@ -268,7 +282,7 @@ def random_log(seed: int) -> EventLog:
         start = max(20, clock - chance.choice([0, 0, 150]))
         stages = list(range(stage, stage + chance.randint(1, 3)))
         stage = stages[-1] + 1
-        log.job(job, start, stages, parents={b: [a] for a, b in zip(stages, stages[1:], strict=False)})
+        log.job(job, start, stages, parents={b: [a] for a, b in pairwise(stages)})
         ready = start + chance.randint(0, 20)
         for number in stages:
             log.stage(number, ready, tasks=3)
