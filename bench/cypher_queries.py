@@ -4,8 +4,9 @@ Usage: ``python bench/cypher_queries.py STORE [--home FOLDER] [--repeat 7] [--lo
 
 `STORE` is a built run, for instance of ``pag record bfs``. With ``--load``, or without a home, all its epochs are
 loaded first with the detail `full`, by the bulk import, into a server of its own (removed afterwards where no home is
-given). Each query runs once to warm up and then ``--repeat`` times for the slowest round; printed are the median and the
-worst time in the client, the rows, and what the server had to touch. As yardstick the same driver asks ``RETURN 1``.
+given). Each query runs once to warm up and then ``--repeat`` times for the slowest round; printed are the median and
+the worst time in the client, the rows, and what the server had to touch. As yardstick the same driver asks
+``RETURN 1``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,8 @@ def main() -> None:
         [ALL[name] for name in arguments.only] if arguments.only else [*CAUSES, *(CORES if arguments.cores else ())]
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
+    # Whoever ends this script ends the cluster: an exit goes through the `with` blocks, a signal by itself does not.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     with tempfile.TemporaryDirectory(prefix="spark-causes-") as temporary:
         folder = Path(temporary)
         with standalone(folder) as cluster:
@@ -127,8 +130,11 @@ def run(
         try:
             program.wait(_RUN_SECONDS)
         except subprocess.TimeoutExpired:
-            program.kill()
-            program.wait()
+            print(f"{cause.name} takes longer than {_RUN_SECONDS} s", flush=True)
+        finally:
+            if program.poll() is None:
+                program.kill()
+                program.wait()
     found = sorted(logs.iterdir())
     if program.returncode or not found:
         out.parent.mkdir(parents=True, exist_ok=True)

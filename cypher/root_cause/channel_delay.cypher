@@ -5,6 +5,12 @@
 // returns: one row per channel and type of message, most waiting first: channel, type, from_operator, to_operator
 //   (names, null where not known), waited_ns (waits inside the window that its messages ended), waits, messages (sent in
 //   the window), records, delivered_ns (their time from send to read), buffered_ns (of it, lying at the receiver).
+// example: bfs --epoch 11
+//   channel | type             | from_operator | to_operator     | waited_ns | waits | messages | records | delivered_ns | buffered_ns
+//   47      | progress_message |               |                 | 2906927   | 16    | 60       | 170     | 4242030      | 4242030
+//   33      | data_message     | Concatenate   | Arrange: Reduce | 82523     | 6     | 14       | 55      | 3069126      | 3069126
+//   57      | data_message     | AsCollection  | Exchange        | 3323      | 1     | 1        | 4       | 30450        | 30450
+//   6 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
@@ -58,9 +64,3 @@ RETURN channel,
        delivered_ns,
        buffered_ns
 ORDER BY waited_ns DESC, delivered_ns DESC, channel, type;
-// example: bfs --epoch 11
-//   channel | type             | from_operator | to_operator     | waited_ns | waits | messages | records | delivered_ns | buffered_ns
-//   47      | progress_message |               |                 | 2906927   | 16    | 60       | 170     | 4242030      | 4242030
-//   33      | data_message     | Concatenate   | Arrange: Reduce | 82523     | 6     | 14       | 55      | 3069126      | 3069126
-//   57      | data_message     | AsCollection  | Exchange        | 3323      | 1     | 1        | 4       | 30450        | 30450
-//   6 rows

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pag_graph.cypher import Query
+    from pag_graph.sinks.neo4j.server import ServerStatus
 
 _Home = Annotated[
     Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
@@ -147,15 +148,13 @@ def browser(
         _serve(port)
         return
     now = server.status(home)
-    if now.http_uri is None:
-        message = f"No Neo4j server runs in {now.home}."
-        raise Neo4jError(message, "Start it: `pag neo4j start`; for Browser elsewhere: `pag neo4j browser --serve`.")
+    address = _address(now)
     facts = {
-        "browser": f"{now.http_uri}/browser/",
+        "browser": f"{address}/browser/",
         "user": now.user,
         "password_file": str(now.password_file),
-        "guide": pages.guide_uri(now.http_uri),
-        "style": pages.style_uri(now.http_uri),
+        "guide": pages.guide_uri(address),
+        "style": pages.style_uri(address),
     }
     if form is Format.JSON:
         print_json(facts)
@@ -168,6 +167,20 @@ def browser(
     out.print("  the guide opens by itself; later:", markup=False)
     out.print(f"    :play {facts['guide']}", markup=False)
     out.print(f"    :style {facts['style']}", markup=False)
+
+
+def _address(now: ServerStatus) -> str:
+    """Return where the server answers to HTTP.
+
+    Raises
+    ------
+    Neo4jError
+        If it does not run.
+    """
+    if now.http_uri is None:
+        message = f"No Neo4j server runs in {now.home}."
+        raise Neo4jError(message, "Start it: `pag neo4j start`; for Browser elsewhere: `pag neo4j browser --serve`.")
+    return now.http_uri
 
 
 def _serve(port: int) -> None:

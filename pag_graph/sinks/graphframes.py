@@ -300,7 +300,7 @@ def critical(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     ids = f.broadcast(_ends(on_path).distinct())
     # The path of a round may use edges that end in an epoch before or after it.
     everything = _read(run, spark, "edges")
-    near = everything.join(ids.withColumnRenamed("id", "src"), on="src", how="left_semi").union(
+    near = everything.join(ids.withColumnRenamed("id", "src"), on="src", how="left_semi").unionByName(
         everything.join(ids.withColumnRenamed("id", "dst"), on="dst", how="left_semi")
     )
     marked = f.broadcast(on_path.withColumn("critical", f.lit(True)))  # noqa: FBT003  (Spark's own signature)

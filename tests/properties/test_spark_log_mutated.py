@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-READ = int(os.environ.get("NREAD", "600"))
+READ = 100_000 if PROVE else 600
 """Mutated logs that are read."""
 MAPPED_EACH = 20 if PROVE else 5
 """Of so many read ones, one is mapped and diagnosed as well."""

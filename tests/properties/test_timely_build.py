@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pag_graph import api
 from pag_graph.errors import StoreConflictError
+from pag_graph.model.enums import EventKind
 from pag_graph.testing.compare import assembled, committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
@@ -82,14 +83,15 @@ def test_every_event_is_accounted_for_and_every_instant_explained(
 
 
 def check_tiling(graph: Reference, trace: SmallTrace) -> None:
-    """Local edges chain all vertices of a worker, from the run's origin to its end."""
+    """Local edges chain all vertices of a worker, from the run's origin or its birth to the run's end or its exit."""
     end = max(row["t_ns"] for row in graph.vertices)
+    born = {edge["dst"] for edge in graph.edges if edge["type"] == "spawn"}
     local = {row["src"]: row for row in graph.edges if row["read"] is None}
     assert len(local) == sum(row["read"] is None for row in graph.edges)
     for worker in range(trace.workers):
         chain = sorted((row for row in graph.vertices if row["worker"] == worker), key=lambda row: row["id"])
-        assert chain[0]["t_ns"] == 0
-        assert chain[-1]["t_ns"] == end
+        assert chain[0]["t_ns"] == 0 or chain[0]["id"] in born
+        assert chain[-1]["t_ns"] == end or trace.events[worker][-1].kind is EventKind.EXIT
         for before, after in pairwise(chain):
             edge = local.pop(before["id"])
             assert edge["dst"] == after["id"]

@@ -56,11 +56,29 @@ class Content:
 
     def paths(self) -> Iterator[tuple[Window, pl.DataFrame]]:
         """Yield the critical path of each window, rows of `CRITICAL_PATH`; windows without length have none."""
-        for done, window in enumerate(self.windows):
+        done = 0
+        for group in self._groups():
+            for snapshot in self.run.snapshots(group):
+                steps = critical_path(snapshot).steps
+                yield snapshot.window, pl.DataFrame(pl.from_arrow(steps)).select(CRITICAL_PATH.names)
+                done += 1
+                self.progress("paths", done, len(self.windows))
+
+    def _groups(self) -> Iterator[list[Window]]:
+        """Yield windows that have a length, as many at a time as may be read together."""
+        counts = dict(self.run.epochs.select("epoch", "edges").iter_rows())
+        group: list[Window] = []
+        held = 0
+        for window in self.windows:
             if window.span_ns > 0:
-                steps = critical_path(self.run.snapshot(window)).steps
-                yield window, pl.DataFrame(pl.from_arrow(steps)).select(CRITICAL_PATH.names)
-            self.progress("paths", done + 1, len(self.windows))
+                edges = counts.get(window.epoch, 0)
+                if group and held + edges > self.piece_edges:
+                    yield group
+                    group, held = [], 0
+                group.append(window)
+                held += edges
+        if group:
+            yield group
 
     @cached_property
     def path(self) -> pl.DataFrame:

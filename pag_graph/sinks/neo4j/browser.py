@@ -77,18 +77,25 @@ def saved_queries() -> bytes:
     return packed.getvalue()
 
 
-def settings(http_port: int) -> str:
+def settings(http_port: int, host: str = _HOST) -> str:
     """Return the lines of ``neo4j.conf`` that make Browser open the guide, in our colours, after the login.
 
     Parameters
     ----------
     http_port
         Port that the server listens on for HTTP.
+    host
+        Name or address under which others reach it.
+
+    Returns
+    -------
+    str
+        The lines; the host is allowed as a source of guides beside the usual ones.
     """
-    base = f"http://{_HOST}:{http_port}/{_FOLDER}"
+    base = f"http://{f'[{host}]' if ':' in host else host}:{http_port}/{_FOLDER}"
     return (
         f"browser.post_connect_cmd=style {base}/style.grass; play {base}/guide.html\n"
-        f"browser.remote_content_hostname_whitelist={_HOST},localhost,guides.neo4j.com\n"
+        f"browser.remote_content_hostname_whitelist={host},localhost,guides.neo4j.com\n"
     )
 
 

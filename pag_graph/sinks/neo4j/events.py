@@ -127,11 +127,12 @@ class EventSync:
             .sort("part", "source", "target")
         )
         self._created = between.select(_KEY)
+        # The same for all parts: every other text would have to be planned by the server.
+        kinds = tuple(kind for kind in ActivityType if (between["type"] == str(kind)).any())
         by_part = {part: rows for (part,), rows in between.group_by("part")}
         for part, rows in enumerate(events.select(EVENT.columns).iter_slices(self.batch_rows)):
             values: dict[str, Any] = {"run": self.writer.run_id, **rows.to_dict(as_series=False)}
             inner = by_part.get(part, between.clear())
-            kinds = tuple(kind for kind in ActivityType if (inner["type"] == str(kind)).any())
             for kind in kinds:
                 of_kind = inner.filter(pl.col("type") == str(kind))
                 for name in ACTIVITIES[kind].columns:

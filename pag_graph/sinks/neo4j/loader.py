@@ -309,7 +309,8 @@ class _Load:
         wanted = known if epochs is None else sorted(set(epochs))
         windows = {epoch: self.run.window(epoch=epoch) for epoch in wanted}
         sessions = self.options.sessions or default_sessions()
-        lanes = sessions if on is None else max(len(wanted), 1)
+        # The first lane is this process' own; every task has one.
+        lanes = sessions if on is None else len(wanted) + 1
         with plain_errors(f"load run {self.run_id}"):
             prepare_schema(self.driver)
             with leases.held(
@@ -439,7 +440,7 @@ class _Load:
                 lane=lane,
                 others=tuple(other.windows for other in groups if other is not group),
             )
-            for lane, group in enumerate(groups)
+            for lane, group in enumerate(groups, 1)
         ]
         done: list[_Done] = engine.map(partial(_run_task, "nodes"), tasks, label="load events", progress=self.progress)
         counts = _Counts()

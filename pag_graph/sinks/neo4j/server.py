@@ -352,15 +352,16 @@ def _version(home: Path) -> str | None:
 
 def _configure(home: Path, bolt_port: int, http_port: int, page_cache: str, listen: str = HOST) -> None:
     """Write the configuration; the heap is no part of it, Java gets that as an option."""
+    # Others cannot come to "anywhere"; they can to the machine's name.
+    advertised = socket.getfqdn() if listen in _ANYWHERE else listen
     text = _CONFIGURATION.format(
         listen=f"[{listen}]" if ":" in listen else listen,
-        # Others cannot come to "anywhere"; they can to the machine's name.
-        advertised=socket.getfqdn() if listen in _ANYWHERE else listen,
+        advertised=advertised,
         bolt_port=bolt_port,
         http_port=http_port,
         page_cache=page_cache,
     )
-    text += browser.settings(http_port)
+    text += browser.settings(http_port, advertised)
     _write(home / "conf" / "neo4j.conf", text)
 
 

@@ -560,9 +560,10 @@ def _losses(look: _Look) -> list[Cause]:
     again = set(tasks.filter(pl.col("output_lost"))["number"].to_list())
     if gone:
         skip = frozenset({*by_loss, *fetch, *retried, *_repeats(tasks)})
-        # Had none gone, none would have taken its place.
-        lost_cores = sum(until is not None for _, until in look.cores)
-        kept = [(since, None) for since, _ in sorted(look.cores)][: max(1, len(look.cores) - lost_cores)]
+        # Had none gone, the first ones would have stayed, as many as there ever were at a time.
+        came = sorted(since for since, _ in look.cores)
+        most = max(sum(s <= t and (u is None or u > t) for s, u in look.cores) for t in came)
+        kept = [(since, None) for since in came[: max(1, most)]]
         saved = look.saved(skip=skip, cores=kept)
         wasted = int(tasks.filter(pl.col("number").is_in([*by_loss, *again]))["held"].sum())
         names = ", ".join(row["executor"] for row in gone)

@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pag_graph import api
 from pag_graph.analyses.k_hops import KHopsParameters, k_hops, k_hops_of_windows
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.kernels.hops import count_walks
 from pag_graph.model.tables import K_HOPS
-from pag_graph.pag.tiling import tilings
-from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-    from typing import Any
 
     from pag_graph.api import Pag
-    from pag_graph.testing.traces import SmallTrace
-
-    Fixture = Callable[..., Any]
 
 # Worker 1 waits for worker 0 from 10 to 40 and reads what it was sent at 50, with something more.
 SENDER = "0 start 1 | 20 send 3>1 #0 *7 | 40 send 3>1 #1 *5 | 60 stop 1 | 100 end"
@@ -167,19 +158,6 @@ def test_all_windows_at_once_are_the_windows_one_by_one(
         assert frame.filter(window=number).drop("window").select(K_HOPS.names).to_arrow().cast(K_HOPS).equals(alone)
         seen += alone.num_rows
     assert seen == table.num_rows > 0
-
-
-@given(small_traces(), st.integers(1, 4))
-def test_stretches_change_nothing(in_memory: Fixture, trace: SmallTrace, stretch: int) -> None:
-    run = in_memory(trace).run
-    windows = run.windows()
-    tables = [
-        [tiling.edges for tiling in tilings(run, windows, ["operator"], belongs, stretch=size)]
-        for belongs in ("ends", "touches")
-        for size in (stretch, 1_000_000)
-    ]
-    for cut, whole in (tables[:2], tables[2:]):
-        assert pl.concat(cut).equals(pl.concat(whole))
 
 
 def test_who_waited_for_whom(pag: Pag) -> None:
