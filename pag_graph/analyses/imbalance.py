@@ -45,14 +45,15 @@ def imbalance(snapshot: Snapshot, parameters: ImbalanceParameters | None = None)
 
     Notes
     -----
-    imbalance(k) = path_ns(k) - mean over the workers running in the window of their time in k. Both cover the whole
-    window, so over all rows it adds up to the mean waiting per worker. What is positive could at best be taken off the
-    path by perfect balance. O(edges).
+    imbalance(k) = path_ns(k) - mean over the workers that exist in the window of their time in k; one that comes or
+    goes while it lasts counts for as much of it as it is there. Both cover the whole window, so over all rows it adds
+    up to the mean waiting per worker. What is positive could at best be taken off the path by perfect balance.
+    O(edges).
     """
     parameters = parameters or ImbalanceParameters()
     keys = ["type", "operator"] if parameters.by == "operator" else ["type"]
     local = local_inside(snapshot)
-    workers = local["worker"].n_unique() or 1
+    workers = int(local["inside_ns"].sum()) / (snapshot.window.span_ns or 1) or 1
     steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps))
     on_path = steps.group_by(keys).agg(path_ns=pl.col("duration_ns").sum())
     by_all = (

@@ -156,7 +156,7 @@ class Threads:
         self.tasks += len(items)
         with ThreadPoolExecutor(4) as pool:
             done = list(pool.map(task, items))
-        assert task(items[0]) == done[0]
+        assert task(items[0]).counts == done[0].counts
         return done
 
     def stitch(self, staging: Path) -> None:

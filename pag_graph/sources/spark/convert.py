@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.files import fingerprint
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
-from pag_graph.sources.spark.reader import LogFiles, SparkLog, find_logs, looks_like_log, read_log, silent
+from pag_graph.sources.spark.reader import SparkLog, find_logs, looks_like_log, read_log, silent
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.store.trace import write_trace
 
@@ -85,8 +85,3 @@ def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None
         findings=mapped.findings,
         replace=replace,
     )
-
-
-def read_one(source: LogFiles, *, progress: Callable[[str, int, int], None] = silent) -> SparkLog:
-    """Read one log."""
-    return read_log(source, progress=progress)

@@ -720,6 +720,7 @@ def _lane_events(mapped: Mapped) -> Iterator[tuple[str, pa.Table]]:
             next_operator=pl.col("operator").shift(-1),
             next_channel=pl.col("channel").shift(-1),
             previous_t=pl.col("t").shift(1),
+            previous_kind=pl.col("kind").shift(1),
             fetching=(
                 (
                     (pl.col("kind") == _RECEIVE)
@@ -789,6 +790,14 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         kind=pl.lit(str(EventKind.STOP)),
         operator=pl.col("previous_operator"),
     )
+    # What arrives after something was sent at the same instant may be an answer to it: an activity without duration
+    # keeps it apart from a wait that ended at this instant.
+    after_send = points.filter(
+        (pl.col("kind") == _RECEIVE) & (pl.col("previous_t") == pl.col("t")) & (pl.col("previous_kind") != _RECEIVE)
+    )
+    apart = {"worker": worker, "key": i * 4 - 1, "t_ns": pl.col("t"), "operator": pl.lit(APPLICATION, pl.Int64)}
+    begun = after_send.select(**apart, kind=pl.lit(str(EventKind.START)), activity=pl.lit(str(ActivityType.SCHEDULING)))
+    ended = after_send.select(**apart, kind=pl.lit(str(EventKind.STOP)))
     kinds = {
         _SEND: EventKind.SEND,
         _RECEIVE: EventKind.RECEIVE,
@@ -812,7 +821,7 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         message_seq=pl.when(is_message).then("number"),
         ends=pl.col("epoch_end"),
     )
-    return pl.concat([starts, stops, marks], how="diagonal")
+    return pl.concat([starts, stops, begun, ended, marks], how="diagonal")
 
 
 # --- Cores -----------------------------------------------------------------------------------------------------------
@@ -986,6 +995,19 @@ def _task_rows(tasks: pl.DataFrame, worker: int, job_lane: I64, job_end: I64, ma
             )
         )
         at += length
+    # A task of no duration is an activity of none: it keeps the launch before it apart from the one after it.
+    nothing = tasks.filter(pl.col("free") == pl.col("receipt"))
+    for key, kind, stated in ((8, EventKind.START, str(ActivityType.PROCESSING)), (9, EventKind.STOP, None)):
+        frames.append(
+            nothing.select(
+                **fixed,
+                key=base + key,
+                t_ns="receipt",
+                kind=pl.lit(str(kind)),
+                activity=pl.lit(stated, pl.String),
+                operator="operator",
+            )
+        )
     frames.append(
         tasks.filter(pl.col("next_receipt") > pl.col("free")).select(
             **fixed,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator
 
+    from numpy.typing import NDArray
+
 __all__ = ["LogFiles", "LogFinding", "SparkLog", "find_logs", "read_log", "silent"]
 
 _ROLLING = "eventlog_v2_"
@@ -341,7 +343,7 @@ class _Reading:
         self.odd_values = 0
         self.findings: list[LogFinding] = []
         self.rows = bytearray()
-        self.frames: list[pl.DataFrame] = []
+        self.parts: list[dict[str, NDArray[Any]]] = []
         self.texts: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
         self.running: dict[int, tuple[Any, ...]] = {}
         self.log = SparkLog()
@@ -712,16 +714,30 @@ class _Reading:
             self.find("log_incomplete", "warning", 1, "logs", detail)
 
     def _flush(self) -> None:
-        """Turn the rows so far into columns."""
+        """Turn the rows so far into columns, as narrow as their numbers allow: most metrics of most tasks are 0."""
         rows = np.frombuffer(bytes(self.rows), _DTYPE)
         self.rows = bytearray()
-        self.frames.append(pl.DataFrame({name: rows[name].copy() for name in _TASK_NAMES}))
+        if rows.size:
+            self.parts.append({name: _narrow(rows[name]) for name in _TASK_NAMES})
+
+    def _column(self, name: str) -> pl.Series:
+        """Return a column of all tasks, in the order of the log."""
+        parts = [part.pop(name) for part in self.parts]
+        return pl.Series(name, np.concatenate(parts, dtype=_DTYPE[name]) if parts else np.zeros(0, _DTYPE[name]))
 
     def _tasks(self) -> pl.DataFrame:
         self._flush()
-        frame = pl.concat(self.frames)
-        self.frames = []
-        keys = frame.select("task", "launch_ms", "reason").with_row_index("row")
+        known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
+        order, again = self._order(pl.DataFrame(known).with_row_index("row"))
+        # Column by column, so that a long log is never in memory twice.
+        columns = {}
+        for name in _TASK_NAMES:
+            column = known.pop(name) if name in known else self._column(name)
+            columns[name] = column.gather(order)
+        return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
+
+    def _order(self, keys: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+        """Return the rows that count, by launch, and the tasks whose output was lost."""
         # Spark reports a task again, as resubmitted, when the executor that holds its output is lost.
         lost = self.texts["reason"].get("Resubmitted", -1)
         again = keys.filter(pl.col("reason") == lost)["task"].unique()
@@ -732,14 +748,7 @@ class _Reading:
         if twice:
             detail = "ends of tasks that the log states twice; the first one counts"
             self.find("task_end_twice", "warning", twice, "events", detail)
-        order = kept.sort("launch_ms", "task")["row"]
-        # Column by column, so that a long log is never in memory twice.
-        columns = {}
-        for name in frame.columns:
-            columns[name] = frame[name].gather(order)
-            frame = frame.drop(name)
-        out = pl.DataFrame(columns)
-        return out.with_columns(output_lost=pl.col("task").is_in(again.implode()))
+        return kept.sort("launch_ms", "task")["row"], again
 
 
 _SETTINGS = frozenset(
@@ -842,6 +851,13 @@ def _stage_facts(info: dict[str, Any]) -> dict[str, Any]:
         "rdd": max((int(rdd.get("RDD ID", -1)) for rdd in rdds), default=None),
         "scopes": list(dict.fromkeys(scopes)),
     }
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers that are not negative in the narrowest type that holds them."""
+    most = int(values.max())
+    kind = next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(kind).max)
+    return values.astype(kind)
 
 
 def _integer(value: Any) -> int | None:

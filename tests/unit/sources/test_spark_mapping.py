@@ -14,6 +14,7 @@ import pytest
 from pag_graph.api import Pag, build, convert
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.sources.spark import shuffles
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.reader import LogFiles, find_logs, read_log
 from pag_graph.sources.spark.schedule import infer_schedule
@@ -232,7 +233,7 @@ def test_shuffle_data_of_an_earlier_job_is_found_by_its_rdd(tmp_path: Path) -> N
 
 
 def test_many_readers_and_writers_stay_few_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pag_graph.sources.spark.shuffles.PAIRS", 8)
+    monkeypatch.setattr(shuffles, "PAIRS", 8)
     log = EventLog(cores=[1] * 4).job(0, 100, [0, 1], parents={1: [0]}).stage(0, 105, tasks=4)
     for index in range(4):
         log.task(0, index, str(index), 110, 200 + index, run=80, wrote=(100, 10))
