@@ -11,6 +11,7 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope
+from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,8 +97,9 @@ def _about(analysis: Analysis) -> str:
         parts.append("| parameter | type | default | meaning |\n|---|---|---|---|\n" + _parameters(analysis))
     parts.append(f"{_grain(analysis)}\n\n" + _columns(analysis.schema))
     facts = []
-    if len(analysis.rules) == 1:
-        facts.append(f"Only for runs of the rule set `{min(analysis.rules)}`.")
+    if len(analysis.rules) < len(RuleSet):
+        sets = " and ".join(f"`{rules}`" for rules in sorted(analysis.rules))
+        facts.append(f"Only for runs of the rule set {sets}." if len(analysis.rules) == 1 else f"Rule sets {sets}.")
     if analysis.cypher:
         facts.append(f"In Neo4j: `pag neo4j query {analysis.cypher}`.")
     if analysis.alarm:
