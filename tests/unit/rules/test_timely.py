@@ -424,10 +424,11 @@ def test_a_worker_whose_log_makes_no_vertex_lives_as_well(build: Build) -> None:
     assert (local(graph, 1), kinds(graph, 1)) == ("0 unknown 30", ["run_start", "run_end"])
 
 
-def test_a_worker_that_another_one_starts_is_unknown_until_it_logs(build: Build) -> None:
+def test_a_worker_that_another_one_starts_is_there_from_its_birth_on(build: Build) -> None:
     graph = build("0 start 1 | 5 spawn 1 | 10 stop 1 | 30 end", "7 start 1 | 9 stop 1 | 30 end")
     assert local(graph) == "0 spinning 5 spinning 10 busy 30"
-    assert local(graph, 1) == "0 unknown 7 spinning 9 busy 30"
+    assert local(graph, 1) == "7 spinning 9 busy 30"
+    assert messages(graph) == [("spawn", 0, 5, 1, 7, "start")]
 
 
 def test_the_end_of_the_run_belongs_to_no_closed_epoch(build: Build) -> None:
