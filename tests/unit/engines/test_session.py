@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,6 +77,14 @@ def test_copies_of_ivy_and_maven_are_found(nowhere: Path) -> None:
     assert session._choose_jar(resolve=True).how == f"{found[0]}, a copy fetched before"
 
 
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the session's logger is told, whatever other tests did to the handlers of the process."""
+    said: list[str] = []
+    monkeypatch.setattr(session._log, "warning", lambda text, *values: said.append(text % values))
+    return said
+
+
 def test_spark_fetches_it_only_where_asked() -> None:
     assert session._choose_jar(resolve=True).packages == GRAPHFRAMES_COORDINATE
     chosen = session._choose_jar(resolve=False)
@@ -86,20 +93,19 @@ def test_spark_fetches_it_only_where_asked() -> None:
 
 
 def test_a_wrong_path_fails_only_who_needs_the_jar(
-    monkeypatch: pytest.MonkeyPatch, nowhere: Path, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, nowhere: Path, warned: list[str]
 ) -> None:
     monkeypatch.setenv(GRAPHFRAMES_JAR_VARIABLE, str(nowhere / "no.jar"))
-    with caplog.at_level(logging.WARNING):
-        chosen = session._choose_jar(resolve=False)
+    chosen = session._choose_jar(resolve=False)
     assert chosen.how.startswith(f"absent: {GRAPHFRAMES_JAR_VARIABLE} names")
-    assert "starts without GraphFrames" in caplog.text
+    assert "starts without GraphFrames" in warned[0]
     with pytest.raises(EngineError, match=r"no\.jar, which is no file") as raised:
         session._choose_jar(resolve=True)
     assert "unset" in str(raised.value.hint)
 
 
 def test_a_jar_that_cannot_be_fetched_does_not_keep_spark_from_starting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, warned: list[str]
 ) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     from pyspark.sql import SparkSession
@@ -123,11 +129,10 @@ def test_a_jar_that_cannot_be_fetched_does_not_keep_spark_from_starting(
         return Started()
 
     monkeypatch.setattr(session, "_start", start)
-    with caplog.at_level(logging.WARNING):
-        started = session.spark_session(master="local[1]", resolve_graphframes=True)
+    started = session.spark_session(master="local[1]", resolve_graphframes=True)
     assert isinstance(started, Started)
     assert [options["spark.jars.packages"] for options in tried] == [GRAPHFRAMES_COORDINATE, ""]
-    assert "could not be fetched (Spark cannot be started: unresolved dependency)" in caplog.text
+    assert "could not be fetched (Spark cannot be started: unresolved dependency)" in warned[0]
     assert tried[1]["spark.pag_graph.graphframes"].startswith("absent: io.graphframes")
 
 
