@@ -103,7 +103,12 @@ class Reader(threading.Thread):
                 with server.driver(server.status(self.home)) as driver:
                     while not self.ended.is_set():
                         self._look(driver)
-            except (DriverError, ServerError, server.Neo4jError, OSError):
+            except ServerError as error:
+                if "ClientError.Statement" in str(error.code):
+                    self.broken.append(error)
+                    return
+                time.sleep(0.2)
+            except (DriverError, server.Neo4jError, OSError):
                 time.sleep(0.2)  # the server is being killed, or comes back
 
     def _look(self, driver: neo4j.Driver) -> None:
@@ -131,7 +136,8 @@ LOOK = {
           RETURN count(DISTINCT event) AS events, count(activity) AS activities, sum(activity.duration_ns) AS spent_ns
         }
         OPTIONAL MATCH (epoch)-[:HAS_SNAPSHOT]->(:Snapshot {current: true})-[:CONTAINS]->(step:CriticalStep)
-        RETURN epoch.epoch AS epoch, [events, activities, spent_ns, sum(step.duration_ns)] AS seen""",
+        WITH epoch, events, activities, spent_ns, sum(step.duration_ns) AS path_ns
+        RETURN epoch.epoch AS epoch, [events, activities, spent_ns, path_ns] AS seen""",
 }
 
 

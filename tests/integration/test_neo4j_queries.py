@@ -95,6 +95,16 @@ def driver(neo4j_server: ServerStatus, runs: dict[str, Run]) -> Iterator[neo4j.D
         yield opened
 
 
+@pytest.fixture
+def alone(driver: neo4j.Driver, runs: dict[str, Run]) -> Iterator[neo4j.Driver]:
+    """Give a test an empty database, and the others theirs back."""
+    wipe(driver)
+    yield driver
+    wipe(driver)
+    for run in runs.values():
+        load(run, driver)
+
+
 def ids(run: Run) -> str:
     return str(run.info.run["run_id"])
 
@@ -634,7 +644,7 @@ def test_values_are_never_code(driver: neo4j.Driver, runs: dict[str, Run]) -> No
     assert driver.execute_query("MATCH (n) RETURN count(n) AS nodes").records[0]["nodes"] == before
 
 
-def test_hostile_names_come_back_as_they_are(neo4j_driver: neo4j.Driver, tmp_path: Any) -> None:
+def test_hostile_names_come_back_as_they_are(alone: neo4j.Driver, tmp_path: Any) -> None:
     names = ["'}) DETACH DELETE n //", "`]->() DELETE `$run", "Ünïcode 😀\n\ttab", "", "a|b", "\\u0027 OR 1=1"]
     trace = tmp_path / "trace"
     shutil.copytree(SAMPLES / "skewed", trace)
@@ -644,44 +654,42 @@ def test_hostile_names_come_back_as_they_are(neo4j_driver: neo4j.Driver, tmp_pat
     pq.write_table(operators.set_column(at, operators.schema.field(at), new), trace / "operators.parquet")
     api.build(trace, tmp_path / "store", engine="local")
     run = api.open(tmp_path / "store").run
-    load(run, neo4j_driver)
+    load(run, alone)
     seen = set()
     for query in QUERIES.values():
         given = {"run": ids(run), **sensible(query, run)} if "run" in query.params else {}
-        rows = answer_query(neo4j_driver, query, complete(neo4j_driver, query, given)).rows
+        rows = answer_query(alone, query, complete(alone, query, given)).rows
         seen |= {value for row in rows for value in row.values() if isinstance(value, str)}
     assert len(seen & set(names)) > 2
-    grew = run_query(
-        neo4j_driver, "root_cause/operator_grew", {"run": ids(run), "epoch": run.slowest().epoch, "limit": 1000}
-    )
+    grew = run_query(alone, "root_cause/operator_grew", {"run": ids(run), "epoch": run.slowest().epoch, "limit": 1000})
     known = names_of(run)
     assert grew
     assert all(row["name"] == known[row["operator"]] for row in grew)
 
 
-def test_an_epoch_that_is_hidden_has_no_answer(neo4j_driver: neo4j.Driver, runs: dict[str, Run]) -> None:
+def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[str, Run]) -> None:
     run = runs["skewed"]
-    load(run, neo4j_driver, epochs=[3, 4, 5])
-    neo4j_driver.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = false")
+    load(run, alone, epochs=[3, 4, 5])
+    alone.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = false")
     window = run.window(epoch=4)
     for query in QUERIES.values():
         if "epoch" in query.params:
             given = {"run": ids(run), "epoch": 4, **sensible(query, run)}
-            assert answer_query(neo4j_driver, query, given).rows == [], query.name
+            assert answer_query(alone, query, given).rows == [], query.name
     at_ns = (window.start_ns + window.end_ns) // 2
-    assert run_query(neo4j_driver, "analyses/state_at", {"run": ids(run), "at_ns": at_ns}) == []
+    assert run_query(alone, "analyses/state_at", {"run": ids(run), "at_ns": at_ns}) == []
     # The walk through what led to an event stops where a hidden epoch begins.
     last = run.window(epoch=5)
     led = run_query(
-        neo4j_driver,
+        alone,
         "provenance/led_to",
         {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
     )
     assert led
     assert min(row["t_ns"] for row in led) > last.start_ns
-    neo4j_driver.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = true")
+    alone.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = true")
     led = run_query(
-        neo4j_driver,
+        alone,
         "provenance/led_to",
         {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
     )

@@ -214,7 +214,18 @@ def reset(home: Path | None = None, timeout_s: float = 60.0) -> bool:
         if process is not None:
             _end(home, process, timeout_s)
         found = False
-        for name in ("data", "logs", "import", "conf", "plugins", "password", "server.json", _IMPORTING, "version"):
+        for name in (
+            "data",
+            "logs",
+            "run",
+            "import",
+            "conf",
+            "plugins",
+            "password",
+            "server.json",
+            _IMPORTING,
+            "version",
+        ):
             path = home / name
             found = found or path.exists()
             if path.is_dir() and not path.is_symlink():
