@@ -39,6 +39,7 @@ HOST = "127.0.0.1"
 USER = "neo4j"
 
 _PORTS_TRIED = 100
+_FIXED_TRIES, _FIXED_PAUSE_S = 25, 0.2
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
 _POLL_S = 0.25
 _LOG_LINES = 12
@@ -307,7 +308,11 @@ def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, h
     Neo4jError
         When there is none.
     """
-    for port in range(wanted, min(wanted + (1 if fixed else _PORTS_TRIED), 65536)):
+    # A server that was killed holds its port until the system has taken it apart.
+    tried = [wanted] * _FIXED_TRIES if fixed else range(wanted, min(wanted + _PORTS_TRIED, 65536))
+    for number, port in enumerate(tried):
+        if fixed and number:
+            time.sleep(_FIXED_PAUSE_S)
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe, suppress(OSError):
             # As Java does: a port that only waits for the last packets of a closed connection counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
