@@ -1,10 +1,12 @@
 # The first call of any target sets up .venv from the lock file; nothing else is needed than Python 3.11+ and Java 17.
-# Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command).
+# Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command), JOBS (processes that tests run in:
+# each starts a Spark session and a Neo4j server of its own where its tests need them, about 3 GB).
 
 PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
-PYTEST = $(BIN)/python -m pytest
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile
 
 .PHONY: demo test prove adapter adapter-prove check format lock docs bench clean setup
 
@@ -12,10 +14,10 @@ demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
 
 test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
-	$(PYTEST) -p no:cacheprovider $(ARGS)
+	$(PYTEST) $(ARGS)
 
 prove: check adapter-prove ## the same with full counts: kills, fuzzing, thousands of examples
-	PAG_PROVE=1 $(PYTEST) -p no:cacheprovider $(ARGS)
+	PAG_PROVE=1 $(PYTEST) $(ARGS)
 
 check: setup ## formatting, lint, types, import direction
 	$(BIN)/ruff format --check .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator as operators
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from pag_graph.motif.filters import Binary, Column, In, IsNull, Literal, Node, Unary, whole_numbers
 from pag_graph.motif.paths import check_hops, count_paths, listed, question_of
-from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, identity, make_plan
+from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
+from pag_graph.motif.query import PlannedQuery
 from pag_graph.motif.shape import Shape
 from pag_graph.motif.syntax import must_exist
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pag_graph.motif.paths import KHopPaths
-    from pag_graph.motif.query import Question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +60,10 @@ def spark_graph_of(vertices: DataFrame, edges: DataFrame) -> SparkGraph:
 
 
 @dataclass(kw_only=True)
-class SparkMotifQuery:
+class SparkMotifQuery(PlannedQuery):
     """A motif to be found in a graph by Spark; nothing runs before an answer is asked for."""
 
-    question: Question
     graph: SparkGraph
-    limit: int | None = None
-    """Most rows of the answer; the first ones in the order of their elements' ids and keys. None for all."""
-    _counted: list[int | None] = field(default_factory=list)
-    _total: int | None = None
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The steps that find it."""
-        return self._planned(always_count=False)
 
     @property
     def total(self) -> int:
@@ -89,7 +79,7 @@ class SparkMotifQuery:
         -------
         DataFrame
             One row per match, one struct per named element, as `GraphFrame.find` gives them; in no order unless
-            `limit` cuts.
+            there is a `limit`.
         """
         from pyspark.sql import functions as f
 
@@ -117,42 +107,17 @@ class SparkMotifQuery:
             columns.append(pa.StructArray.from_arrays(arrays, fields=list(each.type)))
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def explain(self, *, analyse: bool = False) -> str:
-        """Return how the motif is found, with the rows that are expected after every step.
-
-        Parameters
-        ----------
-        analyse
-            Find it, and say how many rows there really were after every step.
-
-        Returns
-        -------
-        str
-            One line per step; Spark's own plan is that of `frame`.
-        """
-        if any(step.estimate is None for step in self.plan.steps):
-            self.plan = self._planned(always_count=True)
-        if analyse:
-            # A job per step: what Spark observes inside one job depends on how it reorders the work.
-            self._counted = [self._matches(index + 1).count() for index in range(len(self.plan.steps))]
-            self._total = self._complete(self._matches()).count()
-        return self.plan.explain(self._counted, self._total)
-
-    def _planned(self, *, always_count: bool) -> Plan:
-        question = self.question
-        return make_plan(
-            question.motif,
-            question.condition,
-            question.shape,
-            columns=question.columns,
-            count=self.graph.count or self._count,
-            always_count=always_count,
-        )
+    def _counted_matches(self) -> tuple[list[int | None], int]:
+        # A job per step: what Spark observes inside one job depends on how it reorders the work.
+        counted: list[int | None] = [self._matches(index + 1).count() for index in range(len(self.plan.steps))]
+        return counted, self._complete(self._matches()).count()
 
     def _count(self, scans: Sequence[Scan]) -> Counts:
         """Count what every scan gives, in one job over the edges and one over the vertices."""
         from pyspark.sql import functions as f
 
+        if self.graph.count is not None:
+            return self.graph.count(scans)
         shape = self.question.shape
         lookup = self.graph.lookup if self.graph.lookup is not None else self.graph.vertices
         result: dict[str, float] = {}
@@ -296,8 +261,7 @@ class SparkMotifQuery:
 
     def _order(self) -> list[str]:
         """Return the columns to sort by: the same order as in `pag_graph.motif.query`."""
-        shape, plan = self.plan.shape, self.plan
-        key = shape.edge_key or ("src", "dst", *(n for n in shape.edges.names if n not in {"src", "dst"}))
+        plan, key = self.plan, self.edge_order
         found: list[str] = []
         for name in plan.motif.columns:
             found += [self._flat_name(name, each) for each in (key if name in plan.motif.edges else ("id",))]

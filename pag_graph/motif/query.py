@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 import pyarrow as pa
@@ -149,11 +149,10 @@ def ask(
 
 
 @dataclass(kw_only=True)
-class MotifQuery:
-    """A motif to be found in a graph; nothing is read before an answer is asked for."""
+class PlannedQuery:
+    """What a motif to be found has in common on both engines."""
 
     question: Question
-    graph: Graph
     limit: int | None = None
     """Most rows of the answer; the first ones in the order of their elements' ids and keys. None for all."""
     _counted: list[int | None] = field(default_factory=list)
@@ -163,6 +162,64 @@ class MotifQuery:
     def plan(self) -> Plan:
         """The steps that find it."""
         return self._planned(always_count=False)
+
+    @property
+    def edge_order(self) -> tuple[str, ...]:
+        """The columns of an edge that rows are brought in order by."""
+        shape = self.question.shape
+        return shape.edge_key or ("src", "dst", *(name for name in shape.edges.names if name not in {"src", "dst"}))
+
+    def explain(self, *, analyse: bool = False) -> str:
+        """Return how the motif is found, with the rows that are expected after every step.
+
+        Parameters
+        ----------
+        analyse
+            Find it, and say how many rows there really were after every step.
+
+        Returns
+        -------
+        str
+            One line per step.
+        """
+        if any(step.estimate is None for step in self.plan.steps):
+            # What was read is read for the plan that it replaces.
+            for cached in self._of_plan:
+                self.__dict__.pop(cached, None)
+            self.plan = self._planned(always_count=True)
+        if analyse:
+            self._counted, self._total = self._counted_matches()
+        return self.plan.explain(self._counted, self._total)
+
+    _of_plan: ClassVar[tuple[str, ...]] = ()
+    """Cached properties that depend on the plan."""
+
+    def _planned(self, *, always_count: bool) -> Plan:
+        question = self.question
+        return make_plan(
+            question.motif,
+            question.condition,
+            question.shape,
+            columns=question.columns,
+            count=self._count,
+            always_count=always_count,
+        )
+
+    def _count(self, scans: Sequence[Scan]) -> Counts:
+        """Count what every scan gives."""
+        raise NotImplementedError
+
+    def _counted_matches(self) -> tuple[list[int | None], int]:
+        """Find the motif; return how many rows there were after every step, and at the end."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class MotifQuery(PlannedQuery):
+    """A motif to be found in a graph; nothing is read before an answer is asked for."""
+
+    graph: Graph
+    _of_plan: ClassVar[tuple[str, ...]] = ("_edges", "_vertices")
 
     @property
     def total(self) -> int:
@@ -177,12 +234,12 @@ class MotifQuery:
         Returns
         -------
         pl.DataFrame
-            One row per match, one struct per named element; in no order unless `limit` cuts.
+            One row per match, one struct per named element; in no order unless there is a `limit`.
         """
         edges = self._edges
         found = self._matches().collect()
         self._total = found.height
-        if self.limit is not None and found.height > self.limit:
+        if self.limit is not None:
             found = self._first(found, edges)
         columns = []
         for name, fields in self.plan.fields.items():
@@ -204,40 +261,10 @@ class MotifQuery:
             columns.append(pa.StructArray.from_arrays(arrays, fields=list(each.type)))
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def explain(self, *, analyse: bool = False) -> str:
-        """Return how the motif is found, with the rows that are expected after every step.
-
-        Parameters
-        ----------
-        analyse
-            Find it, and say how many rows there really were after every step.
-
-        Returns
-        -------
-        str
-            One line per step.
-        """
-        if any(step.estimate is None for step in self.plan.steps):
-            # What was read is read for the plan that it replaces.
-            for cached in ("plan", "_edges", "_vertices"):
-                self.__dict__.pop(cached, None)
-            self.plan = self._planned(always_count=True)
-        if analyse:
-            counted: dict[int, int] = {}
-            self._total = self._matches(counted).collect().height
-            self._counted = [counted.get(index) for index in range(len(self.plan.steps))]
-        return self.plan.explain(self._counted, self._total)
-
-    def _planned(self, *, always_count: bool) -> Plan:
-        question = self.question
-        return make_plan(
-            question.motif,
-            question.condition,
-            question.shape,
-            columns=question.columns,
-            count=self._count,
-            always_count=always_count,
-        )
+    def _counted_matches(self) -> tuple[list[int | None], int]:
+        counted: dict[int, int] = {}
+        total = self._matches(counted).collect().height
+        return [counted.get(index) for index in range(len(self.plan.steps))], total
 
     def _count(self, scans: Sequence[Scan]) -> Counts:
         """Count what every scan gives, in one pass over the edges and one over the vertices."""
@@ -252,7 +279,7 @@ class MotifQuery:
         """The edges that can be part of a match, with the columns that anything needs, and a number for each."""
         plan = self.plan
         scans = [step.scan for step in plan.steps if isinstance(step, Join) and step.scan.is_edge]
-        names = {*plan.edge_columns, *(self._edge_order if self.limit is not None else ())}
+        names = {*plan.edge_columns, *(self.edge_order if self.limit is not None else ())}
         edges = self.graph.edges
         if scans and all(scan.where for scan in scans) and not any(isinstance(step, Exclude) for step in plan.steps):
             schema = plan.shape.edges
@@ -364,17 +391,12 @@ class MotifQuery:
         schema = shape.edges if column.element in self.plan.motif.edges else shape.vertices
         return bool(pa.types.is_integer(schema.field(column.name).type))
 
-    @property
-    def _edge_order(self) -> tuple[str, ...]:
-        shape = self.question.shape
-        return shape.edge_key or ("src", "dst", *(n for n in shape.edges.names if n not in {"src", "dst"}))
-
     def _first(self, found: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows, in an order that no engine and no run changes."""
         keys: dict[str, pl.Series] = {}
         for name in self.plan.motif.columns:
             if name in self.plan.motif.edges:
-                part = edges.select(self._edge_order)[found[_edge(name)]]
+                part = edges.select(self.edge_order)[found[_edge(name)]]
                 keys |= {f"{name} {column.name}": column for column in part}
             else:
                 keys[name] = found[_vertex(name)]
