@@ -29,7 +29,7 @@ from pag_graph.cli.analyses import (
 )
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
-from pag_graph.cli.motif import motif
+from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
@@ -133,6 +133,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 app.command(context_settings=_PASS_ON)(record)
 app.command()(check)
 app.command()(motif)
+app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
 

@@ -110,15 +110,17 @@ def _cargo() -> Check:
 
 
 def _graphframes_jar() -> Check:
-    from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE
+    from pag_graph.engines.session import (
+        GRAPHFRAMES_COORDINATE,
+        GRAPHFRAMES_JAR_VARIABLE,
+        graphframes_jar_at_hand,
+    )
 
-    jar = os.environ.get(GRAPHFRAMES_JAR_VARIABLE)
-    present = bool(jar) and Path(str(jar)).is_file()
-    absent = f"{jar} is no file" if jar else f"{GRAPHFRAMES_JAR_VARIABLE} is not set"
+    present, how = graphframes_jar_at_hand()
     return Check(
         name="GraphFrames' jar",
         ok=present,
-        found=str(jar) if present else absent,
+        found=how,
         needed_for="Pag.graphframe(); nothing else",
         advice=f"Start Spark with --packages {GRAPHFRAMES_COORDINATE}, or set {GRAPHFRAMES_JAR_VARIABLE} to a copy.",
     )

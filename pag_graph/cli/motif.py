@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pag_graph.cli.analyses import (
+    BetweenOption,
+    EpochOption,
+    FormatOption,
+    LatencyOption,
+    RoleOption,
+    StoreArgument,
+    check_window,
+)
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
 from pag_graph.errors import InvalidParameterError
 
@@ -20,7 +29,10 @@ if TYPE_CHECKING:
 
     from pag_graph.motif.patterns import Pattern
 
+MOST_HOPS = 8
+"""As in `pag_graph.motif.paths`, which would load Polars for a line of help; a test compares."""
 _SHOWN_ROWS = 20
+_SHOWN_PATHS = 10
 _OF_VERTEX = ("id", "worker", "t_ns", "kind")
 _OF_EDGE = ("type", "start_ns", "duration_ns")
 """What a table for people shows of the elements of a motif without a name."""
@@ -58,9 +70,7 @@ def motif(
     explain: Annotated[bool, typer.Option("--explain", help="Show how it would be found, and find nothing.")] = False,
     analyse: Annotated[bool, typer.Option("--analyse", help="Show how it is found, with counted rows.")] = False,
     engine: Annotated[Through, typer.Option(help="local without Java; graphframes needs its jar.")] = Through.LOCAL,
-    form: Annotated[
-        Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")
-    ] = Format.TABLE,
+    form: FormatOption = Format.TABLE,
 ) -> None:
     """Find a pattern of vertices and edges: a named one, or a motif in GraphFrames' language.
 
@@ -125,6 +135,44 @@ def motif(
         return
     name = named.name if named else escape(str(query.question.motif))
     print_rows(rows, list(fields), f"{name}: {total:,} matches{cut}")
+
+
+def k_hop_paths(
+    store: StoreArgument,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, max=MOST_HOPS, help="Number of hops, in edges.")] = 2,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Most paths to list: those whose waits end first.")
+    ] = _SHOWN_PATHS,
+    through_waits: Annotated[
+        bool, typer.Option("--through-waits/--causes-only", help="Follow waits as well, or causes only.")
+    ] = True,
+    epoch: EpochOption = None,
+    role: RoleOption = None,
+    between: BetweenOption = None,
+    latency: LatencyOption = None,
+    spark: Annotated[bool, typer.Option("--spark", help="Use Spark instead of this process.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the paths of exactly k hops back from the ends of waits, and say how many there are.
+
+    `pag k-hops` counts those of any length.
+
+    Example: pag k-hop-paths run.pag -k 3 --epoch 7
+    """
+    from pag_graph.api import Pag
+
+    session = _session(Through.SPARK) if spark else None
+    window = check_window(epoch, role, between, latency)
+    found = Pag(store).k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
+    rows = found.paths.to_pylist()
+    if form is Format.JSON:
+        print_json({"k": k, "limit": limit, "paths": found.total, "shown": found.shown, "rows": rows})
+    elif form is Format.CSV:
+        print_csv(rows, found.paths.column_names)
+    elif not rows:
+        stdout().print(f"No wait of this window has a path of {k} hops that leads to its end.")
+    else:
+        print_rows(rows, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
 
 
 def parse_epochs(text: str | None) -> list[int] | None:

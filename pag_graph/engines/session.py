@@ -164,6 +164,18 @@ class _Choice:
     packages: str = ""
 
 
+def graphframes_jar_at_hand() -> tuple[bool, str]:
+    """Tell, without starting Spark, whether a new session would have GraphFrames' jar.
+
+    Returns
+    -------
+    tuple of bool and str
+        Whether it would, as far as can be told; and where it would take it from, in plain words.
+    """
+    choice = _choose_jar(resolve=False)
+    return not choice.how.startswith("absent"), choice.how.removeprefix("absent: ")
+
+
 def _choose_jar(*, resolve: bool) -> _Choice:
     """Decide where a session that is about to start takes GraphFrames' jar from.
 

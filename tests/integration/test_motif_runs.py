@@ -12,6 +12,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.cli import app as cli
+from pag_graph.cli import motif as motif_command
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.motif import parse_epochs
 from pag_graph.errors import InvalidParameterError, MotifSyntaxError
@@ -330,6 +331,22 @@ def pag_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def store(pags: dict[str, api.Pag]) -> Path:
     return pags["bfs"].run.info.path
+
+
+def test_the_command_lists_paths(pag_command: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:
+    expected = pags["bfs"].k_hop_paths(2, limit=3, epoch=4)
+    code, text, _ = pag_command("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4, "--format", "json")
+    facts = json.loads(text)
+    assert (code, facts["paths"], facts["shown"]) == (0, expected.total, 3)
+    assert facts["rows"] == expected.paths.to_pylist()
+    code, text, _ = pag_command("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4)
+    assert (code, str(expected) in text) == (0, True)
+    code, text, _ = pag_command("k-hop-paths", store, "--causes-only", "--epoch", 4, "--format", "csv")
+    assert code == 0
+    assert "waiting" not in text
+    code, _, _ = pag_command("k-hop-paths", store, "-k", motif_command.MOST_HOPS + 1)
+    assert code == 2
+    assert motif_command.MOST_HOPS == MOST_HOPS
 
 
 def test_the_command_prints_matches(pag_command: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pag_graph.cli.doctor import checks
 from pag_graph.engines import session
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, cached_jars
 from pag_graph.errors import EngineError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pag_graph.cli.doctor import Check
 
 NAME = "graphframes-spark4_2.13-0.12.3.jar"
 
@@ -52,6 +55,18 @@ def test_other_defaults_do_not(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -
     (nowhere / "spark-defaults.conf").write_text("spark.jars.ivy /x\n# spark.jars y\n\n", encoding="utf-8")
     monkeypatch.setenv("SPARK_CONF_DIR", str(nowhere))
     assert session._choose_jar(resolve=False).how.startswith("absent")
+
+
+def test_the_doctor_looks_where_a_session_does(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
+    def told() -> Check:
+        return next(check for check in checks() if check.name == "GraphFrames' jar")
+
+    assert not told().ok
+    assert "no copy was fetched before" in told().found
+    copy = place(nowhere / "pag-cache" / NAME)
+    assert (told().ok, told().found) == (True, f"{copy}, a copy fetched before")
+    monkeypatch.setenv(GRAPHFRAMES_JAR_VARIABLE, "/nowhere/own.jar")
+    assert (told().ok, "/nowhere/own.jar, which is no file" in told().found) == (False, True)
 
 
 def test_the_variable_comes_before_copies(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:
