@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.model.enums import ActivityType, EventKind, RuleSet
+from pag_graph.model.enums import EventKind, RuleSet
 from pag_graph.model.ids import vertex_id
 from pag_graph.testing.traces import Event, SmallTrace
 
@@ -207,7 +207,7 @@ def build_stated(trace: SmallTrace) -> StatedReference:
                 edge["type"] = "busy"
             graph.vertices.append({"id": number, "t_ns": t, "segment": segment})
             graph.edges.append(edge)
-    _messages(logs, ended_by, trace, graph)
+    _messages(logs, ended_by, graph)
     for child, spawn in births.items():
         born = next(item for item in logs[child] if not item.dropped)
         graph.edges.append(_message(spawn, born, born.id, born.t, "spawn", 0))
@@ -215,7 +215,7 @@ def build_stated(trace: SmallTrace) -> StatedReference:
     return graph
 
 
-def _messages(logs: list[list[_Item]], ended_by: dict[int, int], trace: SmallTrace, graph: StatedReference) -> None:
+def _messages(logs: list[list[_Item]], ended_by: dict[int, int], graph: StatedReference) -> None:
     at = {row["id"]: row["t_ns"] for row in graph.vertices}
     for log in logs:
         for item in log:
@@ -227,7 +227,6 @@ def _messages(logs: list[list[_Item]], ended_by: dict[int, int], trace: SmallTra
                 kind = str(item.event.activity)
             flags = 2 * (item.sender.t > item.t)
             graph.edges.append(_message(item.sender, item, dst, at[dst], kind, flags))
-    del trace
 
 
 def _message(send: _Item, read: _Item, dst: int, end: int, kind: str, flags: int) -> Row:
@@ -339,10 +338,10 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
                 t = max(begins[parent], first - chance.randint(0, 3)) + late
                 if t <= first or not causal:
                     put(parent, t, EventKind.SPAWN, peer=worker)
-    return _numbered(logs, chance, causal=causal)
+    return _numbered(logs, chance)
 
 
-def _numbered(logs: Iterable[list[tuple[int, int, Event]]], chance: random.Random, *, causal: bool) -> SmallTrace:
+def _numbered(logs: Iterable[list[tuple[int, int, Event]]], chance: random.Random) -> SmallTrace:
     events = []
     for worker, log in enumerate(logs):
         rows = [event for *_, event in sorted(log, key=lambda row: row[:2])]
@@ -360,7 +359,6 @@ def _numbered(logs: Iterable[list[tuple[int, int, Event]]], chance: random.Rando
         events.append(tuple(numbered))
     if not any(events):
         events[0] = (Event(worker=0, seq=0, epoch=0, t_ns=0, kind=EventKind.EPOCH_END),)
-    del causal
     count = len(events)
     processes = tuple(chance.randrange(2) for _ in range(count))
     return SmallTrace(
@@ -370,6 +368,3 @@ def _numbered(logs: Iterable[list[tuple[int, int, Event]]], chance: random.Rando
         uncertainty_ns=(None,) * count,
         rules=RuleSet.STATED,
     )
-
-
-WAITING = str(ActivityType.WAITING)
