@@ -516,7 +516,10 @@ class _Order:
         for positive, negated in blocks:
             left = [inputs[id(term)] for term in positive]
             while left:
-                best = min(left, key=self.cost)
+                # A vertex that is a term of its own comes before the edges that have it: its scan gives its columns.
+                own = {each.scan.element for each in left if not each.scan.is_edge}
+                ready = [each for each in left if not each.scan.is_edge or own.isdisjoint(each.vertices)]
+                best = min(ready, key=self.cost)
                 left.remove(best)
                 steps.append(self.join(best, first=not steps))
             if negated:

@@ -329,6 +329,16 @@ def test_polars_finds_what_a_search_by_hand_finds(case: Case) -> None:
     assert query.total == found.num_rows
 
 
+@pytest.mark.parametrize("where", ["a.x = n.x", "a.x = 1 and n.x = 1", None])
+def test_a_vertex_of_its_own_comes_before_edges_that_have_it(where: str | None) -> None:
+    vertices = pl.DataFrame({"id": [0, 1, 2], "x": [1, 1, 2]})
+    edges = pl.DataFrame({"src": [0, 1, 2], "dst": [0, 1, 2], "w": [1, 2, 3], "colour": ["red", "red", "red"]})
+    graph = graph_of(vertices, edges)
+    found = MotifQuery(question=ask("(a); (a)<-[]-(a); !(n)-[]->(a)", where, graph.shape), graph=graph).table()
+    expected = {(0, 1), (1, 0)} if where else {(a, n) for a in range(3) for n in range(3) if a != n}
+    assert {(row["a"]["id"], row["n"]["id"]) for row in found.to_pylist()} == expected
+
+
 @given(cases(), st.randoms(use_true_random=False))
 def test_no_order_of_joins_changes_the_answer(case: Case, random: Any) -> None:
     class Arbitrary(MotifQuery):

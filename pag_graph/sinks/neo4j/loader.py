@@ -312,6 +312,8 @@ class _Load:
         # The first lane is this process' own; every task has one.
         lanes = sessions if on is None else len(wanted) + 1
         with plain_errors(f"load run {self.run_id}"):
+            # A wrong address is told at once; later on, a server that is away may come back, and is waited for.
+            self.driver.verify_connectivity()
             prepare_schema(self.driver)
             with leases.held(
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting

@@ -238,7 +238,10 @@ def plain_errors(what: str) -> Iterator[None]:
         raise Neo4jError(message, "Check both; `pag neo4j status` says where the password is kept.") from error
     except (driver_errors.ServiceUnavailable, driver_errors.SessionExpired) as error:
         message = f"Could not {what}: the Neo4j server does not answer: {error}"
-        hint = "Start it: `pag neo4j start`. Then do the same again; what is there already does no harm."
+        hint = (
+            "Start it (`pag neo4j start`), or correct the address and the certificate of another one. Then do the same"
+            " again; what is there already does no harm."
+        )
         raise Neo4jError(message, hint) from error
     except (driver_errors.DriverError, driver_errors.Neo4jError) as error:
         code = getattr(error, "code", None)
