@@ -1,6 +1,6 @@
 """Small PySpark programs, each slow for one reason that is known because the program brings it about.
 
-Run by `make_logs.py`, which gives each one a Spark session on a standalone cluster with one-core executors:
+Run by `make_logs.py`, which gives each one a Spark session on a standalone cluster, most with one-core executors:
 ``python causes.py NAME`` with the cluster in the environment. Work is done by Spark SQL expressions, inside the
 executors' JVM: `_take` sleeps, so that a task takes as long as it should on a busy machine, and `_spin` costs CPU time.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PATIENCE_SECONDS = 150
-_HOT = 7  # of ten rows have one key
 _NO_ADAPTATION = {"spark.sql.adaptive.enabled": "false"}
 # Turns of the loop of `_spin` that take a millisecond, more or less, once the JVM is warm; found by trying.
 _TURNS_PER_MS = 3_000
@@ -46,6 +46,7 @@ class Cause:
     """The right answer to *why was it slow*."""
     settings: dict[str, str] = field(default_factory=dict)
     executors: int = 2
+    executor_cores: int = 1
 
 
 class Control:
@@ -57,11 +58,18 @@ class Control:
         Process ids of the cluster's workers.
     folder
         The cluster's folder, with the executors' shuffle files.
+    seed
+        Of the sizes that a program takes; 0 for the usual ones.
     """
 
-    def __init__(self, workers: list[int], folder: Path) -> None:
+    def __init__(self, workers: list[int], folder: Path, seed: int = 0) -> None:
         self._workers = workers
         self._folder = folder
+        self._chance = random.Random(seed) if seed else None
+
+    def size(self, usual: int, least: int, most: int) -> int:
+        """Return how many, or how long: the usual, or with a seed any number between two."""
+        return self._chance.randint(least, most) if self._chance else usual
 
     def executor(self, worker: int) -> int:
         """Return the process id of the executor that runs on a worker, which is a child of the worker's process."""
@@ -159,94 +167,116 @@ def _grouped(
     _run(shuffled.select("value", cost(milliseconds // 20).alias("again")))
 
 
-def healthy(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def healthy(spark: SparkSession, control: Control) -> None:
     """Do even work in two even stages."""
-    _grouped(spark, tasks=16, reducers=16, milliseconds=500, name="even map, even shuffle, even reduce")
+    _grouped(
+        spark,
+        tasks=2 * control.size(8, 5, 14),
+        reducers=2 * control.size(8, 5, 14),
+        milliseconds=control.size(500, 300, 900),
+        name="even map, even shuffle, even reduce",
+    )
 
 
-def skewed_key(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def skewed_key(spark: SparkSession, control: Control) -> None:
     """Give most rows one key, and work on rows where their keys are."""
-    _named(spark, "one key has 70 % of the rows")
-    rows = _rows(spark, 3_200, 8).withColumn("key", f.when(f.col("id") % 10 < _HOT, 0).otherwise(f.col("id") % 97))
+    hot = control.size(7, 5, 8)
+    _named(spark, f"one key has {10 * hot} % of the rows")
+    number = 100 * control.size(32, 24, 48)
+    rows = _rows(spark, number, 8).withColumn("key", f.when(f.col("id") % 10 < hot, 0).otherwise(f.col("id") % 97))
     payload = rows.withColumn("payload", f.sha2(f.col("id").cast("string"), 512))
-    by_key = payload.repartition(8, "key")
-    _run(by_key.select("key", "payload", _take(4).alias("value")))
+    by_key = payload.repartition(control.size(8, 5, 14), "key")
+    _run(by_key.select("key", "payload", _take(control.size(4, 3, 5)).alias("value")))
 
 
-def straggler_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def straggler_task(spark: SparkSession, control: Control) -> None:
     """Let one partition cost more than its rows say."""
-    _named(spark, "equal partitions, one of them costs 25 times as much")
-    cost = f.when(f.spark_partition_id() == 5, 700).otherwise(28)  # noqa: PLR2004
-    _run(_rows(spark, 100, 10).select("id", _take(cost).alias("value")))
+    times = control.size(25, 12, 40)
+    _named(spark, f"equal partitions, one of them costs {times} times as much")
+    tasks = control.size(10, 6, 16)
+    cost = f.when(f.spark_partition_id() == control.size(5, 1, tasks - 1), 28 * times).otherwise(28)
+    _run(_rows(spark, 10 * tasks, tasks).select("id", _take(cost).alias("value")))
 
 
 def slow_node(spark: SparkSession, control: Control) -> None:
     """Do even work while one executor stands still most of the time."""
     _even(spark, tasks=4, milliseconds=100, name="warm up", cost=_spin)
-    end = control.slow_down(1, run=0.02, stop=0.1)
+    end = control.slow_down(1, run=0.02, stop=control.size(100, 70, 160) / 1000)
     try:
-        _grouped(spark, tasks=12, reducers=12, milliseconds=500, name="even work, one executor at a sixth", cost=_spin)
+        _grouped(
+            spark,
+            tasks=control.size(12, 9, 18),
+            reducers=control.size(12, 9, 18),
+            milliseconds=control.size(500, 400, 700),
+            name="even work, one executor at a sixth",
+            cost=_spin,
+        )
     finally:
         end()
 
 
-def gc_heavy(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def gc_heavy(spark: SparkSession, control: Control) -> None:
     """Keep many small objects in a heap that is only just large enough."""
     _named(spark, "millions of small objects kept in a small heap")
-    rows = _rows(spark, 1_600_000, 4).withColumn("key", f.col("id") % 40_000)
+    number = 100_000 * control.size(16, 13, 17)
+    rows = _rows(spark, number, control.size(4, 2, 6)).withColumn("key", f.col("id") % (number // 40))
     kept = rows.groupBy("key").agg(f.collect_set(f.concat(f.lit("object "), f.col("id"))).alias("objects"))
     _run(kept.select("key", f.size("objects").alias("size")))
 
 
-def spill(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def spill(spark: SparkSession, control: Control) -> None:
     """Sort rows that do not fit into the memory for execution."""
     _named(spark, "sort rows that do not fit into memory")
-    rows = _rows(spark, 1_500_000, 4).select(
-        f.sha2(f.col("id").cast("string"), 256).alias("key"), f.repeat(f.col("id").cast("string"), 20).alias("payload")
+    rows = _rows(spark, 100_000 * control.size(15, 10, 20), control.size(4, 2, 6)).select(
+        f.sha2(f.col("id").cast("string"), 256).alias("key"),
+        f.repeat(f.col("id").cast("string"), control.size(20, 15, 25)).alias("payload"),
     )
     _run(rows.repartition(2, "key").sortWithinPartitions("key"))
 
 
-def driver_bound(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def driver_bound(spark: SparkSession, control: Control) -> None:
     """Collect, and work on in the driver alone."""
-    for number in range(3):
+    for number in range(control.size(3, 2, 5)):
         _named(spark, f"round {number}")
-        rows = _rows(spark, 200_000, 4).select("id", f.sha2(f.col("id").cast("string"), 256).alias("digest")).collect()
+        many = _rows(spark, 1000 * control.size(200, 100, 300), 4)
+        rows = many.select("id", f.sha2(f.col("id").cast("string"), 256).alias("digest")).collect()
         # The driver alone works through what it collected, while the executors have nothing to do.
-        total, end = 0, time.monotonic() + 4
+        total, end = 0, time.monotonic() + control.size(4, 3, 6)
         while time.monotonic() < end:
             total += sum(len(row.digest) for row in rows[:1000])
 
 
 def lost_executor(spark: SparkSession, control: Control) -> None:
     """Do even work, and kill an executor in the middle of it."""
+    tasks, done = control.size(20, 16, 26), control.size(8, 6, 12)
 
     def kill() -> None:
         tracker = spark.sparkContext.statusTracker()
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:
             stage = tracker.getStageInfo(0)
-            if stage is not None and stage.numCompletedTasks >= 8:  # noqa: PLR2004
+            if stage is not None and stage.numCompletedTasks >= done:
                 control.kill_executor(1)
                 return
             time.sleep(0.1)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    _grouped(spark, tasks=20, reducers=8, milliseconds=800, name="an executor dies in the middle")
+    _grouped(spark, tasks=tasks, reducers=8, milliseconds=800, name="an executor dies in the middle")
     thread.join()
 
 
 def retried_stage(spark: SparkSession, control: Control) -> None:
     """Use a shuffle twice, and lose some of its files in between."""
+    each = control.size(20, 15, 40) / 1000
 
     def work(pairs: Iterable[tuple[int, int]]) -> Iterator[int]:
         for _, value in pairs:
-            time.sleep(0.02)
+            time.sleep(each)
             yield value
 
     context = spark.sparkContext
-    pairs = context.parallelize(range(240), 12).map(lambda number: (number % 8, number))
+    pairs = context.parallelize(range(240), control.size(12, 8, 20)).map(lambda number: (number % 8, number))
     heavy = pairs.mapPartitions(lambda rows: zip(work(rows := list(rows)), (row[1] for row in rows), strict=True))
     shuffled = heavy.partitionBy(8)
     context.setJobDescription("first use of the shuffle")
@@ -256,52 +286,56 @@ def retried_stage(spark: SparkSession, control: Control) -> None:
     shuffled.mapPartitions(work).count()
 
 
-def speculation(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def speculation(spark: SparkSession, control: Control) -> None:
     """Let the first attempt of one task hang."""
+    tasks, each = control.size(12, 8, 20), control.size(400, 300, 700) / 1000
+    which = control.size(7, 2, tasks - 1)
 
     def work(rows: Iterable[int]) -> Iterator[int]:
         task = TaskContext.get()
         # The first attempt hangs, as on a bad disk; a copy of it does not.
-        stuck = task.partitionId() == 7 and task.attemptNumber() == 0  # noqa: PLR2004
-        time.sleep(25 if stuck else 0.4)
+        stuck = task.partitionId() == which and task.attemptNumber() == 0
+        time.sleep(25 if stuck else each)
         yield sum(rows)
 
     spark.sparkContext.setJobDescription("one attempt hangs, its speculative copy wins")
-    spark.sparkContext.parallelize(range(1200), 12).mapPartitions(work).collect()
+    spark.sparkContext.parallelize(range(1200), tasks).mapPartitions(work).collect()
 
 
-def too_few_partitions(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def too_few_partitions(spark: SparkSession, control: Control) -> None:
     """Do all the work in one task."""
     _named(spark, "all the work in one partition")
-    _run(_rows(spark, 100, 1).select("id", _take(120).alias("value")))
+    _run(_rows(spark, 100, 1).select("id", _take(control.size(120, 60, 200)).alias("value")))
 
 
-def tiny_tasks(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def tiny_tasks(spark: SparkSession, control: Control) -> None:
     """Cut next to no work in very many tasks."""
     _named(spark, "hundreds of tasks with next to nothing to do")
-    context = spark.sparkContext
-    context.parallelize(range(900), 900).map(lambda number: number + 1).count()
+    context, tasks = spark.sparkContext, control.size(900, 600, 1500)
+    context.parallelize(range(tasks), tasks).map(lambda number: number + 1).count()
 
 
-def concurrent_jobs(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def concurrent_jobs(spark: SparkSession, control: Control) -> None:
     """Run three jobs at the same time."""
+    tasks, milliseconds = control.size(6, 5, 9), control.size(500, 400, 800)
 
     def one(number: int) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"pool-{number}")
-        _grouped(spark, tasks=6, reducers=4, milliseconds=500, name=f"thread {number}")
+        _grouped(spark, tasks=tasks, reducers=4, milliseconds=milliseconds, name=f"thread {number}")
 
-    threads = [threading.Thread(target=one, args=[number]) for number in range(3)]
+    threads = [threading.Thread(target=one, args=[number]) for number in range(control.size(3, 2, 4))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def two_jobs(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def two_jobs(spark: SparkSession, control: Control) -> None:
     """Run one job after another, with a pause."""
-    _even(spark, tasks=8, milliseconds=300, name="first job")
+    _even(spark, tasks=2 * control.size(4, 3, 8), milliseconds=control.size(300, 250, 600), name="first job")
     time.sleep(1)
-    _grouped(spark, tasks=8, reducers=4, milliseconds=400, name="second job")
+    tasks = 2 * control.size(4, 3, 8)
+    _grouped(spark, tasks=tasks, reducers=4, milliseconds=control.size(400, 300, 600), name="second job")
 
 
 def sql(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
@@ -327,9 +361,10 @@ def sql(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     cached.orderBy("times").collect()
 
 
-def streaming(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def streaming(spark: SparkSession, control: Control) -> None:
     """Aggregate a stream in micro-batches."""
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 400).option("numPartitions", 4).load()
+    rows = control.size(400, 200, 800)
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 4).load()
     counted = (
         source.withColumn("id", f.col("value"))
         .select((f.col("id") % 10).alias("key"), _take(2).alias("work"))
@@ -343,20 +378,22 @@ def streaming(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     query.stop()
 
 
-def dynamic_allocation(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def dynamic_allocation(spark: SparkSession, control: Control) -> None:
     """Work, pause until the executors have gone, and work again."""
-    _even(spark, tasks=10, milliseconds=500, name="first burst")
-    time.sleep(8)
-    _even(spark, tasks=10, milliseconds=500, name="second burst, after the executors went")
+    tasks, milliseconds = control.size(10, 8, 14), control.size(500, 400, 700)
+    _even(spark, tasks=tasks, milliseconds=milliseconds, name="first burst")
+    time.sleep(control.size(8, 6, 10))
+    _even(spark, tasks=tasks, milliseconds=milliseconds, name="second burst, after the executors went")
 
 
-def failed_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def failed_task(spark: SparkSession, control: Control) -> None:
     """Let one task fail three times."""
+    which, each = control.size(3, 1, 6), control.size(1500, 1200, 2500) / 1000
 
     def work(rows: Iterable[int]) -> Iterator[int]:
         task = TaskContext.get()
-        time.sleep(1.5)
-        if task.partitionId() == 3 and task.attemptNumber() < 3:  # noqa: PLR2004
+        time.sleep(each)
+        if task.partitionId() == which and task.attemptNumber() < 3:  # noqa: PLR2004
             message = "this attempt fails on purpose"
             raise ValueError(message)
         yield sum(rows)
@@ -365,11 +402,12 @@ def failed_task(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     spark.sparkContext.parallelize(range(800), 8).mapPartitions(work).collect()
 
 
-def failed_job(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
+def failed_job(spark: SparkSession, control: Control) -> None:
     """Let a job fail for good."""
+    each = control.size(500, 400, 1200) / 1000
 
     def work(rows: Iterable[int]) -> Iterator[int]:
-        time.sleep(0.5)
+        time.sleep(each)
         if TaskContext.get().partitionId() == 2:  # noqa: PLR2004
             message = "every attempt fails on purpose"
             raise ValueError(message)
@@ -400,7 +438,7 @@ def uneven_sleep(spark: SparkSession, control: Control) -> None:  # noqa: ARG001
     def work(rows: Iterable[int]) -> Iterator[int]:
         part = TaskContext.get().partitionId()
         time.sleep(0.2 + 0.15 * (part * 7 % 11))
-        yield sum(rows)
+        yield part + sum(1 for _ in rows)
 
     spark.sparkContext.setJobDescription("uneven tasks that wait for a store, twice")
     rows = spark.sparkContext.parallelize(range(1100), 11).mapPartitions(work).map(lambda number: (number, number))
@@ -605,29 +643,33 @@ PAIRS = (
     ("driver-and-tasks", driver_and_tasks, _NO_ADAPTATION),
     ("healthy", healthy, _NO_ADAPTATION),
     ("skewed-key", skewed_key, _NO_ADAPTATION),
+    ("sql", sql, {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "4"}),
 )
+
+_SHAPES = {"1": (1, 1), "2": (2, 1), "1x2": (1, 2)}
 
 CORES = tuple(
     Cause(
-        name=f"cores-{name}-{executors}",
+        name=f"cores-{name}-{shape}",
         program=program,
-        done=f"{name} with {executors} executor(s) of one core.",
-        answer=f"Predict the makespan of cores-{name}-{3 - executors} from this one.",
+        done=f"{name} with {executors} executor{'s' * (executors > 1)} of {cores} core{'s' * (cores > 1)}.",
+        answer="Predict from this one how long the others of the same name take.",
         settings=settings,
         executors=executors,
+        executor_cores=cores,
     )
     for name, program, settings in PAIRS
-    for executors in (1, 2)
+    for shape, (executors, cores) in _SHAPES.items()
 )
-"""The same programs with one executor and with two, to check predictions of the one from the other."""
+"""The same programs with one executor, with two, and with one of two cores: predictions of the one from the other."""
 
 ALL = {cause.name: cause for cause in (*CAUSES, *CORES)}
 
 
 def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSession:
-    """Start a session with as many one-core executors as the program wants, logging its events."""
+    """Start a session with as many executors as the program wants, logging its events."""
     settings: dict[str, Any] = {
-        "spark.executor.cores": "1",
+        "spark.executor.cores": str(cause.executor_cores),
         "spark.executor.memory": "600m",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.memory": "700m",
@@ -636,7 +678,7 @@ def session(cause: Cause, *, master: str, log: Path, **more: str) -> SparkSessio
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.cores.max": str(cause.executors),
+        "spark.cores.max": str(cause.executors * cause.executor_cores),
         # Otherwise a quick first executor would do all the work of a short program before the second one is there.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
@@ -659,7 +701,7 @@ def main(name: str) -> None:
     spark = session(cause, master=told["master"], log=Path(told["log"]), **told.get("settings", {}))
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        cause.program(spark, Control(told["workers"], Path(told["folder"])))
+        cause.program(spark, Control(told["workers"], Path(told["folder"]), told.get("seed", 0)))
     finally:
         spark.stop()
 

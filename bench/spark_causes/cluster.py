@@ -1,7 +1,8 @@
 """A Spark standalone cluster on loopback, for as long as a `with` block lasts: a master and some worker processes.
 
-Every worker has one core and a loopback address of its own (127.0.0.1, 127.0.0.2, ...), so that event logs name as
-many hosts as there are workers. Linux answers on all of 127.0.0.0/8; elsewhere the addresses must be set up first.
+Every worker has one core (or more where asked for) and a loopback address of its own (127.0.0.1, 127.0.0.2, ...), so
+that event logs name as many hosts as there are workers. Linux answers on all of 127.0.0.0/8; elsewhere the addresses
+must be set up first.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def standalone(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
-    """Run a master and `workers` workers of one core each; stop them at the end.
+def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Cluster]:
+    """Run a master and some workers; stop them at the end.
 
     Parameters
     ----------
     folder
         Where they keep their logs, work directories and shuffle files.
-    workers
-        How many.
+    workers, cores
+        How many, and cores of each; its memory is enough for one executor.
 
     Yields
     ------
@@ -110,7 +111,7 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
                 start(
                     f"worker-{number}",
                     *("org.apache.spark.deploy.worker.Worker", "--host", host, "--port", "0", "--webui-port", "0"),
-                    *("--cores", "1", "--memory", "1g", master),
+                    *("--cores", str(cores), "--memory", "1g", master),
                     host=host,
                 )
             )

@@ -2,6 +2,7 @@
 
     python bench/spark_causes/make_logs.py --out logs                  # every cause: logs/<cause>/<application>
     python bench/spark_causes/make_logs.py --out logs --only spill sql
+    python bench/spark_causes/make_logs.py --out logs --seed 1         # the same troubles in other sizes
     python bench/spark_causes/make_logs.py --out logs --codecs         # one log in every form that Spark writes
     python bench/spark_causes/make_logs.py --out logs --tests-data tests/data/spark
 
@@ -38,6 +39,8 @@ _RUN_SECONDS = 900
 _CODECS = ("zstd", "lz4", "snappy", "lzf")
 _KEPT_JVM = ("Java Version", "Scala Version")
 _PATHS = re.compile(r"^spark\.(eventLog\.dir|sql\.warehouse\.dir|local\.dir|jars|submit\.pyFiles|repl\..*)$")
+# Where a stream keeps its state if the program does not say.
+_TEMPORARY = re.compile(r"/[^\s\"',()]*/temporary-[0-9a-f]{8}-[0-9a-f-]{27}")
 # Logs that the tests need, small enough to be kept with the code.
 TESTED = tuple(cause.name for cause in CAUSES)
 
@@ -47,8 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
     parser.add_argument("--only", nargs="+", choices=sorted(ALL), metavar="CAUSE", help=f"some of {', '.join(ALL)}")
-    parser.add_argument("--cores", action="store_true", help="also the programs with one executor and with two")
+    parser.add_argument("--cores", action="store_true", help="also the programs with one core and with two")
     parser.add_argument("--codecs", action="store_true", help="also one small log in each codec, and rolling")
+    parser.add_argument("--seed", type=int, default=0, help="other sizes of the same troubles; 0 for the usual ones")
     parser.add_argument("--tests-data", type=Path, help="copy the causes' logs here, compressed")
     arguments = parser.parse_args()
     chosen = (
@@ -59,11 +63,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     with tempfile.TemporaryDirectory(prefix="spark-causes-") as temporary:
         folder = Path(temporary)
-        with standalone(folder) as cluster:
+        with standalone(folder, cores=max(cause.executor_cores for cause in chosen)) as cluster:
             failed = []
             for cause in chosen:
                 try:
-                    report(cause, run(cause, cluster, folder=folder, out=arguments.out / cause.name))
+                    out = arguments.out / cause.name
+                    report(cause, run(cause, cluster, folder=folder, out=out, seed=arguments.seed))
                 except RuntimeError as error:
                     # The other programs have nothing to do with it.
                     print(error, flush=True)
@@ -78,7 +83,13 @@ def main() -> None:
 
 
 def run(
-    cause: Cause, cluster: Cluster, *, folder: Path, out: Path, settings: dict[str, str] | None = None
+    cause: Cause,
+    cluster: Cluster,
+    *,
+    folder: Path,
+    out: Path,
+    settings: dict[str, str] | None = None,
+    seed: int = 0,
 ) -> list[Path]:
     """Run one program and collect its log.
 
@@ -94,6 +105,8 @@ def run(
         Folder for the log; what is in it is replaced.
     settings
         More settings for Spark.
+    seed
+        Of the program's sizes; 0 for the usual ones.
 
     Returns
     -------
@@ -114,6 +127,7 @@ def run(
         "folder": str(folder),
         "log": str(logs),
         "settings": settings or {},
+        "seed": seed,
     }
     for name in ("causes.py", "cluster.py"):
         # Stages are named after the calling line and its file: this way the file's place is the run's folder.
@@ -186,6 +200,7 @@ def scrub(file: Path, folder: Path) -> None:
     for line in file.read_text(encoding="utf-8").splitlines():
         for name, neutral in names.items():
             line = line.replace(name, neutral)  # noqa: PLW2901
+        line = _TEMPORARY.sub("/spark/checkpoint", line)  # noqa: PLW2901
         if line.startswith('{"Event":"SparkListenerEnvironmentUpdate"'):
             line = json.dumps(_without_paths(json.loads(line)), separators=(",", ":"))  # noqa: PLW2901
         lines.append(line)
@@ -207,10 +222,27 @@ def keep(logs: Path, target: Path) -> None:
     for name in TESTED:
         if (logs / name).is_dir():
             (log,) = (logs / name).iterdir()
-            packed = pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True)
-            (target / f"{name}.zstd").write_bytes(packed)
+            (target / f"{name}.zstd").write_bytes(_packed(log))
             answers[name] = {"done": ALL[name].done, "answer": ALL[name].answer}
+    for codec in _CODECS:
+        for log in (logs / "forms" / codec).glob(f"*.{codec}"):
+            (target / "forms").mkdir(exist_ok=True)
+            shutil.copy(log, target / "forms" / f"two-jobs.{codec}")
+    for folder in (logs / "forms").glob("rolling/eventlog_v2_*"):
+        rolled = target / "forms" / "eventlog_v2_two-jobs"
+        shutil.rmtree(rolled, ignore_errors=True)
+        rolled.mkdir(parents=True)
+        for part in folder.iterdir():
+            if part.name.startswith("events_"):
+                # As Spark names them with spark.eventLog.compress.
+                (rolled / f"{part.name}.zstd").write_bytes(_packed(part))
+            elif part.name.startswith("appstatus_"):
+                shutil.copy(part, rolled / part.name)
     file.write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _packed(log: Path) -> bytes:
+    return bytes(pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True))
 
 
 def report(cause: Cause, files: Iterable[Path]) -> None:
@@ -224,7 +256,7 @@ def report(cause: Cause, files: Iterable[Path]) -> None:
 def write_readme(out: Path) -> None:
     """List the logs that are there, what was done and what the right answer is."""
     lines = ["# Event logs of Spark jobs whose trouble is known", ""]
-    lines += ["Made by `bench/spark_causes/make_logs.py` on a standalone cluster of two one-core workers.", ""]
+    lines += ["Made by `bench/spark_causes/make_logs.py` on a standalone cluster of two workers.", ""]
     lines += ["| log | seconds | what was done | right answer |", "|---|---|---|---|"]
     for name, cause in ALL.items():
         for log in sorted((out / name).glob("*")):

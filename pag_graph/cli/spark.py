@@ -42,8 +42,8 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
+    from pag_graph.sources.spark.logfiles import find_logs
     from pag_graph.sources.spark.page import html_page, text_lines
-    from pag_graph.sources.spark.reader import find_logs
     from pag_graph.sources.spark.why import answer
 
     found = [log for path in logs for log in find_logs(path)]

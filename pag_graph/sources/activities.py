@@ -19,7 +19,6 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import MissingColumnError, TraceFormatError
-from pag_graph.kernels.nesting import depths, nest
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EventKind, RuleSet, Severity
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
@@ -254,6 +253,9 @@ class _Converter:
 
     def _nested(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return activities that take time, each inside another or beside it, and rows of those that take none."""
+        # Numba takes seconds and memory to load: only who reads activities pays for it.
+        from pag_graph.kernels.nesting import depths, nest
+
         source = self._tables["activities"]
         frame = source.frame
         source.refuse(frame["end"] < frame["start"], "the activity ends ({end} ns) before it starts ({start} ns)")

@@ -7,9 +7,7 @@ own, and flows of its own from worker to worker.
 
 from __future__ import annotations
 
-import gzip
 import json
-from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,6 +15,7 @@ import polars as pl
 
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
+from pag_graph.sinks.export.files import text_file
 from pag_graph.sinks.export.pieces import LOCAL
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Run
     from pag_graph.sinks.export.pieces import Content, Piece
 
-_SMALL = [name for name in STORE_TABLES if name not in {"vertices", "edges"}]
 _VERTEX = [name for name in PAG_VERTICES.names if name != "id"]
 # In one instant: flows begin at what ends, then slices end and begin, then flows end at what begins.
 _FLOW_BEGINS, _ENDS, _BEGINS, _SLICE, _FLOW_ENDS = range(5)
@@ -69,29 +67,16 @@ def write(content: Content, target: Path) -> dict[str, int]:
     return rows
 
 
-@contextmanager
-def text_file(target: Path) -> Iterator[TextIO]:
-    """Open a file for writing; one whose name ends in ``.gz`` is compressed."""
-    if target.suffix == ".gz":
-        with gzip.open(target, "wt", encoding="utf-8", compresslevel=6) as file:
-            yield file
-    else:
-        with target.open("w", encoding="utf-8") as file:
-            yield file
-
-
 def _about(content: Content) -> dict[str, object]:
     """Tell, as tables, what a timeline cannot show: enough to read the store's rows back."""
-    tables = {name: content.run.scan(name).collect().to_dicts() for name in _SMALL}
     window = None
     if content.window is not None:
         window = {"start_ns": content.window.start_ns, "end_ns": content.window.end_ns, "name": content.window.name}
     return {
         "writer": f"pag_graph {version('pag-graph')}",
-        "run": dict(content.run.info.run),
         "window": window,
         "path_only": content.path_only,
-        **tables,
+        **content.about(),
     }
 
 

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import MissingExtraError
-from pag_graph.model.tables import PAG_EDGES, STORE_TABLES
+from pag_graph.model.tables import PAG_EDGES
 
 if TYPE_CHECKING:
     from pag_graph.sinks.export.pieces import Content
@@ -36,10 +36,7 @@ def networkx_graph(content: Content) -> Any:
         raise MissingExtraError.from_extra(what="A networkx graph", extra="graph")
     import networkx as nx
 
-    tables = {
-        name: content.run.scan(name).collect().to_dicts() for name in STORE_TABLES if name not in {"vertices", "edges"}
-    }
-    graph = nx.MultiDiGraph(run=dict(content.run.info.run), **tables)
+    graph = nx.MultiDiGraph(**content.about())
     for vertices in content.vertices():
         graph.add_nodes_from((row.pop("id"), row) for row in vertices.iter_rows(named=True))
     names = [name for name in PAG_EDGES.names if name not in {"src", "dst"}]

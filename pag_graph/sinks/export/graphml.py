@@ -9,8 +9,9 @@ from xml.sax.saxutils import escape
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES, STORE_TABLES
-from pag_graph.sinks.export.chrome import text_file
+from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
+from pag_graph.sinks.export.files import text_file
+from pag_graph.sinks.export.pieces import SMALL_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pag_graph.sinks.export.pieces import Content
 
 _KINDS = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.float64(): "double", pa.bool_(): "boolean"}
-_SMALL = [name for name in STORE_TABLES if name not in {"vertices", "edges"}]
 _NODE = [name for name in PAG_VERTICES.names if name != "id"]
 _EDGE = [*(name for name in PAG_EDGES.names if name not in {"src", "dst"}), "critical"]
 
@@ -50,8 +50,7 @@ def write(content: Content, target: Path) -> dict[str, int]:
         file.write('<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n')
         file.writelines(_keys())
         file.write('<graph id="pag" edgedefault="directed">\n')
-        tables = {name: content.run.scan(name).collect().to_dicts() for name in _SMALL}
-        for name, value in {"run": dict(content.run.info.run), **tables}.items():
+        for name, value in content.about().items():
             file.write(f'<data key="g_{name}">{_clean(escape(json.dumps(value)))}</data>\n')
         for vertices in content.vertices():
             rows["vertices"] += vertices.height
@@ -66,7 +65,7 @@ def write(content: Content, target: Path) -> dict[str, int]:
 
 def _keys() -> Iterator[str]:
     yield from (
-        f'<key id="g_{name}" for="graph" attr.name="{name}" attr.type="string"/>\n' for name in ("run", *_SMALL)
+        f'<key id="g_{name}" for="graph" attr.name="{name}" attr.type="string"/>\n' for name in ("run", *SMALL_TABLES)
     )
     for mark, target, schema, names in (("v", "node", PAG_VERTICES, _NODE), ("e", "edge", PAG_EDGES, _EDGE)):
         for name in names:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.model.enums import LOCAL_TYPES, RuleSet
-from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PIECE_EDGES = 500_000
 """Edges in memory at a time; a piece takes some 600 bytes per edge while it is written."""
+
+SMALL_TABLES = [name for name in STORE_TABLES if name not in {"vertices", "edges"}]
+"""Tables of a store that a graph takes along whole."""
 
 LOCAL = [str(kind) for kind in LOCAL_TYPES]
 _END = pl.col("start_ns") + pl.col("duration_ns")
@@ -53,6 +56,11 @@ class Content:
         if self.run.rules is RuleSet.ST2:
             return []
         return [self.window] if self.window is not None else self.run.windows()
+
+    def about(self) -> dict[str, Any]:
+        """Return the identity of the run, and the rows of the small tables by name."""
+        tables = {name: self.run.scan(name).collect().to_dicts() for name in SMALL_TABLES}
+        return {"run": dict(self.run.info.run), **tables}
 
     def paths(self) -> Iterator[tuple[Window, pl.DataFrame]]:
         """Yield the critical path of each window, rows of `CRITICAL_PATH`; windows without length have none."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.files import fingerprint
+from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
-from pag_graph.sources.spark.reader import SparkLog, find_logs, looks_like_log, read_log, silent
+from pag_graph.sources.spark.reader import read_log, silent
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.store.trace import write_trace
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pag_graph.sources.spark.tables import SparkLog
     from pag_graph.store.trace import TraceMeta
 
 __all__ = ["FORMAT", "convert", "map_log", "mismatch", "write_mapped"]

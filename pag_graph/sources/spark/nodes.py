@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.sources.spark.operators import node_metrics
+
 if TYPE_CHECKING:
     from pag_graph.sources.spark.mapping import Mapped
 
@@ -39,11 +41,7 @@ def node_shares(mapped: Mapped, steps: pl.DataFrame) -> list[dict[str, Any]]:
     )
     if not log.stage_metrics.height or not log.nodes.height:
         return []
-    metrics = (
-        log.stage_metrics.join(log.node_metrics.unique(["execution", "accumulator"]), on="accumulator", how="inner")
-        .join(log.nodes, on=["execution", "node"], how="inner")
-        .filter(~pl.col("name").str.starts_with("WholeStageCodegen"))
-    )
+    metrics = node_metrics(mapped.schedule)
     runs = {
         (int(s), int(a)): int(run)
         for s, a, run in mapped.schedule.tasks.group_by("stage", "stage_attempt").agg(pl.col("run").sum()).iter_rows()

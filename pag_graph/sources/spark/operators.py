@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.sources.spark.schedule import stage_values
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["APPLICATION", "Operators", "name_operators", "stage_nodes"]
+__all__ = ["APPLICATION", "Operators", "name_operators", "node_metrics", "stage_nodes"]
 
 APPLICATION = 0
 """Operator of what the driver does for no query and no job."""
@@ -47,18 +49,45 @@ class Operators:
 
     def of_tasks(self, tasks: pl.DataFrame) -> I64:
         """Return the operator of each task: its stage's attempt."""
-        numbers = pl.DataFrame(
-            {
-                "stage": [stage for stage, _ in self.stages],
-                "stage_attempt": [attempt for _, attempt in self.stages],
-                "operator": list(self.stages.values()),
-            },
-            schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "operator": pl.Int64},
-        )
-        joined = tasks.select("stage", "stage_attempt").join(
-            numbers, on=["stage", "stage_attempt"], how="left", maintain_order="left"
-        )
-        return joined["operator"].fill_null(APPLICATION).to_numpy()
+        return stage_values(tasks, self.stages).fill_null(APPLICATION).to_numpy()
+
+
+def node_metrics(schedule: Schedule) -> pl.DataFrame:
+    """Return the metrics of stages with the plan nodes that they belong to.
+
+    Plans that read the same cached table have its accumulators in common: those of the stage's own query count, and of
+    a stage without a query those of the last one that knows the accumulator.
+
+    Parameters
+    ----------
+    schedule
+        Of one log.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row per stage attempt and metric: the columns of both, and `name` of the node.
+    """
+    log, jobs = schedule.log, schedule.jobs
+    known = log.node_metrics.unique(["execution", "accumulator"], keep="first", maintain_order=True)
+    queries = pl.DataFrame(
+        [(stage, attempt, jobs[job].execution) for (stage, attempt), job in schedule.stage_jobs.items()],
+        schema={"stage": pl.Int64, "stage_attempt": pl.Int64, "query": pl.Int64},
+        orient="row",
+    )
+    own = log.stage_metrics.join(queries, on=["stage", "stage_attempt"], how="left", maintain_order="left")
+    of_query = own.filter(pl.col("query").is_not_null()).rename({"query": "execution"})
+    others = own.filter(pl.col("query").is_null()).drop("query")
+    found = pl.concat(
+        [
+            of_query.join(known, on=["execution", "accumulator"], how="inner", maintain_order="left"),
+            others.join(known.unique("accumulator", keep="last"), on="accumulator", how="inner", maintain_order="left"),
+        ],
+        how="diagonal",
+    )
+    return found.join(
+        log.nodes.select("execution", "node", "name"), on=["execution", "node"], how="inner", maintain_order="left"
+    ).filter(~pl.col("name").str.starts_with("WholeStageCodegen"))
 
 
 def stage_nodes(schedule: Schedule) -> dict[int, list[str]]:
@@ -67,9 +96,7 @@ def stage_nodes(schedule: Schedule) -> dict[int, list[str]]:
     if not log.stage_metrics.height or not log.nodes.height:
         return {}
     found = (
-        log.stage_metrics.join(log.node_metrics, on="accumulator", how="inner")
-        .join(log.nodes, on=["execution", "node"], how="inner")
-        .filter(~pl.col("name").str.starts_with("WholeStageCodegen"))
+        node_metrics(schedule)
         .unique(["stage", "execution", "node"])
         .sort("stage", "execution", "node", descending=[False, False, True])
         .group_by("stage", maintain_order=True)

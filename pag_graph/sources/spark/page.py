@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.sources.spark.mapping import executor_ends
+from pag_graph.sources.spark.schedule import executor_ends
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.why import SparkAnswer

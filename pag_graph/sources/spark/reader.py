@@ -1,256 +1,35 @@
 """Reads event logs of Spark 2 to 4 line by line into columns; nothing in a log makes it fail.
 
-A log is a file, or a directory ``eventlog_v2_*`` of rolled files, or a directory that holds several logs. What cannot
-be read is counted and becomes a `LogFinding`; the rest is read all the same.
+What cannot be read is counted and becomes a `LogFinding`; the rest is read all the same.
 """
 
 from __future__ import annotations
 
-import re
 import struct
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
-import polars as pl
 
 from pag_graph.errors import TraceFormatError
+from pag_graph.sources.spark import tables
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.plans import Plan, plan_nodes
+from pag_graph.sources.spark.tables import LogFinding, SparkLog, frame
+from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, LARGEST, LATEST_MS, MEASURED, SPECULATIVE, TaskRows
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator
 
-    from numpy.typing import NDArray
+    from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["LogFiles", "LogFinding", "SparkLog", "find_logs", "read_log", "silent"]
+__all__ = ["read_log", "silent"]
 
-_ROLLING = "eventlog_v2_"
-_PART = re.compile(r"^events_(\d+)_.*$")
 _LONGEST_LINE = 64 << 20
-# Bytes of packed tasks that become columns at a time.
-_FLUSH = 4 << 20
-# 100,000 years in milliseconds: what is above it is no time.
-_LATEST_MS = 1 << 52
-_LARGEST = (1 << 62) - 1
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
-_STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
-
-_TASK_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("task", "q"),
-    ("launch_ms", "q"),
-    ("finish_ms", "q"),
-    ("getting_result_ms", "q"),
-    ("stage", "i"),
-    ("stage_attempt", "i"),
-    ("index", "i"),
-    ("attempt", "i"),
-    ("executor", "i"),
-    ("host", "i"),
-    ("locality", "i"),
-    ("reason", "i"),
-    ("flags", "i"),
-    ("deserialize_ms", "i"),
-    ("run_ms", "i"),
-    ("gc_ms", "i"),
-    ("serialize_ms", "i"),
-    ("fetch_wait_ms", "i"),
-    ("cpu_ns", "q"),
-    ("write_ns", "q"),
-    ("result_bytes", "q"),
-    ("memory_spilled_bytes", "q"),
-    ("disk_spilled_bytes", "q"),
-    ("remote_bytes", "q"),
-    ("local_bytes", "q"),
-    ("shuffle_read_records", "q"),
-    ("shuffle_write_bytes", "q"),
-    ("shuffle_write_records", "q"),
-    ("input_bytes", "q"),
-    ("input_records", "q"),
-    ("output_bytes", "q"),
-    ("output_records", "q"),
-    ("peak_memory_bytes", "q"),
-)
-_ROW = struct.Struct("<" + "".join(code for _, code in _TASK_COLUMNS))
-_DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _TASK_COLUMNS])
-_TASK_NAMES = tuple(name for name, _ in _TASK_COLUMNS)
-_LIMITS = tuple(_LARGEST if code == "q" else 2**31 - 1 for _, code in _TASK_COLUMNS)
-_TEXTS = ("executor", "host", "locality", "reason")
-
-SPECULATIVE, FAILED, KILLED, ENDED, MEASURED = 1, 2, 4, 8, 16
-"""Bits of a task's flags: a speculative copy, failed, killed, seen to end, and with metrics."""
 
 
 def silent(label: str, done: int, total: int) -> None:
     """Report nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFinding:
-    """Something odd about a log."""
-
-    finding: str
-    """Stable name of the kind."""
-    severity: str
-    """``info``, ``warning`` or ``error``."""
-    observed: int
-    """How many, or how much."""
-    unit: str
-    """Unit of it."""
-    detail: str
-    """What it is about, and what was done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFiles:
-    """The files of one log, in order."""
-
-    name: str
-    """Name of the file or directory, as people know the log."""
-    files: tuple[Path, ...]
-    """Parts in the order in which they were written."""
-    missing: int = 0
-    """Parts that are not there."""
-    in_progress: bool = False
-    """Whether the name says that the application still ran."""
-
-
-@dataclass(slots=True, kw_only=True)
-class SparkLog:
-    """What a log holds, as columns; times in milliseconds since 1970, as Spark writes them."""
-
-    name: str = ""
-    """Name of the log's file."""
-    app_id: str = ""
-    """``spark.app.id``; empty where the log does not say."""
-    app_name: str = ""
-    """Name that the program gave."""
-    version: str = ""
-    """Spark's version."""
-    start_ms: int | None = None
-    """When the application started."""
-    end_ms: int | None = None
-    """When it ended; None where the log does not say."""
-    last_ms: int = 0
-    """Latest time in the log."""
-    first_ms: int = 0
-    """Earliest time in the log."""
-    complete: bool = False
-    """Whether the log has the application's end."""
-    properties: dict[str, str] = field(default_factory=dict)
-    """Spark's settings that the mapping reads."""
-    tasks: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per task attempt, by launch time."""
-    stages: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per stage attempt that was submitted, by stage and attempt."""
-    jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per job, by number."""
-    job_stages: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per job and stage of it, also of stages that were skipped."""
-    executors: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per executor, in the order in which they came."""
-    executions: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per SQL execution, by number."""
-    nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per plan node of a SQL execution's last plan."""
-    node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per metric of a plan node, with its value where the log has one."""
-    stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per accumulator of a completed stage that belongs to a plan node."""
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    """Texts that the tasks' columns executor, host, locality and reason number."""
-    events: dict[str, int] = field(default_factory=dict)
-    """Events read, counted by name."""
-    unknown: dict[str, int] = field(default_factory=dict)
-    """Events that say nothing to this reader, counted by name."""
-    findings: list[LogFinding] = field(default_factory=list)
-    """What is odd."""
-    read_bytes: int = 0
-    """Bytes of content."""
-
-
-def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
-    """Return the logs at a place: a file, a rolling directory, or a directory of both.
-
-    Parameters
-    ----------
-    path
-        File or directory.
-
-    Returns
-    -------
-    list of LogFiles
-        In the order of their names, at least one.
-
-    Raises
-    ------
-    TraceFormatError
-        If there is nothing that could be a log.
-    """
-    root = Path(path)
-    if root.is_file():
-        return [LogFiles(name=root.name, files=(root,), in_progress=root.name.endswith(".inprogress"))]
-    if not root.is_dir():
-        message = f"There is no event log at {root}."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
-    if rolled := _rolled(root):
-        return [rolled]
-    found = []
-    for entry in sorted(root.iterdir()):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            rolled = _rolled(entry)
-            found += [rolled] if rolled else []
-        elif _looks_like_log(entry):
-            found += find_logs(entry)
-    if not found:
-        message = f"{root} holds no event log."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
-    return found
-
-
-def looks_like_log(path: Path) -> bool:
-    """Return whether a file or directory is one event log, by its names and first bytes."""
-    if path.is_dir():
-        return _rolled(path) is not None
-    return path.is_file() and _looks_like_log(path)
-
-
-def _looks_like_log(file: Path) -> bool:
-    try:
-        head = next(decode(file, stopped=lambda _: None), b"")
-    except OSError:
-        return False
-    return head.lstrip()[:1] == b"{" and b'"Event"' in head[:4096]
-
-
-def _rolled(folder: Path) -> LogFiles | None:
-    parts: dict[int, Path] = {}
-    compact = -1
-    for entry in folder.iterdir():
-        match = _PART.match(entry.name)
-        if match is None or not entry.is_file():
-            continue
-        number = int(match[1])
-        if entry.name.endswith(".compact"):
-            compact = max(compact, number)
-            parts[number] = entry
-        else:
-            parts.setdefault(number, entry)
-    if not parts:
-        return None
-    # A compacted file stands for its own number and all before it.
-    numbers = sorted(number for number in parts if number >= compact)
-    first = numbers[0] if compact >= 0 else 1
-    missing = numbers[-1] - first + 1 - len(numbers)
-    running = any(entry.name.endswith(".inprogress") for entry in folder.glob("appstatus_*"))
-    return LogFiles(
-        name=folder.name, files=tuple(parts[number] for number in numbers), missing=max(missing, 0), in_progress=running
-    )
 
 
 def read_log(log: LogFiles, *, progress: Callable[[str, int, int], None] = silent) -> SparkLog:
@@ -340,11 +119,8 @@ class _Reading:
         self.counts: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
         self.damaged: dict[str, int] = {}
-        self.odd_values = 0
         self.findings: list[LogFinding] = []
-        self.rows = bytearray()
-        self.parts: list[dict[str, NDArray[Any]]] = []
-        self.texts: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
+        self.tasks = TaskRows()
         self.running: dict[int, tuple[Any, ...]] = {}
         self.log = SparkLog()
         self.jobs: dict[int, dict[str, Any]] = {}
@@ -409,24 +185,15 @@ class _Reading:
             return None
         if isinstance(value, str):
             value = int(value)
-        if type(value) is not int or not 0 < value < _LATEST_MS:
+        if type(value) is not int or not 0 < value < LATEST_MS:
             raise ValueError
         self.last_ms = max(self.last_ms, value)
         if self.first_ms is None or value < self.first_ms:
             self.first_ms = value
         return value
 
-    def _code(self, column: str, value: Any) -> int:
-        if type(value) is not str:
-            value = "" if value is None else str(value)
-        codes = self.texts[column]
-        code = codes.get(value)
-        if code is None:
-            code = codes[value] = len(codes)
-        return code
-
     def _task_end(self, event: dict[str, Any]) -> None:
-        info = event["Task Info"]
+        info, code = event["Task Info"], self.tasks.code
         metrics = event.get("Task Metrics") or {}
         read = metrics.get("Shuffle Read Metrics") or {}
         write = metrics.get("Shuffle Write Metrics") or {}
@@ -446,10 +213,9 @@ class _Reading:
             event.get("Stage Attempt ID", 0),
             info.get("Index", 0),
             info.get("Attempt", 0),
-            self._code("executor", info.get("Executor ID")),
-            self._code("host", info.get("Host")),
-            self._code("locality", info.get("Locality")),
-            self._code("reason", why),
+            code("executor", info.get("Executor ID")),
+            code("host", info.get("Host")),
+            code("reason", why),
             (SPECULATIVE if info.get("Speculative") else 0)
             | (FAILED if info.get("Failed") else 0)
             | (KILLED if info.get("Killed") else 0)
@@ -460,7 +226,6 @@ class _Reading:
             metrics.get("JVM GC Time", 0),
             metrics.get("Result Serialization Time", 0),
             read.get("Fetch Wait Time", 0),
-            metrics.get("Executor CPU Time", 0),
             write.get("Shuffle Write Time", 0),
             metrics.get("Result Size", 0),
             metrics.get("Memory Bytes Spilled", 0),
@@ -469,47 +234,18 @@ class _Reading:
             read.get("Local Bytes Read", 0),
             read.get("Total Records Read", 0),
             write.get("Shuffle Bytes Written", 0),
-            write.get("Shuffle Records Written", 0),
             taken.get("Bytes Read", 0),
             taken.get("Records Read", 0),
             put.get("Bytes Written", 0),
-            put.get("Records Written", 0),
-            metrics.get("Peak Execution Memory", 0),
         )
-        try:
-            packed = _ROW.pack(*row)
-            fits = min(row) >= 0
-        except (struct.error, TypeError):
-            fits = False
-        if not fits:
-            packed = _ROW.pack(*map(self._number, row, _LIMITS))
-            launch, finish = (self._number(value, _LARGEST) for value in (launch, finish))
-        if not 0 < launch < _LATEST_MS or finish >= _LATEST_MS:
-            raise ValueError
-        self.rows += packed
-        if len(self.rows) >= _FLUSH:
-            self._flush()
-        self.running.pop(row[0] if fits else -1, None)
+        task, launch, finish = self.tasks.add(row)
+        self.running.pop(task, None)
         self.last_ms = max(self.last_ms, launch, finish)
         if self.first_ms is None or launch < self.first_ms:
             self.first_ms = launch
 
-    def _number(self, value: Any, limit: int) -> int:
-        """Return a number within its column's range; what is none counts as odd and becomes 0."""
-        if isinstance(value, str):
-            try:
-                value = int(value)
-            except ValueError:
-                value = None
-        if isinstance(value, float) and value == value and abs(value) <= limit:  # noqa: PLR0124 not NaN
-            value = int(value)
-        if not isinstance(value, int) or not 0 <= value <= limit:
-            self.odd_values += 1
-            return limit if isinstance(value, int) and value > limit else 0
-        return value
-
     def _task_start(self, event: dict[str, Any]) -> None:
-        info = event["Task Info"]
+        info, code = event["Task Info"], self.tasks.code
         key, launch = info["Task ID"], self._time(info["Launch Time"])
         if type(key) is not int or launch is None:
             raise ValueError
@@ -522,12 +258,10 @@ class _Reading:
             event.get("Stage Attempt ID", 0),
             info.get("Index", 0),
             info.get("Attempt", 0),
-            self._code("executor", info.get("Executor ID")),
-            self._code("host", info.get("Host")),
-            self._code("locality", info.get("Locality")),
-            self._code("reason", "the log does not say how it ended"),
+            code("executor", info.get("Executor ID")),
+            code("host", info.get("Host")),
+            code("reason", "the log does not say how it ended"),
             SPECULATIVE if info.get("Speculative") else 0,
-            *([0] * (len(_TASK_COLUMNS) - 13)),
         )
 
     def _stage(self, event: dict[str, Any]) -> None:
@@ -656,33 +390,37 @@ class _Reading:
 
     def _driver_metrics(self, event: dict[str, Any]) -> None:
         for number, value in event.get("accumUpdates") or ():
-            if type(number) is int and type(value) is int and abs(value) <= _LARGEST:
+            if type(number) is int and type(value) is int and abs(value) <= LARGEST:
                 self.driver_metrics[number] = value
 
     def result(self, log: LogFiles) -> SparkLog:
         """Return all as tables."""
-        self._count_findings(log)
         out = self.log
         out.name = log.name
-        for row in self.running.values():
-            self.rows += _ROW.pack(*map(self._number, row, _LIMITS))
+        self.tasks.add_unended(self.running)
+        self._count_findings(log)
         out.first_ms = self.first_ms or 0
         out.last_ms = max(self.last_ms, out.first_ms)
-        out.tasks = self._tasks()
-        out.texts = {name: list(codes) for name, codes in self.texts.items()}
-        out.stages = _frame(_STAGES, [{"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()])
-        out.jobs = _frame(_JOBS, [{"job": job, **values} for job, values in sorted(self.jobs.items())])
+        out.tasks = self.tasks.table()
+        if self.tasks.twice:
+            detail = "ends of tasks that the log states twice; the first one counts"
+            self.find("task_end_twice", "warning", self.tasks.twice, "events", detail)
+        out.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
+        out.stages = frame(tables.STAGES, [{"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()])
+        out.jobs = frame(tables.JOBS, [{"job": job, **values} for job, values in sorted(self.jobs.items())])
         rows = [{"job": job, "stage": stage, **values} for (job, stage), values in sorted(self.job_stages.items())]
-        out.job_stages = _frame(_JOB_STAGES, rows)
-        out.executors = _frame(_EXECUTORS, [{"executor": name, **values} for name, values in self.executors.items()])
-        out.executions = _frame(_EXECUTIONS, [{"execution": e, **v} for e, v in sorted(self.executions.items())])
-        out.nodes = _frame(_NODES, [row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)])
+        out.job_stages = frame(tables.JOB_STAGES, rows)
+        out.executors = frame(
+            tables.EXECUTORS, [{"executor": name, **values} for name, values in self.executors.items()]
+        )
+        out.executions = frame(tables.EXECUTIONS, [{"execution": e, **v} for e, v in sorted(self.executions.items())])
+        out.nodes = frame(tables.NODES, [row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)])
         rows = [row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics)]
-        out.node_metrics = _frame(_NODE_METRICS, rows)
-        out.stage_metrics = _frame(
-            _STAGE_METRICS,
+        out.node_metrics = frame(tables.NODE_METRICS, rows)
+        out.stage_metrics = frame(
+            tables.STAGE_METRICS,
             [
-                {"stage": s, "stage_attempt": a, "accumulator": n, "value": max(-_LARGEST, min(value, _LARGEST))}
+                {"stage": s, "stage_attempt": a, "accumulator": n, "value": max(-LARGEST, min(value, LARGEST))}
                 for (s, a, n), (value, _) in self.metrics.items()
             ],
         )
@@ -700,9 +438,9 @@ class _Reading:
         for name, count in sorted(self.damaged.items()):
             detail = f"{name} events that lack a value or hold one of another type; left out"
             self.find("event_damaged", "warning", count, "events", detail)
-        if self.odd_values:
+        if self.tasks.odd_values:
             detail = "numbers of tasks that are out of range; taken as 0 or as the largest number"
-            self.find("value_out_of_range", "warning", self.odd_values, "values", detail)
+            self.find("value_out_of_range", "warning", self.tasks.odd_values, "values", detail)
         if self.unknown:
             names = ", ".join(
                 f"{count} x {name.rsplit('.', 1)[-1][:60]}" for name, count in sorted(self.unknown.items())[:8]
@@ -712,43 +450,6 @@ class _Reading:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
             detail = f"the application {state}; answers are about what is there"
             self.find("log_incomplete", "warning", 1, "logs", detail)
-
-    def _flush(self) -> None:
-        """Turn the rows so far into columns, as narrow as their numbers allow: most metrics of most tasks are 0."""
-        rows = np.frombuffer(bytes(self.rows), _DTYPE)
-        self.rows = bytearray()
-        if rows.size:
-            self.parts.append({name: _narrow(rows[name]) for name in _TASK_NAMES})
-
-    def _column(self, name: str) -> pl.Series:
-        """Return a column of all tasks, in the order of the log."""
-        parts = [part.pop(name) for part in self.parts]
-        return pl.Series(name, np.concatenate(parts, dtype=_DTYPE[name]) if parts else np.zeros(0, _DTYPE[name]))
-
-    def _tasks(self) -> pl.DataFrame:
-        self._flush()
-        known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
-        order, again = self._order(pl.DataFrame(known).with_row_index("row"))
-        # Column by column, so that a long log is never in memory twice.
-        columns = {}
-        for name in _TASK_NAMES:
-            column = known.pop(name) if name in known else self._column(name)
-            columns[name] = column.gather(order)
-        return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
-
-    def _order(self, keys: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-        """Return the rows that count, by launch, and the tasks whose output was lost."""
-        # Spark reports a task again, as resubmitted, when the executor that holds its output is lost.
-        lost = self.texts["reason"].get("Resubmitted", -1)
-        again = keys.filter(pl.col("reason") == lost)["task"].unique()
-        own = keys.filter(pl.col("reason") != lost)
-        alone = keys.filter((pl.col("reason") == lost) & ~pl.col("task").is_in(own["task"].implode()))
-        kept = pl.concat([own, alone]).unique("task", keep="first", maintain_order=True)
-        twice = own.height + alone.height - kept.height
-        if twice:
-            detail = "ends of tasks that the log states twice; the first one counts"
-            self.find("task_end_twice", "warning", twice, "events", detail)
-        return kept.sort("launch_ms", "task")["row"], again
 
 
 _SETTINGS = frozenset(
@@ -770,70 +471,6 @@ _SETTINGS = frozenset(
     }
 )
 
-_I, _S = pl.Int64, pl.String
-_STAGE_COLUMNS: dict[str, Any] = {
-    "name": _S,
-    "tasks": _I,
-    "parents": pl.List(_I),
-    "rdd": _I,
-    "scopes": pl.List(_S),
-}
-_STAGES: dict[str, Any] = {
-    "stage": _I,
-    "stage_attempt": _I,
-    **_STAGE_COLUMNS,
-    "execution": _I,
-    "submitted_ms": _I,
-    "completed_ms": _I,
-    "failure": _S,
-}
-_JOB_STAGES: dict[str, Any] = {"job": _I, "stage": _I, **_STAGE_COLUMNS}
-_JOBS: dict[str, Any] = {
-    "job": _I,
-    "name": _S,
-    "group": _S,
-    "pool": _S,
-    "execution": _I,
-    "root": _I,
-    "query": _S,
-    "batch": _I,
-    "submitted_ms": _I,
-    "completed_ms": _I,
-    "result": _S,
-    "error": _S,
-}
-_EXECUTORS: dict[str, Any] = {
-    "executor": _S,
-    "host": _S,
-    "cores": _I,
-    "added_ms": _I,
-    "removed_ms": _I,
-    "reason": _S,
-    "decommissioned_ms": _I,
-}
-_EXECUTIONS: dict[str, Any] = {
-    "execution": _I,
-    "root": _I,
-    "name": _S,
-    "started_ms": _I,
-    "ended_ms": _I,
-    "error": _S,
-}
-_NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "text": _S, "scope": _S}
-_NODE_METRICS: dict[str, Any] = {
-    "execution": _I,
-    "node": _I,
-    "accumulator": _I,
-    "metric": _S,
-    "kind": _S,
-    "driver_value": _I,
-}
-_STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I}
-
-
-def _frame(schema: dict[str, Any], rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
-
 
 def _stage_facts(info: dict[str, Any]) -> dict[str, Any]:
     rdds = [rdd for rdd in info.get("RDD Info") or () if isinstance(rdd, dict)]
@@ -853,19 +490,12 @@ def _stage_facts(info: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers that are not negative in the narrowest type that holds them."""
-    most = int(values.max())
-    kind = next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(kind).max)
-    return values.astype(kind)
-
-
 def _integer(value: Any) -> int | None:
     try:
         number = int(value)
     except (TypeError, ValueError):
         return None
-    return number if abs(number) <= _LARGEST else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _text(value: Any) -> str | None:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.sources.spark.reader import ENDED, FAILED, KILLED, MEASURED, LogFinding, SparkLog
+from pag_graph.sources.spark.tables import LogFinding, SparkLog
+from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, MEASURED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     I64 = NDArray[np.int64]
 
-__all__ = ["Core", "Job", "Lane", "Schedule", "infer_schedule"]
+__all__ = ["MS", "Core", "Job", "Lane", "Schedule", "executor_ends", "infer_schedule", "stage_values"]
 
 MS = 1_000_000
 """Nanoseconds in a millisecond."""
@@ -108,15 +109,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
     end_ms = max(log.end_ms or 0, log.last_ms, origin + 1)
     tasks = _normal_tasks(log, origin, end_ms, findings)
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
-    numbers = pl.DataFrame(
-        {
-            "stage": [stage for stage, _ in stage_jobs],
-            "stage_attempt": [attempt for _, attempt in stage_jobs],
-            "job": list(stage_jobs.values()),
-        },
-        schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "job": pl.Int64},
-    )
-    tasks = tasks.join(numbers, on=["stage", "stage_attempt"], how="left", maintain_order="left")
+    tasks = tasks.with_columns(job=stage_values(tasks, stage_jobs))
     executors = _executors(log, tasks, origin, end_ms)
     tasks, cores = _place(log, tasks, executors, findings)
     lanes = _lanes(jobs)
@@ -134,39 +127,44 @@ def infer_schedule(log: SparkLog) -> Schedule:
     )
 
 
+def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.Series:
+    """Return for each task the value of its stage attempt, null where there is none."""
+    numbers = pl.DataFrame(
+        {
+            "stage": [stage for stage, _ in values],
+            "stage_attempt": [attempt for _, attempt in values],
+            "value": list(values.values()),
+        },
+        schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "value": pl.Int64},
+    )
+    keys = ["stage", "stage_attempt"]
+    return tasks.select(keys).join(numbers, on=keys, how="left", maintain_order="left")["value"]
+
+
 def _find(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
     if observed:
         findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))
+
+
+def _count(tasks: pl.DataFrame, condition: pl.Expr) -> int:
+    return int(tasks.select(condition.sum()).item())
 
 
 def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFinding]) -> pl.DataFrame:
     """Give every task times that are in order and parts that fit into them."""
     ended = (pl.col("flags") & ENDED) != 0
     # A task that the log does not see end was there until its executor went, or the log ends.
-    removed = pl.DataFrame(
-        {
-            "executor": pl.Series(range(len(log.texts["executor"])), dtype=pl.Int32),
-            "gone_ms": pl.Series(
-                [
-                    dict(log.executors.select("executor", "removed_ms").iter_rows()).get(n)
-                    for n in log.texts["executor"]
-                ],
-                dtype=pl.Int64,
-            ),
-        }
-    )
-    tasks = log.tasks.join(removed, on="executor", how="left", maintain_order="left")
-    backwards = int(tasks.filter(ended & (pl.col("finish_ms") < pl.col("launch_ms"))).height)
+    removed = dict(log.executors.select("executor", "removed_ms").iter_rows())
+    gone = np.array([end_ms if (t := removed.get(name)) is None else t for name in log.texts["executor"]], np.int64)
+    # Columns are added and never copied: a log can have millions of tasks.
+    tasks = log.tasks.with_columns(gone_ms=pl.Series(gone[log.tasks["executor"].to_numpy()]))
+    backwards = _count(tasks, ended & (pl.col("finish_ms") < pl.col("launch_ms")))
     _find(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
-    open_tasks = int(tasks.filter(~ended).height)
+    open_tasks = _count(tasks, ~ended)
     _find(
         findings, "task_without_end", "warning", open_tasks, "tasks", "taken to run until the executor or the log ends"
     )
-    finish = (
-        pl.when(ended)
-        .then("finish_ms")
-        .otherwise(pl.min_horizontal(pl.col("gone_ms").fill_null(end_ms), pl.lit(end_ms)))
-    )
+    finish = pl.when(ended).then("finish_ms").otherwise(pl.min_horizontal("gone_ms", pl.lit(end_ms)))
     tasks = tasks.with_columns(
         finish_ms=pl.max_horizontal(finish, "launch_ms"),
         ended=ended,
@@ -199,7 +197,7 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
         run=pl.when(unmeasured).then(pl.col("room") - pl.col("deserialize") - pl.col("serialize")).otherwise("run"),
     )
     stated = (pl.col("deserialize_ms").cast(pl.Int64) + pl.col("run_ms") + pl.col("serialize_ms")) * MS
-    over = int(tasks.filter(pl.col("measured") & (stated > pl.col("room"))).height)
+    over = _count(tasks, pl.col("measured") & (stated > pl.col("room")))
     _find(
         findings, "task_parts_exceed_task", "info", over, "tasks", "measured parts are longer than the task; cut to fit"
     )
@@ -488,3 +486,14 @@ def _join(lanes: list[Lane], group: set[int], jobs: list[Job]) -> None:
     for lane in sorted(group - {0}):
         end = jobs[lanes[lane].jobs[-1]].end_ns
         lanes[lane].joins.append(end if end > own else -1)
+
+
+def executor_ends(schedule: Schedule) -> list[int]:
+    """Return when each executor ended; the last of its tasks may have ended after it was seen to be gone."""
+    last = dict(schedule.tasks.group_by("executor").agg(pl.col("free").max()).iter_rows())
+    return [
+        schedule.end_ns
+        if row["removed"] is None
+        else min(max(row["removed"], last.get(row["code"], 0)), schedule.end_ns)
+        for row in schedule.executors.iter_rows(named=True)
+    ]

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.sources.spark.reader import LogFinding
+from pag_graph.sources.spark.tables import LogFinding
 
 if TYPE_CHECKING:
-    from pag_graph.sources.spark.operators import Operators
     from pag_graph.sources.spark.schedule import Schedule
 
 __all__ = ["FIRST_SHUFFLE", "PAIRS", "Shuffles", "shuffle_messages", "stage_parents"]
@@ -28,6 +27,12 @@ FIRST_SHUFFLE = 10
 
 PAIRS = 20_000
 """Most messages between two stages that are told apart by executor."""
+
+# What of a task matters to messages.
+_READ = (
+    *("stage", "stage_attempt", "job", "core", "executor", "succeeded", "launch", "done", "free"),
+    *("remote_bytes", "local_bytes", "shuffle_read_records", "shuffle_write_bytes"),
+)
 
 _SCHEMA = {
     "channel": pl.Int64,
@@ -52,12 +57,12 @@ class Shuffles:
     findings: list[LogFinding]
 
 
-def shuffle_messages(schedule: Schedule, operators: Operators) -> Shuffles:
+def shuffle_messages(schedule: Schedule) -> Shuffles:
     """Return the data messages of all shuffles.
 
     Parameters
     ----------
-    schedule, operators
+    schedule
         Of one log.
 
     Returns
@@ -65,8 +70,7 @@ def shuffle_messages(schedule: Schedule, operators: Operators) -> Shuffles:
     Shuffles
         The bytes of the messages to a reduce task sum to what it read.
     """
-    del operators
-    tasks = schedule.tasks.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    tasks = schedule.tasks.select(_READ).with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
     parents = stage_parents(schedule)
     readers = tasks.filter((pl.col("remote_bytes") + pl.col("local_bytes") > 0) & pl.col("job").is_not_null())
     writers = tasks.filter(pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0))

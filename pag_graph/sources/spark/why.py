@@ -16,18 +16,22 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.pag.build import build
 from pag_graph.pag.snapshot import Run
-from pag_graph.sources.spark.causes import Diagnosis, Thresholds, diagnose, driver_gaps
+from pag_graph.sources.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log, write_mapped
-from pag_graph.sources.spark.cores import list_schedule, predict_cores
+from pag_graph.sources.spark.cores import predict_cores
+from pag_graph.sources.spark.list_schedule import list_schedule
+from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
-from pag_graph.sources.spark.reader import LogFiles, SparkLog, read_log, silent
+from pag_graph.sources.spark.reader import read_log, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from pag_graph.sources.spark.logfiles import LogFiles
     from pag_graph.sources.spark.mapping import Mapped
+    from pag_graph.sources.spark.tables import SparkLog
 
 __all__ = ["SparkAnswer", "answer"]
 
@@ -99,7 +103,7 @@ class SparkAnswer:
             "executors": schedule.executors.drop("code").to_dicts(),
             "what_if": {"replayed_ns": diagnosis.simulated_ns, "changes": self.what_if, "cores": self.cores},
             "epochs": [
-                {"epoch": number, "end_ns": t, "name": name} for number, (t, name) in enumerate(self.mapped.epochs)
+                {"epoch": number, "end_ns": t, "name": name} for number, (t, name) in enumerate(self.mapped.epochs.ends)
             ],
             "findings": self.findings,
         }

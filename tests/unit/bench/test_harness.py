@@ -140,6 +140,42 @@ def test_what_predictions_say_together(monkeypatch: pytest.MonkeyPatch) -> None:
         "median": pytest.approx(0.105),
         "p95": pytest.approx(0.19),
         "most": pytest.approx(0.2),
+        # One run each says nothing about how much runs differ.
+        "beyond_spread": 0,
     }
     assert pairs[0].error == pytest.approx(0.01)
     assert pairs[0].unchanged == pytest.approx(-0.5)
+
+
+def test_predictions_made_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    predictions = importlib.import_module("bench.predictions")
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{predictions.BEGIN}\nold\n{predictions.END}\nafter\n")
+    monkeypatch.setattr(predictions, "RESULT", tmp_path / "result.json")
+    monkeypatch.setattr(predictions, "PAGE", page)
+    machine = {"cores": 2, "processor": "any"}
+
+    def measured(program: str, *runs: float) -> None:
+        pair = predictions.Pair(program=program, workers=2, change="c", extra=False)
+        pair.recorded_ns, pair.predicted_ns, pair.measured_ns = [200.0, 220.0], [110.0, 110.0], list(runs)
+        piece = {"programs": [program], "begun": f"day {len(runs)}", "load_average": 0.1, "load_average_after": 0.5}
+        known = predictions.harness.load(predictions.RESULT) if predictions.RESULT.exists() else {}
+        predictions.write(known, [pair], piece, machine=machine, repeat=2, first_in_line=False)
+
+    measured("skewed", 100.0, 100.0)
+    measured("balanced", 100.0, 90.0)
+    measured("skewed", 110.0, 110.0, 110.0)
+    result = predictions.harness.load(predictions.RESULT)
+    # In the order of the programs, the newest of each.
+    assert [(entry["program"], len(entry["measured_ns"])) for entry in result["pairs"]] == [
+        ("balanced", 2),
+        ("skewed", 3),
+    ]
+    assert [piece["programs"] for piece in result["pieces"]] == [["balanced"], ["skewed"]]
+    text = page.read_text()
+    assert text.startswith("before\n<!--")
+    assert text.endswith("after\n")
+    assert "2 pairs" in text
+    assert "1 are off by more than `spread`" in text
+    assert "old" not in text

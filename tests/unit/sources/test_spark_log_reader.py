@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import detect_format
+from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.plans import plan_nodes
-from pag_graph.sources.spark.reader import SparkLog, find_logs, read_log
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.testing.spark_logs import ORIGIN_MS, EventLog
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pag_graph.sources.spark.tables import SparkLog
+
+
+LOGS = Path(__file__).parents[2] / "data" / "spark"
 
 
 def two_stages() -> EventLog:
@@ -186,6 +191,23 @@ def test_a_folder_of_logs(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("no log")
     (tmp_path / ".hidden").write_bytes(two_stages().content)
     assert [log.name for log in find_logs(tmp_path)] == ["app-b", "eventlog_v2_app-1"]
+
+
+@pytest.mark.parametrize("codec", ["lz4", "lzf", "snappy", "zstd"])
+def test_a_log_that_spark_compressed_is_the_plain_one(codec: str) -> None:
+    plain, packed = (read_log(find_logs(LOGS / name)[0]) for name in ("two-jobs.zstd", f"forms/two-jobs.{codec}"))
+    assert packed.complete
+    assert packed.tasks.height == 20
+    for name in ("tasks", "stages", "jobs", "job_stages", "executors", "executions", "nodes", "node_metrics"):
+        assert getattr(packed, name).equals(getattr(plain, name)), name
+    assert (packed.read_bytes, packed.events, packed.findings) == (plain.read_bytes, plain.events, plain.findings)
+
+
+def test_a_rolled_log_of_spark() -> None:
+    (files,) = find_logs(LOGS / "forms" / "eventlog_v2_two-jobs")
+    log = read_log(files)
+    assert (log.app_name, log.complete, log.tasks.height) == ("two-jobs", True, 20)
+    assert [finding.finding for finding in log.findings] == ["event_unknown"]
 
 
 def test_what_is_no_log_is_refused(tmp_path: Path) -> None:

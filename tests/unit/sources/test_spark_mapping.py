@@ -16,7 +16,9 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.spark import shuffles
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.reader import LogFiles, find_logs, read_log
+from pag_graph.sources.spark.logfiles import LogFiles, find_logs
+from pag_graph.sources.spark.operators import node_metrics, stage_nodes
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.sources.spark.snailtrail import snailtrail_events, snailtrail_mapping
 from pag_graph.store.trace import Trace, TraceMeta, TraceSource, write_trace
@@ -62,6 +64,43 @@ def path_of(log: EventLog, folder: Path) -> Pag:
     convert(folder / "log", folder / "trace")
     build(folder / "trace", folder / "pag", engine="local")
     return Pag(folder / "pag")
+
+
+@pytest.mark.parametrize("name", ["healthy", "concurrent-jobs", "retried-stage", "driver-bound"])
+def test_events_do_not_depend_on_the_size_of_parts(name: str) -> None:
+    mapped = map_log(read_log(find_logs(LOGS / f"{name}.zstd")[0]))
+    whole = events_of(mapped).sort("worker", "seq")
+    for size in (1, 7):
+        parts = [pl.from_arrow(table) for _, table in mapped.events(size=size)]
+        assert pl.concat(parts, how="diagonal").select(whole.columns).sort("worker", "seq").equals(whole)
+
+
+def test_plans_that_share_an_accumulator_each_have_their_own_stages(tmp_path: Path) -> None:
+    log = EventLog(cores=[1])
+    for query, node in ((1, "Scan"), (2, "InMemoryTableScan")):
+        log.add(
+            "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+            executionId=query,
+            description=f"query {query}",
+            time=1_700_000_000_000 + 100 * query,
+            sparkPlanInfo={
+                "nodeName": node,
+                "simpleString": node,
+                "children": [],
+                "metrics": [{"name": "number of output rows", "accumulatorId": 7, "metricType": "sum"}],
+            },
+        )
+    for stage, query in ((0, 1), (1, 2), (2, None)):
+        start = 200 + 100 * stage
+        more = {} if query is None else {"spark_sql_execution_id": str(query)}
+        log.job(stage, start, [stage], **more).stage(stage, start, tasks=1).task(stage, 0, "0", start + 10, start + 50)
+        log.stage_done(stage, start + 60)
+        log.events[-1]["Stage Info"]["Accumulables"] = [{"ID": 7, "Name": "number of output rows", "Value": "5"}]
+        log.job_done(stage, start + 70)
+    schedule = mapped_of(log.end(600), tmp_path).schedule
+    found = node_metrics(schedule).sort("stage").select("stage", "execution", "name").rows()
+    assert found == [(0, 1, "Scan"), (1, 2, "InMemoryTableScan"), (2, 2, "InMemoryTableScan")]
+    assert stage_nodes(schedule) == {0: ["Scan"], 1: ["InMemoryTableScan"], 2: ["InMemoryTableScan"]}
 
 
 def test_one_task_by_hand(tmp_path: Path) -> None:
@@ -252,14 +291,14 @@ def test_epochs_are_queries_where_there_are_any_and_batches_before_them(tmp_path
         log.job(job, 100 + 100 * job, [job], spark_sql_execution_id=execution, spark_sql_execution_root_id=execution)
         log.job_done(job, 150 + 100 * job)
     mapped = mapped_of(log.end(500), tmp_path)
-    assert mapped.epochs == [(250 * MS, "query 7"), (350 * MS, "query 8")]
+    assert mapped.epochs.ends == [(250 * MS, "query 7"), (350 * MS, "query 8")]
     log = EventLog(cores=[1])
     for job in range(2):
         log.job(job, 100 + 100 * job, [job])
         log.events[-1]["Properties"] = {"streaming.sql.batchId": str(job), "sql.streaming.queryId": "0123456789"}
         log.job_done(job, 150 + 100 * job)
     mapped = mapped_of(log.end(500), tmp_path)
-    assert mapped.epochs == [(150 * MS, "batch 0 of query 01234567"), (250 * MS, "batch 1 of query 01234567")]
+    assert mapped.epochs.ends == [(150 * MS, "batch 0 of query 01234567"), (250 * MS, "batch 1 of query 01234567")]
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,14 @@ from typer.testing import CliRunner
 
 from pag_graph.cli.app import app
 from pag_graph.errors import InvalidParameterError
-from pag_graph.sources.spark.causes import CAUSES, Diagnosis, diagnose
+from pag_graph.sources.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.cores import (
-    JobPlan,
-    StagePlan,
-    WorkPlan,
-    list_schedule,
-    plan_work,
-    predict_cores,
-    recorded_cores,
-    with_cores,
-)
+from pag_graph.sources.spark.cores import plan_work, predict_cores, recorded_cores, with_cores
+from pag_graph.sources.spark.list_schedule import JobPlan, StagePlan, WorkPlan, list_schedule
+from pag_graph.sources.spark.logfiles import LogFiles, find_logs
+from pag_graph.sources.spark.look import CAUSES
 from pag_graph.sources.spark.page import html_page, text_lines
-from pag_graph.sources.spark.reader import LogFiles, find_logs, read_log
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.why import answer
 from pag_graph.testing.spark_logs import EventLog
 
@@ -54,6 +48,8 @@ EXPECTED: dict[str, str | None] = {
     "concurrent-jobs": "concurrent_jobs",
     "failed-task": "task_retry",
     "failed-job": "failed_job",
+    "streaming": None,
+    "dynamic-allocation": "executor_wait",
 }
 """Cause to be named first for each log; None for no alarm at all."""
 

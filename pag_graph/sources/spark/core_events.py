@@ -1,0 +1,391 @@
+"""Events of executor cores: their tasks part by part, what is told and sent in between, and their ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
+from pag_graph.sources.spark.operators import APPLICATION
+from pag_graph.sources.spark.rows import ROW, Epochs, Lives, finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.schedule import Schedule
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["core_events"]
+
+_PHASES: tuple[tuple[str, ActivityType], ...] = (
+    ("before", ActivityType.SCHEDULING),
+    ("deserialize", ActivityType.DESERIALIZATION),
+    ("fetch_wait", ActivityType.INPUT_WAIT),
+    ("work", ActivityType.PROCESSING),
+    ("gc", ActivityType.GC),
+    ("write", ActivityType.IO),
+    ("serialize", ActivityType.SERIALIZATION),
+    ("after", ActivityType.SCHEDULING),
+)
+"""Parts of a task on its core, in the order in which they are placed."""
+
+_COLUMNS = (
+    *("job", "receipt", "begin", "free", "delivered", "deserialize", "run", "serialize", "fetch_wait", "work", "gc"),
+    *("write", "result_bytes", "input_bytes", "remote_bytes", "local_bytes", "input_records", "shuffle_read_records"),
+)
+
+
+_MOST_CORES = 1_000
+"""Cores in a part at most."""
+
+
+def core_events(
+    schedule: Schedule, driver: DriverPoints, epochs: Epochs, lives: Lives, messages: pl.DataFrame, *, size: int
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the events of all cores part by part, with a name for each part's file.
+
+    Parameters
+    ----------
+    schedule, driver, epochs, lives
+        Of one log.
+    messages
+        Those of shuffles.
+    size
+        How many tasks a part has at most.
+    """
+    making = _Making(schedule, driver, epochs, lives, messages)
+    for number, part in enumerate(_parts(np.diff(making.bounds).tolist(), size)):
+        yield f"worker-{driver.lanes + part[0].core:07}-{number:06}", making.table(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Some of the tasks of one core, from one until before another, in their order."""
+
+    core: int
+    start: int
+    stop: int
+    last: bool
+    """Whether none follow."""
+
+
+def _parts(counts: list[int], size: int) -> Iterator[list[_Stretch]]:
+    """Cut the tasks of all cores in parts of at most `size` tasks; a core without tasks is in a part as well."""
+    part: list[_Stretch] = []
+    room = size
+    for core, count in enumerate(counts):
+        start = -1
+        while start < count:
+            start = max(start, 0)
+            stop = min(count, start + room)
+            part.append(_Stretch(core, start, stop, last=stop == count))
+            room -= stop - start
+            start = stop
+            if room <= 0 or len(part) >= _MOST_CORES:
+                yield part
+                part, room = [], size
+    if part:
+        yield part
+
+
+class _Making:
+    """What all parts are made of: the tasks in the order of cores and time, and what goes with them."""
+
+    def __init__(
+        self, schedule: Schedule, driver: DriverPoints, epochs: Epochs, lives: Lives, messages: pl.DataFrame
+    ) -> None:
+        self.tasks = schedule.tasks.select(_COLUMNS)
+        self.lanes, self.epochs, self.lives, self.messages = driver.lanes, epochs, lives, messages
+        self.operators = driver.operators
+        self.job_lane = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
+        self.job_end = np.array([job.end_ns for job in schedule.jobs] or [0], np.int64)
+        received = driver.few.filter(pl.col("kind") == RECEIVE)
+        self.offers = received.filter(pl.col("channel") == OFFERS).select("number", offer_lane="lane")
+        self.states = received.filter(pl.col("channel") == EXECUTORS).select("lane", "number", "peer", "t")
+        self.core = schedule.tasks["core"].to_numpy()
+        self.receipt, self.free, begin = (schedule.tasks[name].to_numpy() for name in ("receipt", "free", "begin"))
+        count = len(schedule.cores)
+        self.order = np.lexsort((begin, self.receipt, self.core))
+        self.bounds = _bounds(self.core, count)
+        cores = {"source": "source_core", "target": "target_core"}
+        self.message_orders = {end: messages[name].arg_sort().to_numpy() for end, name in cores.items()}
+        self.message_bounds = {end: _bounds(messages[name].to_numpy(), count) for end, name in cores.items()}
+        self.seq = 0
+
+    def table(self, part: list[_Stretch]) -> pa.Table:
+        """Return the events of some stretches, which follow each other."""
+        low, high = (int(self.bounds[s.core]) + at for s, at in ((part[0], part[0].start), (part[-1], part[-1].stop)))
+        tasks = self._chunk(np.arange(low, high))
+        frames = [
+            _task_rows(tasks, self.job_lane, self.job_end),
+            *self._shuffle_rows(tasks, part[0].core, part[-1].core),
+            _offer_rows(tasks, self.offers),
+            *(self._told(stretch) for stretch in part if self.epochs.told[self.lanes + stretch.core].size),
+            *self._first_rows([stretch.core for stretch in part if not stretch.start]),
+            *self._last_rows([stretch.core for stretch in part if stretch.last]),
+        ]
+        rows = pl.concat([pl.DataFrame(schema=ROW), *(frame for frame in frames if frame.height)], how="diagonal")
+        rows = self._with_nothing(rows, part)
+        first = self.lanes + part[0].core
+        table = finished(self.epochs, rows, {first: self.seq if part[0].start else 0})
+        of_last = int((rows["worker"] == self.lanes + part[-1].core).sum())
+        self.seq = of_last + (self.seq if len(part) == 1 and part[0].start else 0)
+        return table
+
+    def _chunk(self, places: I64) -> pl.DataFrame:
+        """Return the tasks at some places of the order, each with what is before and after it on its core."""
+        rows = self.order[places]
+        core = self.core[rows]
+        following = np.minimum(places + 1, max(self.order.size - 1, 0))
+        before = np.maximum(places - 1, 0)
+        has_next, has_before = places + 1 < self.bounds[core + 1], places > self.bounds[core]
+        return self.tasks[rows].with_columns(
+            worker=pl.Series(core + self.lanes).cast(pl.Int32),
+            number=pl.Series(rows),
+            operator=pl.Series(self.operators[rows]),
+            i=pl.Series(places - self.bounds[core]),
+            next_receipt=pl.when(pl.Series(has_next)).then(pl.Series(self.receipt[self.order[following]])),
+            previous_free=pl.when(pl.Series(has_before)).then(pl.Series(self.free[self.order[before]])),
+        )
+
+    def _shuffle_rows(self, tasks: pl.DataFrame, first: int, last: int) -> Iterator[pl.DataFrame]:
+        own = tasks.select("number", "worker", "i", "free", read=pl.col("begin") + pl.col("deserialize"))
+        for end, key, t, kind, core in (
+            ("source", 45, "free", EventKind.SEND, "target_core"),
+            ("target", 15, "read", EventKind.RECEIVE, "source_core"),
+        ):
+            bounds = self.message_bounds[end]
+            near = np.sort(self.message_orders[end][bounds[first] : bounds[last + 1]])
+            mine = self.messages[near].join(own, left_on=end, right_on="number", how="inner", maintain_order="left")
+            yield mine.select(
+                worker="worker",
+                key=pl.col("i") * 64 + key,
+                t_ns=t,
+                kind=pl.lit(str(kind)),
+                channel="channel",
+                peer=(pl.col(core) + self.lanes).cast(pl.Int32),
+                message_seq="message_seq",
+                records="records",
+                bytes="bytes",
+            )
+
+    def _told(self, stretch: _Stretch) -> pl.DataFrame:
+        """Return the ends of epochs that a core is told from its first task of the part to that of the next."""
+        at = int(self.bounds[stretch.core])
+        low = int(self.receipt[self.order[at + stretch.start]]) if stretch.start else -1
+        high = None if stretch.last else int(self.receipt[self.order[at + stretch.stop]])
+        return self.epochs.told_between(self.lanes + stretch.core, low, high)
+
+    def _first_rows(self, cores: list[int]) -> list[pl.DataFrame]:
+        """Return what cores do before their first task, and the messages by which the driver learns that they came."""
+        workers = np.array(cores, np.int64) + self.lanes
+        low, high = self.bounds[cores], self.bounds[np.array(cores, np.int64) + 1]
+        busy = high > low
+        until = self.lives.end[workers].copy()
+        until[busy] = self.receipt[self.order[low[busy]]]
+        # A wait ends after the receive of the first task, whose key is 0.
+        keys = np.full(workers.size, -8), np.where(busy, 1, -7)
+        idle = _idle_rows(workers, self.lives.birth[workers], until, keys, busy)
+        return [idle, self._state_rows(workers, self.lives.birth, -9)]
+
+    def _last_rows(self, cores: list[int]) -> list[pl.DataFrame]:
+        """Return what cores do after their last task, and how they go."""
+        workers = np.array(cores, np.int64) + self.lanes
+        low, high = self.bounds[cores], self.bounds[np.array(cores, np.int64) + 1]
+        end = self.lives.end[workers]
+        since = end.copy()
+        busy = high > low
+        since[busy] = self.free[self.order[high[busy] - 1]]
+        keys = (high - low) * 64
+        idle = _idle_rows(workers, since, end, (keys, keys + 1), np.zeros(workers.size, bool))
+        gone = workers[self.lives.exits[workers]]
+        told = gone[self.lives.birth[gone] != self.lives.end[gone]]
+        exits = pl.DataFrame({"worker": gone, "t_ns": self.lives.end[gone]}).select(
+            worker=pl.col("worker").cast(pl.Int32),
+            key=pl.lit(1 << 62, pl.Int64),
+            t_ns="t_ns",
+            kind=pl.lit(str(EventKind.EXIT)),
+        )
+        return [idle, self._state_rows(told, self.lives.end, 1 << 61), exits]
+
+    def _state_rows(self, workers: I64, at: I64, key: int) -> pl.DataFrame:
+        """Return the messages by which the driver learns, at an instant of its life, that a worker came or went."""
+        peer = self.states["peer"].to_numpy()
+        own = self.states.filter(np.isin(peer, workers) & (self.states["t"].to_numpy() == at[peer]))
+        return own.select(
+            worker=pl.col("peer").cast(pl.Int32),
+            key=pl.lit(key, pl.Int64),
+            t_ns="t",
+            kind=pl.lit(str(EventKind.SEND)),
+            activity=pl.lit(str(ActivityType.CONTROL_MESSAGE)),
+            channel=pl.lit(EXECUTORS, pl.Int64),
+            peer=pl.col("lane").cast(pl.Int32),
+            message_seq="number",
+        )
+
+    def _with_nothing(self, rows: pl.DataFrame, part: list[_Stretch]) -> pl.DataFrame:
+        """Give workers that have no rows some: they were there for an instant."""
+        workers = np.array([self.lanes + stretch.core for stretch in part], np.int64)
+        empty = workers[~np.isin(workers, rows["worker"].to_numpy())]
+        if not empty.size:
+            return rows
+        birth = self.lives.birth[empty]
+        keys = np.zeros(empty.size, np.int64), np.ones(empty.size, np.int64)
+        there = _idle_rows(empty, birth, birth, keys, np.zeros(empty.size, bool), kept=np.ones(empty.size, bool))
+        return pl.concat([rows, there], how="diagonal")
+
+
+def _bounds(cores: I64, count: int) -> I64:
+    """Return where each core's rows begin once they are sorted by core, and where the last one's end."""
+    return np.concatenate([[0], np.cumsum(np.bincount(cores, minlength=count))]).astype(np.int64)
+
+
+def _idle_rows(
+    workers: I64,
+    start: I64,
+    stop: I64,
+    keys: tuple[I64, I64],
+    waits: NDArray[np.bool_],
+    *,
+    kept: NDArray[np.bool_] | None = None,
+) -> pl.DataFrame:
+    """Return time without a task, where it is any: before its first one a core waits for it, after its last idles."""
+    some = stop > start if kept is None else kept
+    activity = np.where(waits[some], str(ActivityType.WAITING), str(ActivityType.IDLE))
+    none = pl.Series([None] * int(some.sum()), dtype=pl.String)
+    return pl.concat(
+        pl.DataFrame(
+            {
+                "worker": pl.Series(workers[some]).cast(pl.Int32),
+                "key": pl.Series(key[some]).cast(pl.Int64),
+                "t_ns": t[some],
+                "kind": pl.Series([str(kind)] * int(some.sum()), dtype=pl.String),
+                "activity": none if kind is EventKind.STOP else pl.Series(activity, dtype=pl.String),
+                "operator": np.full(int(some.sum()), APPLICATION, np.int64),
+            }
+        )
+        for kind, key, t in ((EventKind.START, keys[0], start), (EventKind.STOP, keys[1], stop))
+    )
+
+
+def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame:
+    if not tasks.height:
+        return pl.DataFrame(schema=ROW)
+    job = tasks["job"].fill_null(0).to_numpy()
+    tasks = tasks.with_columns(
+        peer=pl.Series(job_lane[job]).cast(pl.Int32),
+        seen=(pl.col("delivered") <= pl.Series(job_end[job])) & pl.col("job").is_not_null(),
+        before=pl.col("begin") - pl.col("receipt"),
+        after=pl.col("free") - (pl.col("begin") + pl.col("deserialize") + pl.col("run") + pl.col("serialize")),
+    )
+    base, fixed = pl.col("i") * 64, {"worker": pl.col("worker")}
+    control = pl.lit(str(ActivityType.CONTROL_MESSAGE))
+    frames = [
+        tasks.filter(pl.col("job").is_not_null()).select(
+            **fixed,
+            key=base,
+            t_ns="receipt",
+            kind=pl.lit(str(EventKind.RECEIVE)),
+            activity=control,
+            channel=pl.lit(LAUNCH, pl.Int64),
+            peer="peer",
+            message_seq="number",
+        ),
+        tasks.filter("seen").select(
+            **fixed,
+            key=base + 44,
+            t_ns="free",
+            kind=pl.lit(str(EventKind.SEND)),
+            activity=control,
+            channel=pl.lit(RESULT, pl.Int64),
+            peer="peer",
+            message_seq="number",
+            bytes="result_bytes",
+        ),
+    ]
+    at: pl.Expr = pl.col("receipt")
+    for phase, (column, activity) in enumerate(_PHASES):
+        length = pl.col(column)
+        own = tasks.filter(length > 0)
+        works = column == "work"
+        read = pl.col("input_bytes") + pl.col("remote_bytes") + pl.col("local_bytes")
+        frames.append(
+            own.select(
+                **fixed,
+                key=base + 8 + 4 * phase,
+                t_ns=at,
+                kind=pl.lit(str(EventKind.START)),
+                activity=pl.lit(str(activity)),
+                operator="operator",
+                records=pl.col("input_records") + pl.col("shuffle_read_records") if works else pl.lit(None, pl.Int64),
+                bytes=read if works else pl.lit(None, pl.Int64),
+                inferred=pl.lit(True),  # noqa: FBT003 a literal column
+            )
+        )
+        frames.append(
+            own.select(
+                **fixed,
+                key=base + 9 + 4 * phase,
+                t_ns=at + length,
+                kind=pl.lit(str(EventKind.STOP)),
+                operator="operator",
+            )
+        )
+        at += length
+    # A task of no duration is an activity of none: it keeps the launch before it apart from the one after it.
+    nothing = tasks.filter(pl.col("free") == pl.col("receipt"))
+    for key, kind, stated in ((8, EventKind.START, str(ActivityType.PROCESSING)), (9, EventKind.STOP, None)):
+        frames.append(
+            nothing.select(
+                **fixed,
+                key=base + key,
+                t_ns="receipt",
+                kind=pl.lit(str(kind)),
+                activity=pl.lit(stated, pl.String),
+                operator="operator",
+            )
+        )
+    frames.append(
+        tasks.filter(pl.col("next_receipt") > pl.col("free")).select(
+            **fixed,
+            key=base + 50,
+            t_ns="free",
+            kind=pl.lit(str(EventKind.START)),
+            activity=pl.lit(str(ActivityType.WAITING)),
+            operator=pl.lit(APPLICATION, pl.Int64),
+        )
+    )
+    frames.append(
+        tasks.filter(pl.col("previous_free") < pl.col("receipt")).select(
+            **fixed,
+            key=base + 1,
+            t_ns="receipt",
+            kind=pl.lit(str(EventKind.STOP)),
+            operator=pl.lit(APPLICATION, pl.Int64),
+        )
+    )
+    return pl.concat(frames, how="diagonal")
+
+
+def _offer_rows(tasks: pl.DataFrame, offers: pl.DataFrame) -> pl.DataFrame:
+    if not offers.height or not tasks.height:
+        return pl.DataFrame(schema=ROW)
+    own = tasks.select("number", "worker", "i", "free").join(offers, on="number", how="inner", maintain_order="left")
+    return own.select(
+        worker="worker",
+        key=pl.col("i") * 64 + 46,
+        t_ns="free",
+        kind=pl.lit(str(EventKind.SEND)),
+        activity=pl.lit(str(ActivityType.CONTROL_MESSAGE)),
+        channel=pl.lit(OFFERS, pl.Int64),
+        peer=pl.col("offer_lane").cast(pl.Int32),
+        message_seq="number",
+    )

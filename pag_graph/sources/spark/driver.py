@@ -1,0 +1,543 @@
+"""What happens on the driver's lanes: jobs, its own work between them, launches, results, executors that come and go.
+
+Each instant is a *point*: one row with the lane, the instant and what happens. Points of jobs, executors and lanes are
+few and made at once. Those of tasks are many, and are made stretch of time by stretch of time, so that only a bounded
+number of them is in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.sources.spark.operators import APPLICATION
+from pag_graph.sources.spark.schedule import MS, executor_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.operators import Operators
+    from pag_graph.sources.spark.schedule import Schedule
+
+    I64 = NDArray[np.int64]
+
+__all__ = [
+    "BUSY",
+    "EXECUTORS",
+    "EXIT",
+    "GOT",
+    "IN_JOB",
+    "JOB_END",
+    "JOB_START",
+    "LANES",
+    "LAUNCH",
+    "NOTE",
+    "OFFERS",
+    "RECEIVE",
+    "RESULT",
+    "SEND",
+    "SPAWN",
+    "WAIT",
+    "DriverPoints",
+    "driver_points",
+]
+
+LAUNCH, RESULT, LANES, EXECUTORS, OFFERS = range(5)
+"""Channels: task launched, task done, between driver lanes, executor came or went, core free for another lane's job."""
+
+NOTE, JOB_START, JOB_END, SEND, RECEIVE, GOT, SPAWN, EXIT = range(8)
+"""What happens at a point."""
+
+_SAME, IN_JOB, BUSY, WAIT = range(-1, 3)
+"""What a lane does from a point on; otherwise it goes on as before."""
+
+
+class _PointRows:
+    """Points in the making: columns of lists."""
+
+    names = ("lane", "stretch", "t", "rank", "kind", "peer", "channel", "number", "operator", "mode", "unit")
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[int]] = {name: [] for name in self.names}
+
+    def add(
+        self,
+        lane: int,
+        stretch: int,
+        t: int,
+        rank: int,
+        kind: int,
+        *,
+        peer: int = -1,
+        channel: int = -1,
+        number: int = -1,
+        operator: int = -1,
+        mode: int = _SAME,
+        unit: int = -1,
+    ) -> None:
+        values = (lane, stretch, t, rank, kind, peer, channel, number, operator, mode, unit)
+        for name, value in zip(self.names, values, strict=True):
+            self.columns[name].append(value)
+
+    def frame(self) -> pl.DataFrame:
+        return pl.DataFrame(self.columns, schema=dict.fromkeys(self.names, pl.Int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPoints:
+    """The points of all lanes."""
+
+    schedule: Schedule = field(repr=False)
+    operators: I64 = field(repr=False)
+    """Operator of each task."""
+    lanes: int
+    """How many lanes there are."""
+    few: pl.DataFrame
+    """The points of jobs, executors, lanes and offers of cores, by lane, stretch, instant and rank."""
+
+    def stretches(self, lane: int, marks: pl.DataFrame, size: int) -> Iterator[pl.DataFrame]:
+        """Yield the points of one lane in order, about `size` at a time, never parting those of one instant.
+
+        Parameters
+        ----------
+        lane
+            Which one.
+        marks
+            Which jobs (`unit`) end which epochs (`epoch_end`).
+        size
+            Points at a time.
+
+        Yields
+        ------
+        pl.DataFrame
+            Columns of points, `fetches` (1 where a result begins to be fetched, -1 where it has been) and `epoch_end`.
+        """
+        few = self.few.filter(pl.col("lane") == lane)
+        marks = marks.with_columns(kind=pl.lit(JOB_END, pl.Int64))
+        few = few.join(marks, on=["unit", "kind"], how="left", maintain_order="left")
+        own = _TaskInstants(self.schedule, lane)
+        times = np.sort(np.concatenate([few["t"].to_numpy(), own.launch, own.delivered, own.fetched]))
+        bounds = np.unique(times[::size]) if times.size else times
+        at = few["t"].to_numpy()
+        for place, low in enumerate(bounds):
+            high = bounds[place + 1] if place + 1 < bounds.size else None
+            parts = [few.filter((at >= low) & (at < high if high is not None else True)).with_columns(fetches=_I0)]
+            parts += [self._of_tasks(own, rows, kind) for kind, rows in own.between(int(low), high)]
+            yield pl.concat(parts, how="diagonal").sort("stretch", "t", "rank", maintain_order=True)
+
+    def _of_tasks(self, own: _TaskInstants, rows: I64, kind: int) -> pl.DataFrame:
+        """Return the points of one kind for tasks."""
+        tasks = self.schedule.tasks.select(_INSTANTS)[rows]
+        job = tasks["job"].to_numpy()
+        fetched = pl.col("done") > pl.col("delivered")
+        # A task of no duration answers after it was launched; all others before anything is launched at that instant.
+        t, rank, channel, fetches = {
+            SEND: (pl.col("launch"), pl.lit(20), LAUNCH, pl.lit(0)),
+            RECEIVE: (
+                pl.col("delivered"),
+                pl.when(pl.col("delivered") > pl.col("launch")).then(10).otherwise(30),
+                RESULT,
+                fetched.cast(pl.Int64),
+            ),
+            GOT: (pl.min_horizontal("done", pl.Series(own.ends[job])), pl.lit(40), -1, pl.lit(-1)),
+        }[kind]
+        values: dict[str, Any] = {
+            "lane": pl.lit(own.lane),
+            "stretch": pl.Series(own.stretch[job]),
+            "t": t,
+            "rank": rank,
+            "kind": pl.lit(kind),
+            "peer": pl.col("core") + self.lanes,
+            "channel": pl.lit(channel),
+            "number": pl.Series(rows),
+            "operator": pl.Series(self.operators[rows]),
+            "mode": pl.lit(_SAME),
+            "unit": pl.lit(-1),
+            "fetches": fetches,
+        }
+        return tasks.select(**values).cast(pl.Int64)
+
+
+_I0 = pl.lit(0, pl.Int64)
+_INSTANTS = ("launch", "delivered", "done", "core", "job")
+
+
+class _TaskInstants:
+    """When the tasks of one lane are launched, answer, and have their result fetched; each in order of time."""
+
+    def __init__(self, schedule: Schedule, lane: int) -> None:
+        tasks = schedule.tasks
+        lanes = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
+        self.lane = lane
+        self.ends = np.array([job.end_ns for job in schedule.jobs] or [0], np.int64)
+        self.stretch = np.zeros(self.ends.size, np.int64)
+        self.stretch[schedule.lanes[lane].jobs] = 2 * np.arange(len(schedule.lanes[lane].jobs)) + 1
+        job = tasks["job"].fill_null(-1).to_numpy()
+        mine = np.flatnonzero((job >= 0) & (lanes[job] == lane))
+        end = self.ends[job[mine]]
+        launch, delivered, done = (tasks[name].to_numpy()[mine] for name in ("launch", "delivered", "done"))
+        self._rows: dict[int, I64] = {}
+        self.launch = self._sorted(SEND, mine, launch)
+        seen = delivered <= end
+        self.delivered = self._sorted(RECEIVE, mine[seen], delivered[seen])
+        slow = seen & (done > delivered)
+        self.fetched = self._sorted(GOT, mine[slow], np.minimum(done, end)[slow])
+
+    def _sorted(self, kind: int, rows: I64, times: I64) -> I64:
+        order = np.argsort(times, kind="stable")
+        self._rows[kind] = rows[order]
+        return times[order]
+
+    def between(self, low: int, high: int | None) -> Iterator[tuple[int, I64]]:
+        """Yield each kind of point with the tasks that have one from `low` until before `high`."""
+        for kind, times in ((SEND, self.launch), (RECEIVE, self.delivered), (GOT, self.fetched)):
+            first = int(np.searchsorted(times, low, side="left"))
+            last = times.size if high is None else int(np.searchsorted(times, high, side="left"))
+            if last > first:
+                # Tasks of one instant come by their numbers.
+                yield kind, self._rows[kind][first:last]
+
+
+def driver_points(schedule: Schedule, operators: Operators, of_tasks: I64) -> DriverPoints:
+    """Return what happens on the driver's lanes: one row per instant, in order.
+
+    A lane's time is cut in stretches: 2k is what precedes its job k, 2k + 1 is job k.
+
+    Parameters
+    ----------
+    schedule, operators
+        Of one log.
+    of_tasks
+        Operator of each task.
+
+    Returns
+    -------
+    DriverPoints
+        Few of them at hand, those of tasks to be had stretch by stretch.
+    """
+    lanes = len(schedule.lanes)
+    rows = _PointRows()
+    place = _Places(schedule)
+    _skeleton(schedule, operators, rows, place)
+    _executors(schedule, lanes, rows, place)
+    few = pl.concat([rows.frame(), _offers(schedule, of_tasks, lanes)]) if lanes > 1 else rows.frame()
+    few = few.sort("lane", "stretch", "t", "rank", maintain_order=True)
+    return DriverPoints(schedule=schedule, operators=of_tasks, lanes=lanes, few=few)
+
+
+class _Places:
+    """Finds the stretch of a lane that an instant lies in."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._starts = [np.array([schedule.jobs[j].start_ns for j in lane.jobs]) for lane in schedule.lanes]
+        self._ends = [np.array([schedule.jobs[j].end_ns for j in lane.jobs]) for lane in schedule.lanes]
+
+    def stretch(self, lane: int, t: int) -> int:
+        """Return 2k + 1 within job k, else 2k before it; the instant of a job's end is its own."""
+        before = int(np.searchsorted(self._ends[lane], t, side="left"))
+        inside = before < len(self._starts[lane]) and self._starts[lane][before] <= t
+        return 2 * before + (1 if inside else 0)
+
+
+def _skeleton(schedule: Schedule, operators: Operators, rows: _PointRows, place: _Places) -> None:
+    """Add jobs, the driver's work between them, and what lanes tell each other."""
+    jobs = schedule.jobs
+    busy = _Busy(schedule, operators)
+    messages = 0
+    main = schedule.lanes[0]
+    rows.add(0, 0, 0, 0, NOTE, operator=APPLICATION, mode=BUSY)
+    joins: dict[int, list[tuple[int, int]]] = {}
+    for lane in schedule.lanes[1:]:
+        for (_, _, _), join in zip(lane.forks, lane.joins, strict=True):
+            if join >= 0:
+                # The stretch of lane 0 that the end of this group falls in.
+                joins.setdefault(place.stretch(0, join), []).append((join, lane.lane))
+    before = 0
+    for k, index in enumerate(main.jobs):
+        before = _between(rows, busy, 0, 2 * k, before, jobs[index].start_ns, joins.get(2 * k, []), main, k)
+        _job(rows, operators, 0, 2 * k + 1, index, schedule)
+        before = jobs[index].end_ns
+    last = 2 * len(main.jobs)
+    _between(rows, busy, 0, last, before, schedule.end_ns, joins.get(last, []), main, len(main.jobs))
+    rows.add(0, last, schedule.end_ns, 100, NOTE, operator=APPLICATION)
+    for lane in schedule.lanes[1:]:
+        firsts = {first: (t, parent, join) for (t, parent, first), join in zip(lane.forks, lane.joins, strict=True)}
+        open_join = -1
+        for k, index in enumerate(lane.jobs):
+            if index in firsts:
+                t, parent, open_join_next = firsts[index]
+                # The parent tells it just before it begins the job that it was itself about to begin.
+                stretch = place.stretch(parent, t)
+                stretch = _stretch_before_job(schedule, parent, t)
+                if k == 0:
+                    rows.add(parent, stretch, t, 60, SPAWN, peer=lane.lane)
+                else:
+                    messages += 1
+                    rows.add(parent, stretch, t, 60, SEND, peer=lane.lane, channel=LANES, number=messages)
+                    rows.add(lane.lane, 2 * k, t, 5, RECEIVE, peer=parent, channel=LANES, number=messages)
+                before, open_join = t, open_join_next
+            _between(rows, busy, lane.lane, 2 * k, before, jobs[index].start_ns, [], lane, k)
+            _job(rows, operators, lane.lane, 2 * k + 1, index, schedule)
+            before = jobs[index].end_ns
+            following = lane.jobs[k + 1] if k + 1 < len(lane.jobs) else None
+            if following is None or following in firsts:
+                if open_join >= 0:
+                    messages += 1
+                    rows.add(lane.lane, 2 * k + 1, before, 110, SEND, peer=0, channel=LANES, number=messages)
+                    rows.add(
+                        0,
+                        place.stretch(0, open_join),
+                        open_join,
+                        20,
+                        RECEIVE,
+                        peer=lane.lane,
+                        channel=LANES,
+                        number=messages,
+                    )
+                if following is None:
+                    rows.add(lane.lane, 2 * k + 1, before, 130, EXIT)
+                else:
+                    rows.add(lane.lane, 2 * k + 1, before, 120, NOTE, operator=APPLICATION, mode=WAIT)
+
+
+def _stretch_before_job(schedule: Schedule, lane: int, t: int) -> int:
+    """Return the stretch that ends where the lane's job that began at `t` begins."""
+    own = schedule.lanes[lane].jobs
+    return 2 * next(k for k, index in enumerate(own) if schedule.jobs[index].start_ns == t)
+
+
+def _between(
+    rows: _PointRows,
+    busy: _Busy,
+    lane: int,
+    stretch: int,
+    start: int,
+    end: int,
+    joins: list[tuple[int, int]],
+    own: Any,
+    k: int,
+) -> int:
+    """Add the driver's own work from `start` to `end`, after it has waited for other lanes."""
+    if joins:
+        rows.add(lane, stretch, start, 0, NOTE, operator=APPLICATION, mode=WAIT)
+        start = max(t for t, _ in joins)
+    for t, operator, unit in busy.cuts(
+        start, end, own.jobs[k - 1] if k else None, own.jobs[k] if k < len(own.jobs) else None
+    ):
+        rows.add(lane, stretch, t, 40, NOTE, operator=operator, mode=BUSY, unit=unit)
+    return end
+
+
+def _job(rows: _PointRows, operators: Operators, lane: int, stretch: int, index: int, schedule: Schedule) -> None:
+    job, operator = schedule.jobs[index], operators.jobs[index]
+    rows.add(lane, stretch, job.start_ns, 0, JOB_START, operator=operator, mode=IN_JOB)
+    rows.add(lane, stretch, job.end_ns, 100, JOB_END, operator=operator, mode=BUSY, unit=index)
+
+
+class _Busy:
+    """Says what the driver works for outside of jobs: a SQL execution, or the program itself."""
+
+    def __init__(self, schedule: Schedule, operators: Operators) -> None:
+        self._jobs = schedule.jobs
+        self._operators = operators.executions
+        self._spans: dict[int, tuple[int, int]] = {}
+        for row in schedule.log.executions.iter_rows(named=True):
+            start, end = row["started_ms"], row["ended_ms"]
+            if start is None or row["execution"] not in self._operators:
+                continue
+            first = (start - schedule.origin_ms) * MS
+            last = schedule.end_ns if end is None else (end - schedule.origin_ms) * MS
+            if 0 <= first <= last:
+                self._spans[row["execution"]] = (first, min(last, schedule.end_ns))
+        order = sorted(self._spans.items(), key=lambda item: item[1])
+        self._starts = np.array([span[0] for _, span in order], np.int64)
+        self._ends = np.array([span[1] for _, span in order], np.int64)
+        self._order = [execution for execution, _ in order]
+        # The latest end of all that started up to here: where it lies before an instant, none of them is active.
+        self._reach = np.maximum.accumulate(self._ends) if order else self._ends
+
+    def cuts(self, start: int, end: int, before: int | None, after: int | None) -> list[tuple[int, int, int]]:
+        """Return from when on the driver works for which operator between two instants."""
+        near = [e for j in (after, before) if j is not None and (e := self._jobs[j].execution) in self._spans]
+        high = int(np.searchsorted(self._starts, end, side="right"))
+        low = int(np.searchsorted(self._reach[:high], start, side="left"))
+        active = [self._order[i] for i in range(low, high) if self._ends[i] >= start]
+        times = sorted({t for e in [*near, *active] for t in self._spans[e] if start < t < end} | {start})
+        out: list[tuple[int, int, int]] = []
+        for t in times:
+            operator = APPLICATION
+            chosen = next((e for e in near if self._spans[e][0] <= t < self._spans[e][1]), None)
+            if chosen is None:
+                chosen = max(
+                    (e for e in active if self._spans[e][0] <= t < self._spans[e][1]),
+                    key=lambda e: (self._spans[e][0], e),
+                    default=None,
+                )
+            if chosen is not None:
+                operator = self._operators[chosen]
+            if not out or out[-1][1] != operator:
+                out.append((t, operator, -1))
+        return out
+
+
+def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places) -> None:
+    """Add what the driver learns of executors: they come, they go, others take their place."""
+    workers: dict[int, list[int]] = {}
+    for index, core in enumerate(schedule.cores):
+        workers.setdefault(core.executor, []).append(lanes + index)
+    ends = executor_ends(schedule)
+    main = schedule.lanes[0]
+    starts = np.array([schedule.jobs[j].start_ns for j in main.jobs], np.int64)
+    losses = sorted(
+        (ends[i], i) for i, t in enumerate(schedule.executors["removed"].to_list()) if t is not None and i in workers
+    )
+    messages = 0
+    lost_at: list[tuple[int, int]] = []
+    for t, executor in losses:
+        if t >= schedule.end_ns:
+            continue
+        stretch = place.stretch(0, t)
+        messages += 1
+        rows.add(
+            0, stretch, t, 15, RECEIVE, peer=workers[executor][0], channel=EXECUTORS, number=messages, unit=executor
+        )
+        lost_at.append((t, stretch))
+    dynamic = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true"
+    launches = _lane_launches(schedule)
+    taken = 0
+    for executor, row in sorted(
+        enumerate(schedule.executors.iter_rows(named=True)), key=lambda item: (item[1]["added"], item[0])
+    ):
+        if executor not in workers:
+            continue
+        added = row["added"]
+        cause, stretch, rank = 0, 0, 45
+        if taken < len(lost_at) and lost_at[taken][0] <= added:
+            # It takes the place of one that was lost.
+            cause, stretch = lost_at[taken]
+            rank = 16 if stretch % 2 else 45
+            taken += 1
+        elif dynamic and len(starts) and starts[0] <= added:
+            at = int(np.searchsorted(launches, added, side="right")) - 1
+            cause = max(
+                int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[at]) if at >= 0 else 0
+            )
+            stretch = place.stretch(0, cause)
+            rank = 28 if stretch % 2 else 45
+        for worker in workers[executor]:
+            rows.add(0, stretch, cause, rank, SPAWN, peer=worker)
+    _registrations(schedule, workers, rows, place, messages)
+
+
+def _lane_launches(schedule: Schedule) -> I64:
+    """Return the launches on lane 0, sorted."""
+    lane = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
+    tasks = schedule.tasks.select("job", "launch").filter(pl.col("job").is_not_null())
+    return np.sort(tasks["launch"].to_numpy()[lane[tasks["job"].to_numpy()] == 0])
+
+
+def _registrations(
+    schedule: Schedule, workers: dict[int, list[int]], rows: _PointRows, place: _Places, messages: int
+) -> None:
+    """Let a job that nobody could run wait for the executor that came."""
+    tasks = schedule.tasks.select("executor", "job", "launch").filter(pl.col("job").is_not_null())
+    first = tasks.group_by("executor").agg(pl.col("launch").min(), pl.col("job").sort_by("launch").first())
+    firsts = {code: (launch, job) for code, launch, job in first.iter_rows()}
+    job_first = dict(tasks.group_by("job").agg(pl.col("launch").min()).iter_rows())
+    for executor, row in enumerate(schedule.executors.iter_rows(named=True)):
+        launch, job = firsts.get(row["code"], (None, None))
+        if launch is None or executor not in workers:
+            continue
+        started = schedule.jobs[job].start_ns
+        if started < row["added"] <= launch == job_first[job]:
+            lane = schedule.jobs[job].lane
+            messages += 1
+            rows.add(
+                lane,
+                place.stretch(lane, row["added"]),
+                row["added"],
+                10,
+                RECEIVE,
+                peer=workers[executor][0],
+                channel=EXECUTORS,
+                number=messages,
+                unit=executor,
+            )
+
+
+def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
+    """Return the messages by which a job learns that another lane's task left a core.
+
+    Only where the job was launching nothing in between: it waited for the core.
+    """
+    job_lane = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
+    job_end = np.array([job.end_ns for job in schedule.jobs] or [0], np.int64)
+    job_start = np.array([job.start_ns for job in schedule.jobs] or [0], np.int64)
+    order = {index: k for lane in schedule.lanes for k, index in enumerate(lane.jobs)}
+    stretch = np.array([2 * order.get(i, 0) + 1 for i in range(len(schedule.jobs))] or [0], np.int64)
+    tasks = schedule.tasks.select(_INSTANTS).with_row_index("number").filter(pl.col("job").is_not_null())
+    job = tasks["job"].to_numpy()
+    base = tasks.with_columns(
+        pl.col("number").cast(pl.Int64),
+        lane=pl.Series(job_lane[job]),
+        stretch=pl.Series(stretch[job]),
+        job_start=pl.Series(job_start[job]),
+        job_end=pl.Series(job_end[job]),
+    )
+    before = (
+        base.sort("core", "launch", "number")
+        .with_columns(
+            previous=pl.col("number").shift(1).over("core"),
+            freed=pl.col("delivered").shift(1).over("core"),
+            began=pl.col("launch").shift(1).over("core"),
+            other=pl.col("lane").shift(1).over("core"),
+        )
+        .filter(
+            (pl.col("other") != pl.col("lane"))
+            & (pl.col("freed") <= pl.col("launch"))
+            & (pl.col("began") < pl.col("freed"))
+            & (pl.col("freed") >= pl.col("job_start"))
+        )
+    )
+    if not before.height:
+        return _PointRows().frame()
+    seen = pl.col("delivered") <= pl.col("job_end")
+    points = pl.concat(
+        base.filter(kept).select("lane", "stretch", t=t)
+        for t, kept in (
+            (pl.col("launch"), pl.lit(value=True)),
+            (pl.col("delivered"), seen),
+            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
+        )
+    )
+    last = (
+        points.sort("lane", "t", maintain_order=True)
+        .unique(["lane", "t"], keep="last", maintain_order=True)
+        .with_columns(
+            previous_t=pl.col("t").shift(1).over("lane"), previous_stretch=pl.col("stretch").shift(1).over("lane")
+        )
+        .select("lane", "t", "previous_t", "previous_stretch")
+    )
+    blocked = before.join(last, left_on=["lane", "launch"], right_on=["lane", "t"], how="left").filter(
+        pl.col("previous_t").is_null()
+        | (pl.col("previous_stretch") != pl.col("stretch"))
+        | (pl.col("previous_t") < pl.col("freed"))
+    )
+    return blocked.select(
+        lane="lane",
+        stretch="stretch",
+        t="freed",
+        rank=pl.lit(10),
+        kind=pl.lit(RECEIVE),
+        peer=pl.col("core") + lanes,
+        channel=pl.lit(OFFERS),
+        number="previous",
+        operator=pl.Series(of_tasks[blocked["number"].to_numpy()]),
+        mode=pl.lit(_SAME),
+        unit=pl.lit(-1),
+    ).cast(pl.Int64)

@@ -1,0 +1,265 @@
+"""List scheduling: tasks given out to cores in the order of their readiness, under what each of them waits for."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["JobPlan", "StagePlan", "WorkPlan", "list_schedule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """When a job begins, and how long after its last stage it ends."""
+
+    after: tuple[int, ...] = ()
+    """Jobs that must have ended."""
+    begun: int = -1
+    """Job that must have begun; -1 for none."""
+    gap_ns: int = 0
+    """The driver's own time after these, or from the origin if there are none."""
+    tail_ns: int = 0
+    """Time from the end of the last stage to the job's; all of its time if it has no stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """When a stage's tasks may begin."""
+
+    job: int
+    after: tuple[int, ...] = ()
+    """Stages of the same job that must have ended."""
+    gap_ns: int = 0
+    """The driver's time after these, or after the job's begin."""
+    tasks: tuple[int, ...] = ()
+    """Its tasks, in the order of their launch."""
+    between_ns: int = 0
+    """Time that a core is empty between two of its tasks, at least."""
+    key: tuple[int, int] = (-1, 0)
+    """Spark's numbers of stage and attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPlan:
+    """All that is needed to run the recorded tasks again."""
+
+    jobs: tuple[JobPlan, ...]
+    stages: tuple[StagePlan, ...]
+    durations: I64
+    """Nanoseconds that each task holds its core."""
+    follows: dict[int, int] = field(default_factory=dict)
+    """Task to the task whose end it waits for: a retry."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Task to the time after its stage's begin at which it becomes ready: a speculative copy."""
+    last: tuple[int, ...] = ()
+    """Jobs that the end waits for."""
+    tail_ns: int = 0
+    """The driver's time after them."""
+
+
+def list_schedule(
+    plan: WorkPlan,
+    cores: Sequence[tuple[int, int | None]],
+    *,
+    durations: I64 | None = None,
+    first: dict[tuple[int, int], int] | None = None,
+    skip: frozenset[int] = frozenset(),
+) -> int:
+    """Run tasks on cores in the order of their readiness, and return when the application ends.
+
+    Parameters
+    ----------
+    plan
+        Tasks and what they wait for.
+    cores
+        For each core from when and until when tasks may begin on it, in nanoseconds; None for no end.
+    durations
+        Instead of the plan's.
+    first
+        Stage (and attempt) to what its first task on each core takes more.
+    skip
+        Tasks that are left out.
+
+    Returns
+    -------
+    int
+        Nanoseconds from the origin to the end.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no core that stays.
+
+    Notes
+    -----
+    O(tasks log tasks). Deterministic: ties by job, stage and order of launch.
+    """
+    if not any(until is None for _, until in cores):
+        message = "There is no core on which all tasks could run."
+        raise InvalidParameterError(message, "Give at least one core.")
+    run = _Run(plan, cores, (plan.durations if durations is None else durations).tolist(), skip)
+    run.first = [(first or {}).get(stage.key, 0) for stage in plan.stages]
+    return run.end()
+
+
+# Kinds of events, in the order in which they count at one instant.
+_DONE, _CORE, _JOB, _STAGE, _READY = range(5)
+
+
+class _Run:
+    def __init__(
+        self, plan: WorkPlan, cores: Sequence[tuple[int, int | None]], durations: list[int], skip: frozenset[int]
+    ) -> None:
+        self.plan, self.cores, self.durations, self.skip = plan, cores, durations, skip
+        self.events: list[tuple[int, int, int, int]] = []
+        self.ready: list[tuple[int, int, int, int]] = []
+        self.free: list[int] = []
+        self.last_stage = [-1] * len(cores)
+        self.first = [0] * len(plan.stages)
+        self.begun: set[tuple[int, int]] = set()
+        self.stage_of: dict[int, int] = {}
+        self.position: dict[int, int] = {}
+        self.job_end: dict[int, int] = {}
+        self.job_begin: dict[int, int] = {}
+        self.stage_end: dict[int, int] = {}
+        self.job_left = [len(job.after) + (job.begun >= 0) for job in plan.jobs]
+        self.stage_left = [len(stage.after) for stage in plan.stages]
+        self.open_tasks = [sum(task not in skip for task in stage.tasks) for stage in plan.stages]
+        self.open_stages = [0] * len(plan.jobs)
+        self.job_next: dict[int, list[int]] = {}
+        self.job_forks: dict[int, list[int]] = {}
+        self.stage_next: dict[int, list[int]] = {}
+        self.first_stages: dict[int, list[int]] = {}
+        self.after_task: dict[int, list[int]] = {}
+        for index, job in enumerate(plan.jobs):
+            for other in job.after:
+                self.job_next.setdefault(other, []).append(index)
+            if job.begun >= 0:
+                self.job_forks.setdefault(job.begun, []).append(index)
+        for index, stage in enumerate(plan.stages):
+            self.open_stages[stage.job] += 1
+            for other in stage.after:
+                self.stage_next.setdefault(other, []).append(index)
+            if not stage.after:
+                self.first_stages.setdefault(stage.job, []).append(index)
+            for place, task in enumerate(stage.tasks):
+                self.stage_of[task], self.position[task] = index, place
+        for task, before in plan.follows.items():
+            if task not in skip and before not in skip:
+                self.after_task.setdefault(before, []).append(task)
+
+    def end(self) -> int:
+        plan = self.plan
+        for core, (since, _) in enumerate(self.cores):
+            heapq.heappush(self.events, (since, _CORE, core, 0))
+        for index, job in enumerate(plan.jobs):
+            if not job.after and job.begun < 0:
+                heapq.heappush(self.events, (job.gap_ns, _JOB, index, 0))
+        while self.events:
+            now = self.events[0][0]
+            while self.events and self.events[0][0] == now:
+                _, kind, first, second = heapq.heappop(self.events)
+                self._happen(now, kind, first, second)
+            self._assign(now)
+        return max((self.job_end.get(job, 0) for job in plan.last), default=0) + plan.tail_ns
+
+    def _happen(self, now: int, kind: int, first: int, second: int) -> None:
+        if kind == _DONE:
+            heapq.heappush(self.free, second)
+            self._task_done(now, first)
+        elif kind == _CORE:
+            heapq.heappush(self.free, first)
+        elif kind == _JOB:
+            self._job_begins(now, first)
+        elif kind == _STAGE:
+            self._stage_begins(now, first)
+        else:
+            self._enqueue(first)
+
+    def _job_begins(self, now: int, job: int) -> None:
+        self.job_begin[job] = now
+        for other in self.job_forks.get(job, ()):
+            self._job_waits_less(now, other)
+        stages = self.first_stages.get(job, ())
+        for stage in stages:
+            heapq.heappush(self.events, (now + self.plan.stages[stage].gap_ns, _STAGE, stage, 0))
+        if not self.open_stages[job]:
+            self._job_done(now + self.plan.jobs[job].tail_ns, job)
+
+    def _job_waits_less(self, now: int, job: int) -> None:
+        self.job_left[job] -= 1
+        if not self.job_left[job]:
+            heapq.heappush(self.events, (now + self.plan.jobs[job].gap_ns, _JOB, job, 0))
+
+    def _job_done(self, at: int, job: int) -> None:
+        self.job_end[job] = at
+        for other in self.job_next.get(job, ()):
+            # Its begin lies at or after `at`: the latest of its predecessors counts it down last.
+            self.job_left[other] -= 1
+            if not self.job_left[other]:
+                latest = max(self.job_end[before] for before in self.plan.jobs[other].after)
+                heapq.heappush(self.events, (latest + self.plan.jobs[other].gap_ns, _JOB, other, 0))
+
+    def _stage_begins(self, now: int, stage: int) -> None:
+        if not self.open_tasks[stage]:
+            self._stage_done(now, stage)
+            return
+        for task in self.plan.stages[stage].tasks:
+            if task in self.skip:
+                continue
+            before = self.plan.follows.get(task)
+            if before is not None and before not in self.skip:
+                continue
+            offset = self.plan.offsets.get(task, 0)
+            if offset:
+                heapq.heappush(self.events, (now + offset, _READY, task, 0))
+            else:
+                self._enqueue(task)
+
+    def _enqueue(self, task: int) -> None:
+        stage = self.stage_of[task]
+        heapq.heappush(self.ready, (self.plan.stages[stage].job, stage, self.position[task], task))
+
+    def _task_done(self, now: int, task: int) -> None:
+        for other in self.after_task.get(task, ()):
+            self._enqueue(other)
+        stage = self.stage_of[task]
+        self.open_tasks[stage] -= 1
+        if not self.open_tasks[stage]:
+            self._stage_done(now, stage)
+
+    def _stage_done(self, now: int, stage: int) -> None:
+        self.stage_end[stage] = now
+        for other in self.stage_next.get(stage, ()):
+            self.stage_left[other] -= 1
+            if not self.stage_left[other]:
+                heapq.heappush(self.events, (now + self.plan.stages[other].gap_ns, _STAGE, other, 0))
+        job = self.plan.stages[stage].job
+        self.open_stages[job] -= 1
+        if not self.open_stages[job]:
+            self._job_done(now + self.plan.jobs[job].tail_ns, job)
+
+    def _assign(self, now: int) -> None:
+        while self.ready and self.free:
+            core = heapq.heappop(self.free)
+            until = self.cores[core][1]
+            if until is not None and until <= now:
+                continue
+            *_, stage, _, task = heapq.heappop(self.ready)
+            between = self.plan.stages[stage].between_ns if self.last_stage[core] == stage else 0
+            self.last_stage[core] = stage
+            if (core, stage) not in self.begun:
+                self.begun.add((core, stage))
+                between += self.first[stage]
+            heapq.heappush(self.events, (now + between + max(self.durations[task], 0), _DONE, task, core))

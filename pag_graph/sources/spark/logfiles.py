@@ -1,0 +1,113 @@
+"""Finds event logs: files, rolling directories, and directories that hold several logs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources.spark.codecs import decode
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["LogFiles", "find_logs", "looks_like_log"]
+
+_PART = re.compile(r"^events_(\d+)_.*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """The files of one log, in order."""
+
+    name: str
+    """Name of the file or directory, as people know the log."""
+    files: tuple[Path, ...]
+    """Parts in the order in which they were written."""
+    missing: int = 0
+    """Parts that are not there."""
+    in_progress: bool = False
+    """Whether the name says that the application still ran."""
+
+
+def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
+    """Return the logs at a place: a file, a rolling directory, or a directory of both.
+
+    Parameters
+    ----------
+    path
+        File or directory.
+
+    Returns
+    -------
+    list of LogFiles
+        In the order of their names, at least one.
+
+    Raises
+    ------
+    TraceFormatError
+        If there is nothing that could be a log.
+    """
+    root = Path(path)
+    if root.is_file():
+        return [LogFiles(name=root.name, files=(root,), in_progress=root.name.endswith(".inprogress"))]
+    if not root.is_dir():
+        message = f"There is no event log at {root}."
+        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
+    if rolled := _rolled(root):
+        return [rolled]
+    found = []
+    for entry in sorted(root.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            rolled = _rolled(entry)
+            found += [rolled] if rolled else []
+        elif _looks_like_log(entry):
+            found += find_logs(entry)
+    if not found:
+        message = f"{root} holds no event log."
+        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
+    return found
+
+
+def looks_like_log(path: Path) -> bool:
+    """Return whether a file or directory is one event log, by its names and first bytes."""
+    if path.is_dir():
+        return _rolled(path) is not None
+    return path.is_file() and _looks_like_log(path)
+
+
+def _looks_like_log(file: Path) -> bool:
+    try:
+        head = next(decode(file, stopped=lambda _: None), b"")
+    except OSError:
+        return False
+    return head.lstrip()[:1] == b"{" and b'"Event"' in head[:4096]
+
+
+def _rolled(folder: Path) -> LogFiles | None:
+    parts: dict[int, Path] = {}
+    compact = -1
+    for entry in folder.iterdir():
+        match = _PART.match(entry.name)
+        if match is None or not entry.is_file():
+            continue
+        number = int(match[1])
+        if entry.name.endswith(".compact"):
+            compact = max(compact, number)
+            parts[number] = entry
+        else:
+            parts.setdefault(number, entry)
+    if not parts:
+        return None
+    # A compacted file stands for its own number and all before it.
+    numbers = sorted(number for number in parts if number >= compact)
+    first = numbers[0] if compact >= 0 else 1
+    missing = numbers[-1] - first + 1 - len(numbers)
+    running = any(entry.name.endswith(".inprogress") for entry in folder.glob("appstatus_*"))
+    return LogFiles(
+        name=folder.name, files=tuple(parts[number] for number in numbers), missing=max(missing, 0), in_progress=running
+    )

@@ -1,0 +1,135 @@
+"""Rows of the canonical trace in the making, and the ends of epochs among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.model.enums import EventKind
+from pag_graph.sources.spark.schedule import executor_ends
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.schedule import Schedule
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["ROW", "Epochs", "Lives", "close_epochs", "finished", "lives_of"]
+
+ROW: dict[str, Any] = {
+    "worker": pl.Int32,
+    "key": pl.Int64,
+    "t_ns": pl.Int64,
+    "kind": pl.String,
+    "activity": pl.String,
+    "operator": pl.Int64,
+    "channel": pl.Int64,
+    "peer": pl.Int32,
+    "message_seq": pl.Int64,
+    "records": pl.Int64,
+    "bytes": pl.Int64,
+    "inferred": pl.Boolean,
+}
+"""Columns of rows before they are numbered; `key` orders those of one instant."""
+
+_MOST_EPOCH_ROWS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """When each worker begins and ends; the run's end for those that never end."""
+
+    birth: I64
+    end: I64
+    exits: NDArray[np.bool_]
+
+
+def lives_of(schedule: Schedule) -> Lives:
+    """Return when each worker, lanes first, begins and ends."""
+    lanes = len(schedule.lanes)
+    count = lanes + len(schedule.cores)
+    birth, end = np.zeros(count, np.int64), np.full(count, schedule.end_ns)
+    exits = np.zeros(count, bool)
+    for lane in schedule.lanes[1:]:
+        birth[lane.lane] = lane.forks[0][0]
+        end[lane.lane] = schedule.jobs[lane.jobs[-1]].end_ns
+        exits[lane.lane] = True
+    gone = executor_ends(schedule)
+    added = schedule.executors["added"].to_list()
+    removed = schedule.executors["removed"].to_list()
+    for index, core in enumerate(schedule.cores):
+        birth[lanes + index] = added[core.executor]
+        end[lanes + index] = gone[core.executor]
+        exits[lanes + index] = removed[core.executor] is not None
+    return Lives(birth, end, exits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epochs:
+    """When epochs end, and who says so."""
+
+    ends: list[tuple[int, str]]
+    """Per epoch: when it ends, in nanoseconds from the origin, and what it is called."""
+    told_at: I64
+    """Per epoch: when others than the lane that ends it are told."""
+    marks: pl.DataFrame
+    """Which job ends which epoch: `unit` (index of the job), `epoch_end`."""
+    told: dict[int, I64]
+    """Per worker the epochs whose end it is told, an instant after the lane that ended them."""
+
+    def label(self, t: I64) -> I64:
+        """Return the epoch of each instant."""
+        return np.searchsorted(self.told_at, t, side="left").astype(np.int64)
+
+    def told_between(self, worker: int, low: int, high: int | None) -> pl.DataFrame:
+        """Return the epoch ends that a worker is told from one instant until before another one."""
+        numbers = self.told[worker]
+        ends = self.told_at[numbers]
+        keep = (ends >= low) & ((ends < high) if high is not None else True)
+        return pl.DataFrame(
+            {"worker": np.full(int(keep.sum()), worker, np.int32), "t_ns": ends[keep], "ends": numbers[keep]}
+        ).with_columns(kind=pl.lit(str(EventKind.EPOCH_END)), key=pl.lit(1 << 60, pl.Int64))
+
+
+def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
+    """Decide when epochs end: with the last job of each unit."""
+    jobs = schedule.jobs
+    last: dict[str, int] = {}
+    for index in sorted(range(len(jobs)), key=lambda i: (jobs[i].end_ns, jobs[i].job)):
+        last[jobs[index].unit] = index
+    closing: dict[int, tuple[int, str]] = {}
+    for unit, index in last.items():
+        closing.setdefault(jobs[index].end_ns, (index, unit))
+    times = sorted(t for t in closing if t < schedule.end_ns)
+    workers = lives.birth.size
+    if len(times) * workers > _MOST_EPOCH_ROWS:
+        # So many rows would say little: every so many units make an epoch.
+        step = len(times) * workers // _MOST_EPOCH_ROWS + 1
+        times = [*times[step - 1 : -1 : step], times[-1]]
+    by = [closing[t][0] for t in times]
+    marks = pl.DataFrame({"unit": by, "epoch_end": range(len(by))}, schema={"unit": pl.Int64, "epoch_end": pl.Int64})
+    told_at, owner = np.array(times, np.int64) + 1, np.array([jobs[index].lane for index in by], np.int64)
+    told = {}
+    for worker in range(workers):
+        alive = (lives.birth[worker] <= told_at) & (told_at <= lives.end[worker])
+        told[worker] = np.flatnonzero(alive & (owner != worker))
+    return Epochs(ends=[(t, closing[t][1]) for t in times], told_at=told_at, marks=marks, told=told)
+
+
+def finished(epochs: Epochs, rows: pl.DataFrame, first_seq: dict[int, int]) -> pa.Table:
+    """Order rows by worker and time, number those of each worker from `first_seq` on, and give them their epochs."""
+    rows = rows.sort("worker", "t_ns", "key", maintain_order=True)
+    epoch = pl.Series(epochs.label(rows["t_ns"].to_numpy()))
+    if "ends" in rows.columns:
+        epoch = rows.select(pl.coalesce("ends", epoch)).to_series()
+    worker = rows["worker"].to_numpy()
+    begins = np.flatnonzero(np.diff(worker, prepend=-1))
+    counts = np.diff(begins, append=worker.size)
+    offsets = np.array([first_seq.get(number, 0) for number in worker[begins].tolist()], np.int64)
+    seq = np.arange(worker.size) - np.repeat(begins - offsets, counts)
+    return rows.with_columns(seq=pl.Series(seq), epoch=epoch).drop("key", "ends", strict=False).to_arrow()

@@ -1,0 +1,158 @@
+"""What an event log holds, as tables: one per kind of thing, times in milliseconds since 1970, as Spark writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+__all__ = [
+    "EXECUTIONS",
+    "EXECUTORS",
+    "JOBS",
+    "JOB_STAGES",
+    "NODES",
+    "NODE_METRICS",
+    "STAGES",
+    "STAGE_METRICS",
+    "LogFinding",
+    "SparkLog",
+    "frame",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFinding:
+    """Something odd about a log."""
+
+    finding: str
+    """Stable name of the kind."""
+    severity: str
+    """``info``, ``warning`` or ``error``."""
+    observed: int
+    """How many, or how much."""
+    unit: str
+    """Unit of it."""
+    detail: str
+    """What it is about, and what was done."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SparkLog:
+    """What a log holds, as columns; times in milliseconds since 1970, as Spark writes them."""
+
+    name: str = ""
+    """Name of the log's file."""
+    app_id: str = ""
+    """``spark.app.id``; empty where the log does not say."""
+    app_name: str = ""
+    """Name that the program gave."""
+    version: str = ""
+    """Spark's version."""
+    start_ms: int | None = None
+    """When the application started."""
+    end_ms: int | None = None
+    """When it ended; None where the log does not say."""
+    last_ms: int = 0
+    """Latest time in the log."""
+    first_ms: int = 0
+    """Earliest time in the log."""
+    complete: bool = False
+    """Whether the log has the application's end."""
+    properties: dict[str, str] = field(default_factory=dict)
+    """Spark's settings that the mapping reads."""
+    tasks: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per task attempt, by launch time."""
+    stages: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per stage attempt that was submitted, by stage and attempt."""
+    jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per job, by number."""
+    job_stages: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per job and stage of it, also of stages that were skipped."""
+    executors: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per executor, in the order in which they came."""
+    executions: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per SQL execution, by number."""
+    nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per plan node of a SQL execution's last plan."""
+    node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per metric of a plan node, with its value where the log has one."""
+    stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per accumulator of a completed stage that belongs to a plan node."""
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """Texts that the tasks' columns executor, host and reason number."""
+    events: dict[str, int] = field(default_factory=dict)
+    """Events read, counted by name."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Events that say nothing to this reader, counted by name."""
+    findings: list[LogFinding] = field(default_factory=list)
+    """What is odd."""
+    read_bytes: int = 0
+    """Bytes of content."""
+
+
+_I, _S = pl.Int64, pl.String
+_STAGE_COLUMNS: dict[str, Any] = {
+    "name": _S,
+    "tasks": _I,
+    "parents": pl.List(_I),
+    "rdd": _I,
+    "scopes": pl.List(_S),
+}
+STAGES: dict[str, Any] = {
+    "stage": _I,
+    "stage_attempt": _I,
+    **_STAGE_COLUMNS,
+    "execution": _I,
+    "submitted_ms": _I,
+    "completed_ms": _I,
+    "failure": _S,
+}
+JOB_STAGES: dict[str, Any] = {"job": _I, "stage": _I, **_STAGE_COLUMNS}
+JOBS: dict[str, Any] = {
+    "job": _I,
+    "name": _S,
+    "group": _S,
+    "pool": _S,
+    "execution": _I,
+    "root": _I,
+    "query": _S,
+    "batch": _I,
+    "submitted_ms": _I,
+    "completed_ms": _I,
+    "result": _S,
+    "error": _S,
+}
+EXECUTORS: dict[str, Any] = {
+    "executor": _S,
+    "host": _S,
+    "cores": _I,
+    "added_ms": _I,
+    "removed_ms": _I,
+    "reason": _S,
+    "decommissioned_ms": _I,
+}
+EXECUTIONS: dict[str, Any] = {
+    "execution": _I,
+    "root": _I,
+    "name": _S,
+    "started_ms": _I,
+    "ended_ms": _I,
+    "error": _S,
+}
+NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "text": _S, "scope": _S}
+NODE_METRICS: dict[str, Any] = {
+    "execution": _I,
+    "node": _I,
+    "accumulator": _I,
+    "metric": _S,
+    "kind": _S,
+    "driver_value": _I,
+}
+STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I}
+
+
+def frame(schema: dict[str, Any], rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows as a table; what a row lacks is null."""
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)

@@ -1,0 +1,186 @@
+"""Tasks of a log as columns: packed row by row while the log is read, and narrow until all of them are there."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ENDED", "FAILED", "KILLED", "LARGEST", "LATEST_MS", "MEASURED", "SPECULATIVE", "TEXTS", "TaskRows"]
+
+# Bytes of packed tasks that become columns at a time.
+_FLUSH = 4 << 20
+
+LATEST_MS = 1 << 52
+"""100,000 years in milliseconds: what is above it is no time."""
+
+LARGEST = (1 << 62) - 1
+"""Largest number that is taken for one."""
+
+TEXTS = ("executor", "host", "reason")
+"""Columns of numbered texts."""
+
+SPECULATIVE, FAILED, KILLED, ENDED, MEASURED = 1, 2, 4, 8, 16
+"""Bits of a task's flags: a speculative copy, failed, killed, seen to end, and with metrics."""
+
+_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("task", "q"),
+    ("launch_ms", "q"),
+    ("finish_ms", "q"),
+    ("getting_result_ms", "q"),
+    ("stage", "i"),
+    ("stage_attempt", "i"),
+    ("index", "i"),
+    ("attempt", "i"),
+    ("executor", "i"),
+    ("host", "i"),
+    ("reason", "i"),
+    ("flags", "i"),
+    ("deserialize_ms", "i"),
+    ("run_ms", "i"),
+    ("gc_ms", "i"),
+    ("serialize_ms", "i"),
+    ("fetch_wait_ms", "i"),
+    ("write_ns", "q"),
+    ("result_bytes", "q"),
+    ("memory_spilled_bytes", "q"),
+    ("disk_spilled_bytes", "q"),
+    ("remote_bytes", "q"),
+    ("local_bytes", "q"),
+    ("shuffle_read_records", "q"),
+    ("shuffle_write_bytes", "q"),
+    ("input_bytes", "q"),
+    ("input_records", "q"),
+    ("output_bytes", "q"),
+)
+_ROW = struct.Struct("<" + "".join(code for _, code in _COLUMNS))
+_DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _COLUMNS])
+_NAMES = tuple(name for name, _ in _COLUMNS)
+_LIMITS = tuple(LARGEST if code == "q" else 2**31 - 1 for _, code in _COLUMNS)
+
+
+class TaskRows:
+    """The tasks of a log in the making."""
+
+    def __init__(self) -> None:
+        self.odd_values = 0
+        """Numbers that are out of range."""
+        self.twice = 0
+        """Ends of tasks that the log states again."""
+        self.texts: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
+        """Texts with their numbers."""
+        self._rows = bytearray()
+        self._parts: list[dict[str, NDArray[Any]]] = []
+
+    def code(self, column: str, value: Any) -> int:
+        """Return the number of a text."""
+        if type(value) is not str:
+            value = "" if value is None else str(value)
+        codes = self.texts[column]
+        code = codes.get(value)
+        if code is None:
+            code = codes[value] = len(codes)
+        return code
+
+    def add(self, row: tuple[Any, ...]) -> tuple[int, int, int]:
+        """Take in a task, with its values in the order of the columns.
+
+        Returns
+        -------
+        task, launch, finish
+            Its number, -1 if a value of it was odd, and its times.
+
+        Raises
+        ------
+        ValueError
+            If a time is none.
+        """
+        task, launch, finish = row[:3]
+        try:
+            packed = _ROW.pack(*row)
+            fits = min(row) >= 0
+        except (struct.error, TypeError):
+            fits = False
+        if not fits:
+            packed = self._pack_odd(row)
+            task, launch, finish = -1, *(self._number(value, LARGEST) for value in (launch, finish))
+        if not 0 < launch < LATEST_MS or finish >= LATEST_MS:
+            raise ValueError
+        self._rows += packed
+        if len(self._rows) >= _FLUSH:
+            self._flush()
+        return task, launch, finish
+
+    def add_unended(self, rows: dict[int, tuple[Any, ...]]) -> None:
+        """Take in the tasks that were not seen to end, by number; with the first columns only, the others are 0."""
+        for row in rows.values():
+            self._rows += self._pack_odd((*row, *([0] * (len(_COLUMNS) - len(row)))))
+
+    def _pack_odd(self, row: tuple[Any, ...]) -> bytes:
+        return _ROW.pack(*map(self._number, row, _LIMITS))
+
+    def _number(self, value: Any, limit: int) -> int:
+        """Return a number within its column's range; what is none counts as odd and becomes 0."""
+        if isinstance(value, str):
+            try:
+                value = int(value)
+            except ValueError:
+                value = None
+        if isinstance(value, float) and value == value and abs(value) <= limit:  # noqa: PLR0124 not NaN
+            value = int(value)
+        if not isinstance(value, int) or not 0 <= value <= limit:
+            self.odd_values += 1
+            return limit if isinstance(value, int) and value > limit else 0
+        return value
+
+    def _flush(self) -> None:
+        """Turn the rows so far into columns, as narrow as their numbers allow: most metrics of most tasks are 0."""
+        rows = np.frombuffer(bytes(self._rows), _DTYPE)
+        self._rows = bytearray()
+        if rows.size:
+            self._parts.append({name: _narrow(rows[name]) for name in _NAMES})
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """Return a column of all tasks, in the order of the log."""
+        parts = [part.pop(name) for part in self._parts]
+        return np.concatenate(parts, dtype=_DTYPE[name]) if parts else np.zeros(0, _DTYPE[name])
+
+    def table(self) -> pl.DataFrame:
+        """Return one row per task attempt, by launch time; what was taken in is gone afterwards."""
+        self._flush()
+        known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
+        order, again = self._order(known)
+        # Column by column, so that a long log is never in memory twice.
+        columns = {}
+        for name in _NAMES:
+            column = known.pop(name) if name in known else self._column(name)
+            columns[name] = pl.Series(name, column[order])
+        return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
+
+    def _order(self, keys: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], pl.Series]:
+        """Return the rows that count, by launch, and the tasks whose output was lost."""
+        task, launch = keys["task"], keys["launch_ms"]
+        order = np.lexsort((task, launch))
+        # Spark reports a task again, as resubmitted, when the executor that holds its output is lost.
+        lost = keys["reason"] == self.texts["reason"].get("Resubmitted", -1)
+        numbers = np.sort(task)
+        if not lost.any() and not (numbers[1:] == numbers[:-1]).any():
+            return order, pl.Series(dtype=pl.Int64)
+        counts = ~lost | ~np.isin(task, task[~lost])
+        _, firsts = np.unique(task[counts], return_index=True)
+        kept = np.zeros(task.size, bool)
+        kept[np.flatnonzero(counts)[firsts]] = True
+        self.twice = int(counts.sum() - kept.sum())
+        return order[kept[order]], pl.Series(np.unique(task[lost]))
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers that are not negative in the narrowest type that holds them."""
+    most = int(values.max())
+    kind = next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(kind).max)
+    return values.astype(kind)
