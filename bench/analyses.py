@@ -35,7 +35,7 @@ _FEW, _MANY = 10_000, 1_000_000
 _READ = ("src", "dst", "type", "epoch", "start_ns", "duration_ns", "operator", "channel", "records", "read")
 
 
-def _triangles(session: Session) -> tuple[Path, Path]:
+def triangles(session: Session) -> tuple[Path, Path]:
     """Return a recorded trace, as large and in as many rounds as SnailTrail 2's, and its store."""
     rounds = 100 if session.quick else 1_500
     sizes = ["-w", "2", "--nodes", "3000", "--edges", "15000", "--batch", "400", "--rounds", str(rounds), "--seed", "1"]
@@ -78,7 +78,7 @@ def run(session: Session) -> None:
         for name in ("metrics", "invariants"):
             subject = partial(_over, old, name)
             session.measure(f"{name}, all epochs (tri-l)", subject, against=stick, items=edges, unit="edges")
-    trace, store = _triangles(session)
+    trace, store = triangles(session)
     stick, edges = _edges(store), int(api.open(store).epochs["edges"].sum())
     session.measure(
         "building the store, for comparison",

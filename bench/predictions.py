@@ -1,7 +1,8 @@
 """Predictions checked by re-execution: what-if says how long epochs would take; then the program runs that way.
 
 ``python -m bench.predictions`` records the adapter's program `adjustable`, predicts its epochs for other costs, runs it
-with these costs, and compares. ``--quick`` makes do with one recording of each; ``--only NAME`` with some programs.
+with these costs, and compares. ``--quick`` makes do with one recording of each; ``--only NAME`` with some programs, and
+``--only NAME --save`` replaces their pairs in the result.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
 
 from bench import harness
 from pag_graph import api
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
-from pag_graph.model.enums import EpochRole
+from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -111,6 +114,12 @@ PROGRAMS = (
         flags=("--step",),
     ),
     Program(
+        name="open loop",
+        says="input comes every 12 ms, whether or not the work before is done; from its coming to its end",
+        arguments={**_BASE, "skew": 60, "period": 12_000},
+        changes=({"cost": 300}, {"cost": 2_000}, {"before": 1_500}, {"after": 0}),
+    ),
+    Program(
         name="four workers on two cores",
         says="as balanced; workers compete for cores",
         arguments=_BASE,
@@ -148,10 +157,10 @@ class Pair:
 
     @property
     def noise(self) -> float | None:
-        """By how much the runs that measure differ among themselves: (slowest - fastest) / median."""
+        """By how much runs with the same arguments differ: (slowest - fastest) / median, with the change or without."""
         if len(self.measured_ns) < 2:  # noqa: PLR2004
             return None
-        return (max(self.measured_ns) - min(self.measured_ns)) / statistics.median(self.measured_ns)
+        return max((max(runs) - min(runs)) / statistics.median(runs) for runs in (self.recorded_ns, self.measured_ns))
 
 
 def first_in_line() -> None:
@@ -174,8 +183,16 @@ def execute(
 
 
 def spans(run: Run) -> list[int]:
-    """Return the lengths of the rounds that count."""
-    return [window.span_ns for window in _windows(run)]
+    """Return the lengths of the rounds that count; where input comes by the clock, from its coming."""
+    return [window.span_ns - came for window, came in zip(_windows(run), _comings(run), strict=True)]
+
+
+def _comings(run: Run) -> list[int]:
+    """Return when the input of each round came, from its start: where the first worker stops sleeping for it."""
+    idle = run.scan("edges").filter(pl.col("type") == str(ActivityType.IDLE)).collect()
+    ends = idle.select(at=pl.col("start_ns") + pl.col("duration_ns")).sort("at")["at"]
+    first = [ends.filter((ends > window.start_ns) & (ends <= window.end_ns)).min() for window in _windows(run)]
+    return [int(at) - window.start_ns if at is not None else 0 for at, window in zip(first, _windows(run), strict=True)]  # type: ignore[arg-type]
 
 
 def _windows(run: Run) -> list[api.Window]:
@@ -185,25 +202,29 @@ def _windows(run: Run) -> list[api.Window]:
 def predicted(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> list[int]:
     """Return the lengths of the same rounds with other costs, as what-if predicts them."""
     changes = list(_changes(run, old, new))
-    return [what_if(run.snapshot(window), changes).span_ns for window in _windows(run)]
+    return [
+        what_if(run.snapshot(window), changes).span_ns - came
+        for window, came in zip(_windows(run), _comings(run), strict=True)
+    ]
 
 
 def _changes(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[WhatIfParameters]:
     """Say in the terms of what-if what the program is told: a record takes so much longer, or a thing so many times."""
+    loop: Literal["closed", "open"] = "open" if old.get("period") else "closed"
     for name, value in new.items():
         named = run.operators.filter(run.operators["name"] == OPERATORS[name])["operator"].to_list()
         operator = tuple(named)
         others = tuple(worker for worker in run.workers if worker)
         more, slow = value - old[name], old.get("slow", 100) / 100
         if name == "prepare":
-            yield WhatIfParameters(operator=operator, factor=value / old[name])
+            yield WhatIfParameters(operator=operator, factor=value / old[name], loop=loop)
         elif name == "slow":
-            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=more * old["cost"] / 100)
+            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=more * old["cost"] / 100, loop=loop)
         else:
             first = more * slow if name == "cost" else more
-            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=first)
+            yield WhatIfParameters(operator=operator, worker=(0,), record_ns=first, loop=loop)
             if others:
-                yield WhatIfParameters(operator=operator, worker=others, record_ns=more)
+                yield WhatIfParameters(operator=operator, worker=others, record_ns=more, loop=loop)
 
 
 def check(
@@ -241,19 +262,30 @@ def summary(pairs: Sequence[Pair]) -> dict[str, float]:
     """Return what the pairs that count say together; a percentile is the nearest rank."""
     sizes = sorted(abs(pair.error) for pair in pairs if not pair.extra)
     rank = -(-95 * len(sizes) // 100) - 1
-    return {"pairs": len(sizes), "median": statistics.median(sizes), "p95": sizes[rank], "most": sizes[-1]}
+    counted = [pair for pair in pairs if not pair.extra]
+    beyond = sum(pair.noise is not None and abs(pair.error) > pair.noise for pair in counted)
+    return {
+        "pairs": len(sizes),
+        "median": statistics.median(sizes),
+        "p95": sizes[rank],
+        "most": sizes[-1],
+        "beyond_spread": beyond,
+    }
 
 
 def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     pairs = [Pair(**entry) for entry in result["pairs"]]
     found, facts = summary(pairs), result["machine"]
-    first = " before all other processes" if result["first_in_line"] else ""
+    first = ", before all other processes" if result["first_in_line"] else ""
+    loads = [load for piece in result["pieces"] for load in (piece["load_average"], piece["load_average_after"])]
+    begun = sorted(piece["begun"] for piece in result["pieces"])
     head = (
         f"{found['pairs']:.0f} pairs: median error {found['median']:.1%}, 95 % of them within {found['p95']:.1%}, the"
-        f" worst {found['most']:.1%}. Each is {result['repeat']} recordings and as many runs with the change, in turn"
-        f"{first}, on {facts['cores']} cores ({facts['processor']}), load average {facts['load_average']} before and"
-        f" {facts['load_average_after']} after, commit {result['commit'] or 'unknown'}, {result['begun']}."
+        f" worst {found['most']:.1%}; {found['beyond_spread']:.0f} are off by more than `spread`. Each is"
+        f" {result['repeat']} recordings and as many runs with the change, in turn{first}, on {facts['cores']} cores"
+        f" ({facts['processor']}), load average {min(loads)} to {max(loads)}, commit {result['commit'] or 'unknown'},"
+        f" {begun[0]} to {begun[-1]}."
     )
     names = (
         "program",
@@ -280,12 +312,35 @@ def write_page(result: Mapping[str, Any]) -> None:
     PAGE.write_text(head + section(result) + rest.partition(END)[2], encoding="utf-8")
 
 
+def write(before: Mapping[str, Any], pairs: Sequence[Pair], piece: Mapping[str, Any], **common: Any) -> None:
+    """Save the result, with what another run says about other programs, and write the page."""
+    programs = [program.name for program in PROGRAMS]
+    covered = {name for other in before.get("pieces", []) for name in other["programs"]} - set(piece["programs"])
+    kept = [entry for entry in before.get("pairs", []) if entry["program"] in covered]
+    entries = sorted([*kept, *map(asdict, pairs)], key=lambda entry: programs.index(entry["program"]))
+    others = [
+        {**other, "programs": sorted(covered.intersection(other["programs"]))} for other in before.get("pieces", [])
+    ]
+    result = {
+        "format": harness.FORMAT,
+        "bench": "predictions",
+        "commit": harness.commit(),
+        "pieces": [*(other for other in others if other["programs"]), piece],
+        **common,
+        "pairs": entries,
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    harness.save(result, RESULT)
+    write_page(result)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.predictions", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one recording of each instead of five; writes no file")
     parser.add_argument("--repeat", type=int, help="recordings of each")
-    parser.add_argument("--only", action="append", help="programs to try; writes no file")
+    parser.add_argument("--only", action="append", help="programs to try; writes no file but with --save")
+    parser.add_argument("--save", action="store_true", help="with --only: replace their pairs in the result")
     parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
     parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
     parser.add_argument("--page", action="store_true", help="only write docs/predictions.md anew from the result")
@@ -307,21 +362,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(line(pair), flush=True)
     if any(not pair.extra for pair in pairs):
         print(json.dumps(summary(pairs)))
-    if not given.quick and not given.only:
+    if not given.quick and (not given.only or given.save):
         facts["load_average_after"] = round(os.getloadavg()[0], 2)
-        result = {
-            "format": harness.FORMAT,
-            "bench": "predictions",
-            "commit": harness.commit(),
+        piece = {
+            "programs": sorted({pair.program for pair in pairs}),
             "begun": begun.isoformat(timespec="seconds"),
-            "machine": facts,
-            "repeat": repeat,
-            "first_in_line": given.first_in_line,
-            "pairs": [asdict(pair) for pair in pairs],
+            "load_average": facts["load_average"],
+            "load_average_after": facts["load_average_after"],
         }
-        RESULT.parent.mkdir(exist_ok=True)
-        harness.save(result, RESULT)
-        write_page(result)
+        before = harness.load(RESULT) if given.only and RESULT.exists() else {}
+        write(before, pairs, piece, machine=facts, repeat=repeat, first_in_line=given.first_in_line)
     return 0
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.analyses import Result
+    from pag_graph.analyses.frames import Frames
     from pag_graph.engines.motif import SparkMotifQuery
     from pag_graph.motif.paths import KHopPaths
     from pag_graph.motif.query import MotifQuery
@@ -174,13 +175,36 @@ class Pag:
         latency: int | None = None,
     ) -> Snapshot:
         """Return the graph of one window (see `Run.window`); of the slowest round where none is chosen."""
-        if epoch is None and role is None and between is None and latency is None:
-            return self.run.snapshot(self.run.slowest())
-        return self.run.snapshot(self.run.window(epoch=epoch, role=role, between=between, latency=latency))
+        return self.run.snapshot(self._window(epoch=epoch, role=role, between=between, latency=latency))
 
-    def critical_path(self, **window: Any) -> CriticalPath:
-        """Return the critical path of a window (see `snapshot` and `pag_graph.analyses.critical_path`)."""
-        return critical_path(self.snapshot(**window))
+    def _window(self, **choice: Any) -> Window:
+        return self.run.window(**choice) if any(v is not None for v in choice.values()) else self.run.slowest()
+
+    def _prepared(
+        self,
+        name: str,
+        parameters: Any,
+        options: Mapping[str, Any],
+        *,
+        windows: str = "",
+        spark: SparkSession | None = None,
+    ) -> tuple[Analysis, Any]:
+        """Find an analysis that can look at this run, and make its parameters; `windows` are what it is to look at."""
+        analysis = find_analysis(name)
+        analysis.check_rules(self.run.rules)
+        if spark is not None:
+            analysis.check_across()
+        if windows and analysis.scope is not Scope.WINDOW:
+            message = f"{analysis.name} does not look at one window, so it cannot look at {windows}."
+            raise InvalidParameterError(message)
+        if options and parameters is not None:
+            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
+            raise InvalidParameterError(message)
+        return analysis, analysis.make_parameters(options) if parameters is None else parameters
+
+    def critical_path(self, *, spark: SparkSession | None = None, **window: Any) -> CriticalPath:
+        """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`)."""
+        return critical_path(_subject(self.run, self._window(**window), spark))
 
     def analyse(
         self,
@@ -189,6 +213,7 @@ class Pag:
         *,
         against: Pag | None = None,
         engine: Engine | str = "local",
+        spark: SparkSession | None = None,
         progress: Callable[[str, int, int], None] = silent,
         **options: Any,
     ) -> pa.Table | Result:
@@ -203,7 +228,10 @@ class Pag:
         against
             For a comparison: the other run, if it is not this one.
         engine
-            Where the rounds are looked at, for an analysis of the whole run.
+            Where the rounds are looked at, for an analysis of the whole run: each round is one task.
+        spark
+            Spread every window over this session's executors, for windows that are too large for one task. The answer
+            is the same.
         progress
             Called with (label, done, all), for an analysis of the whole run.
         options
@@ -219,18 +247,15 @@ class Pag:
         ------
         InvalidParameterError
             If there is no such analysis or parameter, or the analysis looks at no single window and one was given.
+        UnsupportedPlanError
+            If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
         """
-        analysis = find_analysis(name)
-        analysis.check_rules(self.run.rules)
         window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
         other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
-        if options and parameters is not None:
-            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
-            raise InvalidParameterError(message)
-        if parameters is None:
-            parameters = analysis.make_parameters(options)
+        analysis, parameters = self._prepared(name, parameters, options, spark=spark)
         if analysis.scope is Scope.WINDOW:
-            return analysis(self.snapshot(**window), parameters=parameters)
+            chosen = self._window(**window)
+            return analysis(_subject(self.run, chosen, spark), parameters=parameters)
         if analysis.scope is Scope.PAIR:
             before, after = self._pair(window, other, against)
             return analysis(before, after, parameters=parameters)
@@ -240,7 +265,7 @@ class Pag:
         if not analysis.part_name:
             return analysis(self.run, parameters=parameters)
         rounds = analysis.chosen(self.run, self.rounds(), parameters)
-        parts = self._over(analysis, rounds, parameters, engine=engine, progress=progress)
+        parts = self._over(analysis, rounds, parameters, engine=engine, spark=spark, progress=progress)
         return analysis(self.run, parameters=parameters, parts=parts)
 
     def each(
@@ -249,6 +274,7 @@ class Pag:
         parameters: Any = None,
         *,
         engine: Engine | str = "local",
+        spark: SparkSession | None = None,
         progress: Callable[[str, int, int], None] = silent,
         **options: Any,
     ) -> pa.Table:
@@ -261,7 +287,9 @@ class Pag:
         parameters
             The analysis' parameters dataclass; or give its fields by name among the options.
         engine
-            Where the windows are looked at.
+            Where the windows are looked at: some windows that follow each other are one task.
+        spark
+            Spread every window over this session's executors, as for `analyse`.
         progress
             Called with (label, done, all).
         options
@@ -282,16 +310,8 @@ class Pag:
         --------
         >>> pag_graph.open("run.pag").each("k-hops", k=10)  # doctest: +SKIP
         """
-        analysis = find_analysis(name)
-        analysis.check_rules(self.run.rules)
-        if analysis.scope is not Scope.WINDOW:
-            message = f"{analysis.name} does not look at one window, so it cannot look at each."
-            raise InvalidParameterError(message)
-        if options and parameters is not None:
-            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
-            raise InvalidParameterError(message)
-        made = analysis.make_parameters(options) if parameters is None else parameters
-        return self._over(analysis, self.run.windows(), made, engine=engine, progress=progress)
+        analysis, made = self._prepared(name, parameters, options, windows="each", spark=spark)
+        return self._over(analysis, self.run.windows(), made, engine=engine, spark=spark, progress=progress)
 
     def _over(
         self,
@@ -300,8 +320,16 @@ class Pag:
         parameters: Any,
         *,
         engine: Engine | str,
+        spark: SparkSession | None,
         progress: Callable[[str, int, int], None],
     ) -> pa.Table:
+        if spark is not None:
+            tables = []
+            for place, window in enumerate(windows):
+                progress(analysis.name, place, len(windows))
+                tables.append(_across(self.run, spark, analysis, parameters, window))
+            progress(analysis.name, len(windows), len(windows))
+            return pa.concat_tables(tables, promote_options="permissive")
         # In this process the store is open already.
         run = self.run if engine == "local" else self.run.info.path
         chosen = make_engine(engine) if isinstance(engine, str) else engine
@@ -349,15 +377,7 @@ class Pag:
         --------
         >>> pag_graph.open("run.pag").series("profile", every_ns=10_000_000)  # doctest: +SKIP
         """
-        analysis = find_analysis(name)
-        analysis.check_rules(self.run.rules)
-        if analysis.scope is not Scope.WINDOW:
-            message = f"{analysis.name} does not look at one window, so it cannot look at a series of them."
-            raise InvalidParameterError(message)
-        if options and parameters is not None:
-            message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
-            raise InvalidParameterError(message)
-        made = analysis.make_parameters(options) if parameters is None else parameters
+        analysis, made = self._prepared(name, parameters, options, windows="a series of them")
         windows = self.run.series(every_ns, step_ns=step_ns, between=between)
         parts = []
         for number, snapshot in enumerate(self.run.snapshots(windows)):
@@ -582,7 +602,7 @@ class Pag:
         from pag_graph.engines.motif import k_hop_paths as on_spark
         from pag_graph.sinks.graphframes import edges_in_window
 
-        chosen = self.run.window(**window) if any(v is not None for v in window.values()) else self.run.slowest()
+        chosen = self._window(**window)
         vertices = self.spark_vertices(spark)
         edges = edges_in_window(self.run, spark, chosen)
         return on_spark(vertices, edges, k=k, limit=limit, through_waits=through_waits)
@@ -619,6 +639,22 @@ def _summed_up(result: Result) -> pa.Table:
     return pa.table({name: [value] for name, value in values.items()})
 
 
+def _subject(run: Run, window: Window, spark: SparkSession | None) -> Snapshot | Frames:
+    """Return what an analysis looks at: the window's edges in this process, or across partitions."""
+    if spark is None:
+        return run.snapshot(window)
+    from pag_graph.engines.frames import spark_frames
+
+    return spark_frames(run, spark, window)
+
+
+def _across(run: Run, spark: SparkSession, analysis: Analysis, parameters: Any, window: Window) -> pa.Table:
+    """Look at one window across partitions; rows get its `epoch`, where they have none of their own."""
+    function = analysis.part if analysis.part_name else analysis.function
+    arguments = () if analysis.parameters is None else (parameters,)
+    return with_epoch(table_of(function(_subject(run, window, spark), *arguments)), window)
+
+
 def _stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
     """Look at some windows of epochs; rows get the `epoch` of theirs, where they have none of their own."""
     run = Run(store) if isinstance(store, Path) else store
@@ -639,6 +675,7 @@ def analyse(
     parameters: Mapping[str, Any] | None = None,
     against: str | os.PathLike[str] | None = None,
     engine: Engine | str = "spark",
+    across: bool = False,
     progress: Callable[[str, int, int], None] = silent,
 ) -> dict[str, Any]:
     """Run one analysis over all windows of a store and write its rows as Parquet.
@@ -656,7 +693,10 @@ def analyse(
         For a comparison: another store, whose windows of the same epochs are compared with. Without it each window
         is compared with the one before.
     engine
-        ``spark``, ``local``, or an engine of one's own; each window is a task.
+        ``spark``, ``local``, or an engine of one's own; some windows that follow each other are one task.
+    across
+        Instead of that, look at one window after the other, and spread each over all executors of the engine ``spark``:
+        for windows that are too large for one task. The rows are the same.
     progress
         Called with (label, done, all).
 
@@ -669,10 +709,17 @@ def analyse(
     ------
     InvalidParameterError
         If there is no such analysis or parameter.
+    UnsupportedPlanError
+        If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
     SinkError
         If `output` holds something.
     """
     definition = find_analysis(analysis)
+    if across:
+        definition.check_across()
+        if engine == "local":
+            message = "Windows are spread over Spark's executors, and the engine is local."
+            raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
     made = definition.make_parameters(parameters)
     if against is not None and definition.scope is not Scope.PAIR:
         message = f"{definition.name} compares nothing, so there is no use for another store."
@@ -685,11 +732,19 @@ def analyse(
         raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
     target.mkdir(parents=True, exist_ok=True)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
+    spark = getattr(chosen, "spark", None) if across else None
     path, windows = pag.run.info.path, pag.run.windows()
     if definition.scope is Scope.RUN:
-        table = table_of(pag.analyse(definition.name, made, engine=chosen, progress=progress))
+        table = table_of(pag.analyse(definition.name, made, engine=chosen, spark=spark, progress=progress))
         rows = [_write(table, target, "run")]
         windows = pag.rounds()
+    elif spark is not None:
+        rows = []
+        for place, window in enumerate(windows):
+            progress(definition.name, place, len(windows))
+            table = _across(pag.run, spark, definition, made, window)
+            rows.append(_write(table, target, f"epoch-{window.epoch:09}"))
+        progress(definition.name, len(windows), len(windows))
     elif definition.scope is Scope.WINDOW:
         # A task looks at as many windows as are read together.
         task = partial(_analyse_windows, path, target, definition.name, made)

@@ -39,6 +39,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="critical-path",
+        across=True,
         many_name="critical_paths_of_windows",
         output="CRITICAL_PATH",
         example="--epoch 5 --format json",
@@ -51,6 +52,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="profile",
+        across=True,
         output="PROFILE",
         parameters_name="ProfileParameters",
         example="--epoch 5 --by operator",
@@ -60,6 +62,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="profile-rounds",
+        across=True,
         many_name="profiles_of_rounds",
         output="PROFILE_ROUNDS",
         parameters_name="ProfileParameters",
@@ -84,6 +87,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="imbalance",
+        across=True,
         output="IMBALANCE",
         parameters_name="ImbalanceParameters",
         example="--epoch 5",
@@ -130,6 +134,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="k-hops",
+        across=True,
         many_name="k_hops_of_windows",
         output="K_HOPS",
         parameters_name="KHopsParameters",
@@ -149,6 +154,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="metrics",
+        across=True,
         many_name="metrics_of_windows",
         output="METRICS",
         example="--epoch 5 --format csv",
@@ -157,6 +163,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="matrix",
+        across=True,
         output="MATRIX",
         example="--epoch 5",
         module_name="metrics",
@@ -164,6 +171,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="skew",
+        across=True,
         output="SKEW",
         parameters_name="SkewParameters",
         example="--epoch 5 --above 2",
@@ -171,6 +179,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="invariants",
+        across=True,
         many_name="observations_of_rounds",
         output="INVARIANTS",
         parameters_name="InvariantsParameters",
@@ -191,6 +200,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="waits",
+        across=True,
         output="WAITS",
         example="--epoch 5",
         cypher="patterns/who_waits_for_whom",
@@ -198,6 +208,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="blame",
+        across=True,
         many_name="blame_of_windows",
         output="BLAME",
         example="--epoch 5",
@@ -207,6 +218,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="stragglers",
+        across=True,
         output="STRAGGLERS",
         parameters_name="StragglersParameters",
         example="--epoch 5 --above 1.5",
@@ -215,6 +227,7 @@ ANALYSES: tuple[Analysis, ...] = (
     ),
     Analysis(
         name="traffic",
+        across=True,
         output="TRAFFIC",
         example="--epoch 5",
         cypher="patterns/data_messages",

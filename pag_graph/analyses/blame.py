@@ -8,11 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
 from pag_graph.analyses.columns import SPAWN, WAITING, worker_of
 from pag_graph.analyses.constraints import require_aligned
+from pag_graph.analyses.contraction import IS_STRETCH, contract
+from pag_graph.analyses.frames import Frames, end_ns
+from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.errors import CycleError, PagError
 from pag_graph.kernels.blame import walk_waits
 from pag_graph.kernels.path import CYCLE, REACHED_START, enders
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 
 
-def blame(snapshot: Snapshot) -> pa.Table:
+def blame(snapshot: Snapshot | Frames) -> pa.Table:
     """Charge the waiting in a window to what other workers did meanwhile.
 
     Parameters
@@ -62,7 +66,11 @@ def blame(snapshot: Snapshot) -> pa.Table:
     the edges of the time that the wait lasts.
     """
     require_aligned(snapshot, "Charges for waiting")
-    rows = _charged(_until_waits_end(snapshot), [snapshot.window])
+    if isinstance(snapshot, Frames):
+        wide = _frames_until_waits_end(snapshot)
+        rows = _charged(contract(wide), [snapshot.window], wide)
+    else:
+        rows = _charged(_until_waits_end(snapshot), [snapshot.window])
     return rows.select(BLAME.names).to_arrow().cast(BLAME)
 
 
@@ -91,8 +99,8 @@ def blame_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
     return pl.concat(parts).to_arrow()
 
 
-def _charged(wide: Snapshot, windows: Sequence[Window]) -> pl.DataFrame:
-    """Charge the waiting in each window, in the order of the windows."""
+def _charged(wide: Snapshot, windows: Sequence[Window], frames: Frames | None = None) -> pl.DataFrame:
+    """Charge the waiting in each window, in the order of the windows; `frames` have what stretches stand for."""
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     births = wide.messages.filter(pl.col("type") == SPAWN)
     local, messages = wide.local, pl.concat([wide.enders, births]).sort("dst", "src")
@@ -127,20 +135,29 @@ def _charged(wide: Snapshot, windows: Sequence[Window]) -> pl.DataFrame:
     rows = np.repeat(low, lengths) + nth
     path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message]])
     number = np.concatenate([np.repeat(index, lengths), index])
-    until = pl.Series(ends[window[number]], dtype=pl.Int64)
-    inside = pl.min_horizontal("end_ns", until) - pl.max_horizontal("start_ns", pl.Series(since[number]))
+    path = path.with_columns(
+        index=pl.Series(number, dtype=pl.Int64),
+        since=pl.Series(since[number], dtype=pl.Int64),
+        until=pl.Series(ends[window[number]], dtype=pl.Int64),
+    )
+    inside = pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since")
+    pieces = path.select(
+        "type",
+        "operator",
+        "channel",
+        "index",
+        by_worker=worker_of("src"),
+        to_worker=worker_of("dst"),
+        blamed_ns=inside,
+    )
+    if frames is not None:
+        pieces = pl.concat([pieces.filter(~IS_STRETCH), _on_stretches(frames, path.filter(IS_STRETCH), pieces.schema)])
+    of_piece = pieces["index"].to_numpy()
     keys = ["worker", "by_worker", "to_worker", "type", "operator", "channel"]
     charged: pl.DataFrame = (
-        path.select(
-            "type",
-            "operator",
-            "channel",
-            index=pl.Series(number),
-            window=pl.Series(window[number], dtype=pl.Int64),
-            by_worker=worker_of("src"),
-            to_worker=worker_of("dst"),
-            worker=pl.Series(vertex_of[waited[wait[number]]] >> POSITION_BITS, dtype=pl.Int32),
-            blamed_ns=inside,
+        pieces.with_columns(
+            window=pl.Series(window[of_piece], dtype=pl.Int64),
+            worker=pl.Series(vertex_of[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
         )
         .filter(pl.col("blamed_ns") > 0)
         .group_by("window", *keys)
@@ -149,6 +166,28 @@ def _charged(wide: Snapshot, windows: Sequence[Window]) -> pl.DataFrame:
         .select("window", *BLAME.names)
     )
     return charged
+
+
+def _on_stretches(frames: Frames, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Sum what happened on stretches of paths, per path, type and operator."""
+    found = frames.within(path.select("src", "dst", "index", "since", "until"))
+    inside = nw.min_horizontal(end_ns(), "until") - nw.max_horizontal("start_ns", "since")
+    keys = ["index", "worker", "type", "operator"]
+    summed = frames.collect(
+        found.with_columns(worker=worker_in("dst"), blamed_ns=inside)
+        .filter(nw.col("blamed_ns") > 0)
+        .group_by(keys)
+        .agg(nw.col("blamed_ns").sum())
+    )
+    whole = summed.with_columns(channel=pl.lit(None, pl.Int64), by_worker="worker", to_worker="worker")
+    return whole.select(schema.names()).cast(schema)
+
+
+def _frames_until_waits_end(frames: Frames) -> Frames:
+    """Do the same as `_until_waits_end`."""
+    cut = frames.edges.filter(nw.col("type") == WAITING, end_ns() > frames.window.end_ns)
+    last = frames.collect(cut.select(end_ns=end_ns().max()))["end_ns"][0]
+    return frames if last is None else frames.until(int(last))
 
 
 def _until_waits_end(snapshot: Snapshot) -> Snapshot:

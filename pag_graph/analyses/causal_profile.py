@@ -19,10 +19,10 @@ from pag_graph.analyses.constraints import (
     LoopParameter,
     constraint_graph,
     constraint_graph_of,
-    over,
     require_aligned,
 )
 from pag_graph.analyses.what_if import WORK
+from pag_graph.analyses.windows import over
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.replay import scaled_ends
 from pag_graph.model.ids import POSITION_BITS
@@ -121,7 +121,7 @@ def causal_profile_of_windows(
         graph = constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival)
         return _profiles(graph, given.steps)
 
-    return over(run, windows, COLUMNS, profiles_of)
+    return over(run, windows, COLUMNS, "touches", profiles_of)
 
 
 def _checked(parameters: CausalProfileParameters | None) -> CausalProfileParameters:

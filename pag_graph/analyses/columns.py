@@ -42,45 +42,6 @@ def local_inside(snapshot: Snapshot) -> pl.DataFrame:
     return snapshot.local.with_columns(worker=worker_of("dst"), inside_ns=inside)
 
 
-def ends_inside(snapshot: Snapshot) -> pl.Expr:
-    """Return whether an edge ends in the window, so that every edge does in exactly one of windows that tile the run.
-
-    Needs ``end_ns``. The window that begins with the run includes its origin.
-    """
-    if snapshot.run.rules is RuleSet.ST2:
-        return pl.lit(value=True)
-    window = snapshot.window
-    after = pl.col("end_ns") > window.start_ns if window.start_ns else pl.lit(value=True)
-    return after & (pl.col("end_ns") <= window.end_ns)
-
-
-def sent_inside(snapshot: Snapshot) -> pl.Expr:
-    """Return whether a message was sent in the window; that of the run's origin includes it."""
-    if snapshot.run.rules is RuleSet.ST2:
-        return pl.lit(value=True)
-    window = snapshot.window
-    after = pl.col("start_ns") > window.start_ns if window.start_ns else pl.col("start_ns") >= 0
-    return after & (pl.col("start_ns") <= window.end_ns)
-
-
-def labelled_edges(snapshot: Snapshot) -> pl.DataFrame:
-    """Return the edges that are counted for a window, each in exactly one epoch, with ``end_ns``.
-
-    For the round of an epoch these are the edges that carry the epoch, wherever they lie in time (contracts section 3:
-    metrics sum by the edges' own epoch); for a free window those that end in it.
-    """
-    run, window = snapshot.run, snapshot.window
-    if run.rules is RuleSet.ST2 or window.epoch is None:
-        return snapshot.edges.with_columns(end_ns=END).filter(ends_inside(snapshot))
-    # A row of `epochs` stands for all epochs after the row before it, the last row also for all later ones.
-    known = run.epochs["epoch"].to_list()
-    at = known.index(window.epoch)
-    wanted = pl.col("epoch") > (known[at - 1] if at else -1)
-    if at + 1 < len(known):
-        wanted &= pl.col("epoch") <= window.epoch
-    return run.scan("edges").filter(wanted).with_columns(end_ns=END).collect()
-
-
 def delivered_ns(rules: RuleSet) -> pl.Expr:
     """Return what an edge took; for a message from send to read. Under `st2` negative times count nothing."""
     if rules is RuleSet.ST2:

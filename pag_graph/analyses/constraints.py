@@ -20,14 +20,13 @@ from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, 
 from pag_graph.kernels.windows import project, with_any
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
-from pag_graph.pag.tiling import tilings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.analyses.frames import Frames
     from pag_graph.pag.snapshot import Run, Snapshot, Window
     from pag_graph.pag.tiling import Tiling
 
@@ -134,7 +133,7 @@ class WindowGraph:
         return np.asarray(self.rows[column].fill_null(-1).to_numpy(), dtype=np.int64)
 
 
-def require_aligned(snapshot: Snapshot, what: str) -> None:
+def require_aligned(snapshot: Snapshot | Frames, what: str) -> None:
     """Refuse runs whose workers' clocks cannot be compared.
 
     Parameters
@@ -152,33 +151,6 @@ def require_aligned(snapshot: Snapshot, what: str) -> None:
     if snapshot.run.rules is RuleSet.ST2:
         message = f"{what} need aligned clocks, and runs of the rule set st2 keep every worker's own."
         raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
-
-
-def over(
-    run: Run, windows: Sequence[Window], columns: Sequence[str], rows: Callable[[Tiling], pl.DataFrame]
-) -> pa.Table:
-    """Look at the edges that touch many windows, some windows at a time.
-
-    Parameters
-    ----------
-    run, windows, columns
-        As for `pag_graph.pag.tiling.tilings`. Windows without length have no rows.
-    rows
-        Makes rows of a tiling, with the place of their ``window`` in it.
-
-    Returns
-    -------
-    pa.Table
-        The rows of all windows, each with the place of its ``window`` in the list.
-    """
-    lasting = [place for place, window in enumerate(windows) if window.span_ns > 0]
-    parts, before = [], 0
-    for tiling in tilings(run, [windows[place] for place in lasting], columns, "touches"):
-        places = pl.Series(lasting[before : before + len(tiling.windows)], dtype=pl.Int64)
-        part = rows(tiling)
-        parts.append(part.with_columns(window=places[part["window"]]))
-        before += len(tiling.windows)
-    return pl.concat(parts).to_arrow()
 
 
 def window_graph(tiling: Tiling) -> WindowGraph:
@@ -391,7 +363,8 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
     cut = last[last >= 0]
     usable[cut], duration[cut], led_to[base.dst[cut]] = True, base.inside[cut], True
     waiting = base.is_type(ActivityType.WAITING)
-    open_input = base.is_type(ActivityType.INPUT_WAIT) & (loop == "open")
+    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
+    open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
     led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
     step = np.flatnonzero(is_local & usable & ~waiting)
     message = np.flatnonzero(~is_local & usable)

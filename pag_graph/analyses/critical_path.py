@@ -13,13 +13,16 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.columns import UNKNOWN, WAITING, worker_of
+from pag_graph.analyses.contraction import contract, expanded
+from pag_graph.analyses.frames import Frames
+from pag_graph.analyses.windows import over
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
 from pag_graph.kernels import path as kernel
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
-from pag_graph.pag.tiling import TYPES, tilings
+from pag_graph.pag.tiling import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +112,7 @@ class CriticalPath:
         }
 
 
-def critical_path(snapshot: Snapshot) -> CriticalPath:
+def critical_path(snapshot: Snapshot | Frames) -> CriticalPath:
     """Show the chain of activities that a window's length is made of.
 
     Parameters
@@ -136,14 +139,21 @@ def critical_path(snapshot: Snapshot) -> CriticalPath:
     -----
     A worker's time is cut into segments at the ends of its waits; from a segment one comes back only over the message
     that ended the wait, or over the spawn by which the worker was born. O(edges log edges) for sorting, O(waits on the
-    path) for the walk. Ties: a round ends at its own `epoch_end`, another window with the lowest worker that is not
+    path) for the walk; on frames across partitions only waits and what ended them come to this process, and the rows of
+    the path. Ties: a round ends at its own `epoch_end`, another window with the lowest worker that is not
     waiting.
     """
     if snapshot.run.rules is RuleSet.ST2:
         message = "Critical paths need aligned clocks, and runs of the rule set st2 keep every worker's own."
         raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
     window = snapshot.window
-    steps, ends, all_waiting = _paths(snapshot.tiling)
+    if isinstance(snapshot, Frames):
+        edges, _, ends, all_waiting = _walked(contract(snapshot).tiling)
+        edges = expanded(snapshot, edges)
+        of = np.zeros(edges.height, np.int64)
+    else:
+        edges, of, ends, all_waiting = _walked(snapshot.tiling)
+    steps = _cut(edges, [window], of)
     table = steps.select(CRITICAL_PATH.names).to_arrow().cast(CRITICAL_PATH)
     return CriticalPath(window=window, steps=table, ends=int(ends[0]), all_waiting=bool(all_waiting[0]))
 
@@ -163,11 +173,12 @@ def critical_paths_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
     pa.Table
         In the order of the windows.
     """
-    parts, before = [], 0
-    for tiling in tilings(run, windows, _COLUMNS, "touches"):
-        parts.append(_paths(tiling)[0].with_columns(pl.col("window") + before))
-        before += len(tiling.windows)
-    return pl.concat(parts).to_arrow()
+
+    def steps_of(tiling: Tiling) -> pl.DataFrame:
+        edges, of, _, _ = _walked(tiling)
+        return _cut(edges, tiling.windows, of)
+
+    return over(run, windows, _COLUMNS, "touches", steps_of)
 
 
 def no_end(window: Window) -> PagError:
@@ -180,8 +191,8 @@ def no_end(window: Window) -> PagError:
     return PagError(message, hint, {"t_ns": window.end_ns})
 
 
-def _paths(tiling: Tiling) -> tuple[pl.DataFrame, I64, NDArray[np.bool_]]:
-    """Return the steps of all windows' paths, how many workers are active where each ends, and whether none is."""
+def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
+    """Return the edges of all windows' paths with their windows, in time order; and how many are active at each end."""
     edges, windows = tiling.edges, tiling.windows
     src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
@@ -200,11 +211,8 @@ def _paths(tiling: Tiling) -> tuple[pl.DataFrame, I64, NDArray[np.bool_]]:
     )
     if outcome != kernel.REACHED_START:
         raise _stopped(windows[failed], int(outcome), int(vertex))
-    steps = edges.select(_STEP_COLUMNS)[path].with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
-    counts = np.diff(first)
-    window = np.repeat(np.arange(len(windows)), counts)
-    step = np.arange(len(path)) - np.repeat(first[:-1], counts)
-    return _cut(steps, window, step, begins[window], ends[window]), active, all_waiting
+    window = np.repeat(np.arange(len(windows)), np.diff(first))
+    return edges.select(_STEP_COLUMNS)[path], window, active, all_waiting
 
 
 def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
@@ -220,9 +228,13 @@ def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
     return PagError(f"{what} {where}.", "Build the store again, and look at its findings.", context)
 
 
-def _cut(edges: pl.DataFrame, window: I64, step: I64, begins: I64, ends: I64) -> pl.DataFrame:
+def _cut(edges: pl.DataFrame, windows: Sequence[Window], window: I64) -> pl.DataFrame:
     """Cut edges, in time order, at the borders of their windows, and number them in each."""
-    begin, end = pl.Series(begins, dtype=pl.Int64), pl.Series(ends, dtype=pl.Int64)
+    begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    begin, end = pl.Series(begins[window], dtype=pl.Int64), pl.Series(ends[window], dtype=pl.Int64)
+    counts = np.bincount(window, minlength=len(windows))
+    step = np.arange(len(window)) - np.repeat(np.cumsum(counts) - counts, counts)
+    edges = edges.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     cut_start, cut_end = pl.col("start_ns") < begin, pl.col("end_ns") > end
     start = pl.max_horizontal("start_ns", begin)
     return edges.with_columns(

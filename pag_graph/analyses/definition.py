@@ -211,6 +211,9 @@ class Analysis:
     chart: Chart | None = None
     rules: frozenset[RuleSet] = field(default=frozenset(RuleSet))
     """Rule sets whose runs it can analyse."""
+    across: bool = False
+    """Whether the function, or the part, also takes `pag_graph.analyses.frames.Frames`, so that Spark can spread one
+    window over many tasks."""
     alarm: bool = False
     """Whether rows are bad news: the command's exit code then says that there are any."""
 
@@ -321,6 +324,19 @@ class Analysis:
             best = RuleSet.TIMELY if RuleSet.TIMELY in self.rules else min(self.rules)
             raise UnsupportedPlanError(message, f"Build the trace with `--rules {best}`.")
 
+    def check_across(self) -> None:
+        """Refuse to be spread over partitions, if it follows edges one after the other.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            With what to do instead.
+        """
+        if not self.across:
+            message = f"{self.name} follows a window's edges one after the other, so it needs all of them in one task."
+            hint = "Leave out the Spark session: engine='spark' gives every window a task of its own."
+            raise UnsupportedPlanError(message, hint)
+
     def chosen(self, run: Run, rounds: list[Window], parameters: Any) -> list[Window]:
         """Return the rounds to look at, for an analysis of the whole run."""
         if not self.choose_name:
@@ -350,7 +366,7 @@ class Analysis:
         arguments = () if self.parameters is None else (parameters,)
         # Epochs of the rule set st2 share no edge, whatever their clocks say.
         apart = run.rules is RuleSet.ST2 or all(a.end_ns <= b.start_ns for a, b in pairwise(windows))
-        if self.many_name and apart:
+        if self.many_name and apart and any(window.span_ns > 0 for window in windows):
             many: pa.Table = getattr(self.module, self.many_name)(run, windows, *arguments)
             if self.part_name:
                 return many

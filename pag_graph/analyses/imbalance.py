@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING, local_inside
+from pag_graph.analyses.columns import WAITING
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.frames import Frames, frames_of
 from pag_graph.model.tables import IMBALANCE
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class ImbalanceParameters:
     by: Annotated[Literal["type", "operator"], "Divide by types, or by types and operators."] = "type"
 
 
-def imbalance(snapshot: Snapshot, parameters: ImbalanceParameters | None = None) -> pa.Table:
+def imbalance(snapshot: Snapshot | Frames, parameters: ImbalanceParameters | None = None) -> pa.Table:
     """Compare the time of each activity on the critical path with its mean over the workers.
 
     Parameters
@@ -52,7 +54,8 @@ def imbalance(snapshot: Snapshot, parameters: ImbalanceParameters | None = None)
     """
     parameters = parameters or ImbalanceParameters()
     keys = ["type", "operator"] if parameters.by == "operator" else ["type"]
-    local = local_inside(snapshot)
+    frames = frames_of(snapshot)
+    local = frames.collect(frames.local.group_by("type", "operator").agg(nw.col("inside_ns").sum()))
     workers = int(local["inside_ns"].sum()) / (snapshot.window.span_ns or 1) or 1
     steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps))
     on_path = steps.group_by(keys).agg(path_ns=pl.col("duration_ns").sum())

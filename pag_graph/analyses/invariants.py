@@ -9,10 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
 from pag_graph.analyses.columns import END, IS_MESSAGE, delivered_ns, rounds, worker_of
+from pag_graph.analyses.frames import IS_LOCAL, Frames, end_ns
+from pag_graph.analyses.frames import delivered_ns as delivered
+from pag_graph.analyses.frames import worker_of as worker_in
+from pag_graph.analyses.windows import over
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.windows import largest, medians
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.analyses.frames import Frame
     from pag_graph.pag.snapshot import Run, Snapshot, Window
     from pag_graph.pag.tiling import Belongs, Tiling
 
@@ -166,7 +172,7 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     return rows.select(INVARIANTS.names).to_arrow().cast(INVARIANTS)
 
 
-def round_observations(snapshot: Snapshot, parameters: InvariantsParameters | None = None) -> pa.Table:
+def round_observations(snapshot: Snapshot | Frames, parameters: InvariantsParameters | None = None) -> pa.Table:
     """Return what `invariants` needs to know of one round: what exceeds a limit, and the largest of each kind.
 
     Parameters
@@ -181,10 +187,13 @@ def round_observations(snapshot: Snapshot, parameters: InvariantsParameters | No
     pa.Table
         One row per violation of a given limit (`fixed`), and one per key of a learned one.
     """
+    parameters = parameters or InvariantsParameters()
+    if isinstance(snapshot, Frames):
+        return _candidates(snapshot, parameters).to_arrow()
     window = snapshot.window
     belongs: Belongs = "ends" if window.epoch is None else "labels"
     [tiling] = tilings(snapshot.run, [window], _COLUMNS, belongs)
-    return _observations(tiling, parameters or InvariantsParameters()).drop("window").to_arrow()
+    return _observations(tiling, parameters).drop("window").to_arrow()
 
 
 def observations_of_rounds(
@@ -206,19 +215,85 @@ def observations_of_rounds(
     pa.Table
         Rows of `round_observations` of every round, with the place of its ``window``.
     """
-    parameters = parameters or InvariantsParameters()
-    parts, before = [], 0
-    for tiling in tilings(run, windows, _COLUMNS, "labels"):
-        parts.append(_observations(tiling, parameters).with_columns(pl.col("window") + before))
-        before += len(tiling.windows)
-    return pl.concat(parts).to_arrow()
+    limits = parameters or InvariantsParameters()
+    return over(run, windows, _COLUMNS, "labels", lambda tiling: _observations(tiling, limits))
 
 
 def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
     edges = tiling.edges.with_columns(end_ns=END, window=pl.Series(tiling.window))
+    local = edges.filter(~tiling.is_type(*MESSAGE_TYPES)).select("window", "src", "dst", "end_ns")
+    after = -local["dst"].to_numpy()
+    rows = largest(local["window"].to_numpy(), len(tiling.windows), local["end_ns"].to_numpy(), after, after)
+    last = local[rows[rows >= 0]].drop("end_ns")
+    extent = edges.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    epochs = _epochs(tiling.run, tiling.windows, last, extent)
+    return _reduced([epochs, _messages(tiling, edges), _activations(tiling, edges)], parameters)
+
+
+def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Do the same as `_observations` where only what may be among the answers can be brought here."""
+    edges = frames.engine.settle(
+        frames.labelled.select(
+            "src",
+            "dst",
+            "type",
+            "start_ns",
+            *_COLUMNS,
+            end_ns=end_ns(),
+            worker=worker_in("src"),
+            to_worker=worker_in("dst"),
+            delivered_ns=delivered(frames.run.rules),
+        )
+    )
+    window = pl.lit(0, pl.Int64)
+    extent = frames.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max())).with_columns(window=window)
+    local = edges.filter(IS_LOCAL)
+    last = frames.collect(local.select(nw.col("end_ns").max()))["end_ns"].item()
+    ends = frames.collect(local.filter(nw.col("end_ns") == nw.lit(-1 if last is None else last)).select("src", "dst"))
+    ended = ends.sort("dst").tail(1).with_columns(window=window)
+    epochs = _epochs(frames.run, [frames.window], ended, extent.drop_nulls())
+    messages = edges.filter(~IS_LOCAL).with_columns(observed=nw.col("delivered_ns"))
+    leaves = nw.col("type").is_in([str(kind) for kind in _LEAVES]) & ~nw.col("activation").is_null()
+    activations = (
+        edges.filter(leaves)
+        .group_by("activation", "type", "operator")
+        .agg(nw.col("src", "start_ns").min(), nw.col("dst", "end_ns").max())
+        .with_columns(observed=nw.col("end_ns") - nw.col("start_ns"), worker=worker_in("src"))
+    )
+    found = [
+        _shaped(_first_of_all(frames, every, keys, limit).with_columns(window=window), invariant=pl.lit(name))
+        for every, keys, limit, name in (
+            (messages, ["worker", "to_worker", "type", "channel"], parameters.message_max_ns, "message_max"),
+            (activations, ["worker", "type", "operator"], parameters.operator_max_ns, "operator_max"),
+        )
+    ]
+    return _reduced([epochs, *found], parameters).drop("window")
+
+
+def _first_of_all(frames: Frames, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
+    """Return the rows that exceed a limit, and of each key those with the largest value and lowest `src` and `dst`."""
+    # Joins do not find null; numbers of operators and channels are not negative.
+    every = frames.engine.settle(
+        every.select(*keys, "src", "dst", "start_ns", "observed").with_columns(
+            nw.col(name).fill_null(-1) for name in keys if name != "type"
+        )
+    )
+    first = every
+    for column, best in (("observed", "max"), ("src", "min"), ("dst", "min")):
+        least = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
+        first = first.join(least, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
+    rows = [frames.collect(first)]
+    if limit is not None:
+        rows.append(frames.collect(every.filter(nw.col("observed") > limit)))
+    absent = [pl.when(pl.col(name) >= 0).then(name).alias(name) for name in keys if name != "type"]
+    return pl.concat(rows).unique().with_columns(absent)
+
+
+def _reduced(frames: Sequence[pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return the rows that exceed a limit, and the largest of each key."""
     limits = {row["invariant"]: row["limit"] for row in _limits(parameters).iter_rows(named=True)}
     parts: list[pl.DataFrame] = []
-    for frame in (_epochs(tiling, edges), _messages(tiling, edges), _activations(tiling, edges)):
+    for frame in frames:
         if not frame.height:
             continue
         name = str(frame["invariant"][0])
@@ -260,22 +335,17 @@ def _shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
     return frame.with_columns(**absent).select(*_SEEN.names(), *place).cast(dict(_SEEN))  # type: ignore[arg-type]
 
 
-def _epochs(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
-    """Return how long every epoch took, with the local edge that ended last."""
-    local = edges.filter(~tiling.is_type(*MESSAGE_TYPES)).select("window", "src", "dst", "end_ns")
-    after = -local["dst"].to_numpy()
-    rows = largest(local["window"].to_numpy(), len(tiling.windows), local["end_ns"].to_numpy(), after, after)
-    last = local[rows[rows >= 0]].drop("end_ns")
-    known = tiling.run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
-    windows = pl.DataFrame(
-        {"epoch": [window.epoch for window in tiling.windows], "window": range(len(tiling.windows))},
+def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame) -> pl.DataFrame:
+    """Return how long every epoch took, with the local edge that ended last; `extent` has the ends of its edges."""
+    known = run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
+    frame = pl.DataFrame(
+        {"epoch": [window.epoch for window in windows], "window": range(len(windows))},
         schema={"epoch": pl.Int64, "window": pl.Int64},
     )
-    spans = windows.join(known, on="epoch")
-    if tiling.run.rules is RuleSet.ST2:
+    spans = frame.join(known, on="epoch")
+    if run.rules is RuleSet.ST2:
         # There, an epoch is its graph: events that preparation dropped do not count.
-        ends = edges.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        spans = spans.drop("start_ns", "end_ns").join(ends, on="window")
+        spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
     found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
     return _shaped(found, invariant=pl.lit("epoch_max"), observed=pl.col("end_ns") - pl.col("start_ns"))
 

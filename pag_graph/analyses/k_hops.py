@@ -9,16 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
 from pag_graph.analyses.definition import Flags
+from pag_graph.analyses.frames import WAITING, Frames, worker_of
+from pag_graph.analyses.frames import rows as row_count
+from pag_graph.analyses.windows import over
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.kernels.hops import count_walks_by_window
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS
-from pag_graph.pag.tiling import ranks, tile, tilings
+from pag_graph.pag.tiling import ranks, tile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +39,8 @@ _COLUMNS = ("operator", "read", "receive_buffer_ns")
 _TYPE_NAMES = sorted(ActivityType)
 _TYPE_ORDER = np.array([_TYPE_NAMES.index(kind) for kind in ActivityType])
 """Place of every type in the order of their names."""
+_LIMIT = 2.0**62
+"""Larger numbers may not be exact."""
 _NO_ROWS = pl.Schema(
     {"window": pl.Int64, **dict.fromkeys(K_HOPS.names, pl.Int64), "type": pl.String, "worker": pl.Int32}
 )
@@ -53,7 +59,7 @@ class KHopsParameters:
     ] = "delivered"
 
 
-def k_hops(snapshot: Snapshot, parameters: KHopsParameters | None = None) -> pa.Table:
+def k_hops(snapshot: Snapshot | Frames, parameters: KHopsParameters | None = None) -> pa.Table:
     """Summarise the activities within k hops before the ends of the window's waits.
 
     Parameters
@@ -77,9 +83,11 @@ def k_hops(snapshot: Snapshot, parameters: KHopsParameters | None = None) -> pa.
 
     Notes
     -----
-    O(k x edges): walks are counted per vertex, never listed.
+    O(k x edges): walks are counted per vertex, never listed. On frames across partitions every hop is a join of the
+    vertices that walks have reached with the edges.
     """
-    rows = _count(tile(snapshot, "ends"), _checked(parameters))
+    parameters = _checked(parameters)
+    rows = _joined(snapshot, parameters) if isinstance(snapshot, Frames) else _count(tile(snapshot, "ends"), parameters)
     return rows.select(K_HOPS.names).to_arrow().cast(K_HOPS)
 
 
@@ -107,12 +115,8 @@ def k_hops_of_windows(run: Run, windows: Sequence[Window], parameters: KHopsPara
     AnalysisError
         If so many walks exist that 64 bits cannot count them.
     """
-    parameters = _checked(parameters)
-    parts, before = [_NO_ROWS.to_frame()], 0
-    for tiling in tilings(run, windows, _COLUMNS, "ends"):
-        parts.append(_count(tiling, parameters).with_columns(pl.col("window") + before))
-        before += len(tiling.windows)
-    return pl.concat(parts).to_arrow()
+    checked = _checked(parameters)
+    return over(run, windows, _COLUMNS, "ends", lambda tiling: _count(tiling, checked))
 
 
 def _checked(parameters: KHopsParameters | None) -> KHopsParameters:
@@ -139,12 +143,16 @@ def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
         parameters.through_waits,
     )
     if inexact >= 0:
-        name = tiling.windows[inexact].name
-        message = f"More walks of up to {parameters.k} hops end in {name} than 64 bits can count."
-        raise AnalysisError(message, "Ask for fewer hops, or a shorter window.", {"k": parameters.k})
+        error = _too_many(tiling.windows[inexact], parameters)
+        raise error
     counts = {"window": window, "hop": hop, "walks": walks, "edges": edges, "walk_ns": walk_ns, "edge_ns": edge_ns}
     rows = pl.DataFrame({name: pl.Series(values, dtype=pl.Int64) for name, values in counts.items()})
     return rows.hstack(names[number]).select(_NO_ROWS.names())
+
+
+def _too_many(window: Window, parameters: KHopsParameters) -> AnalysisError:
+    message = f"More walks of up to {parameters.k} hops end in {window.name} than 64 bits can count."
+    return AnalysisError(message, "Ask for fewer hops, or a shorter window.", {"k": parameters.k})
 
 
 def _groups(tiling: Tiling) -> tuple[I64, pl.DataFrame]:
@@ -177,3 +185,68 @@ def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:
         at_once = buffered.is_not_null().to_numpy() & ~apart
         return np.asarray(np.where(at_once, took - np.minimum(took, buffered.fill_null(0).to_numpy()), took))
     return np.asarray(took + np.where(apart & (read >= 0), buffered.fill_null(0).to_numpy(), 0))
+
+
+def _joined(frames: Frames, parameters: KHopsParameters) -> pl.DataFrame:
+    """Count walks hop by hop, each a join of all edges with the vertices that the hop before has reached."""
+    edges = frames.engine.settle(
+        frames.edges.filter(frames.ends_inside).select(
+            "src",
+            "dst",
+            "type",
+            "operator",
+            worker=worker_of("src"),
+            to_worker=worker_of("dst"),
+            weight=_weight(frames, parameters),
+        )
+    )
+    waiting = nw.col("type") == WAITING
+    ends = edges.filter(waiting).select("dst", "to_worker")
+    first = ends.group_by("to_worker").agg(first=nw.col("dst").min())
+    # The data messages of a segment that a wait's end opens: those after the worker's first.
+    opened = (nw.col("type") == str(ActivityType.DATA_MESSAGE)) & (nw.col("dst") >= nw.col("first"))
+    seeds = (
+        edges.filter(~waiting)
+        .join(first, on="to_worker", how="left")
+        .join(ends.select("dst").unique("dst").with_columns(ends=nw.lit(1)), on="dst", how="left")
+        .filter(~nw.col("ends").is_null() | opened)
+        .drop("first", "ends")
+        .with_columns(walks=nw.lit(1).cast(nw.Int64))
+    )
+    followed = edges if parameters.through_waits else edges.filter(~waiting)
+    keys = ["type", "worker", "operator"]
+    parts = []
+    for hop in range(1, parameters.k + 1):
+        seeds = frames.engine.settle(seeds)
+        counts = frames.collect(
+            seeds.with_columns(
+                walk_ns=nw.col("walks") * nw.col("weight"),
+                size=nw.col("walks").cast(nw.Float64) * nw.max_horizontal(nw.col("weight").abs(), nw.lit(1)),
+            )
+            .group_by(keys)
+            .agg(nw.col("walks", "walk_ns", "weight", "size").sum(), edges=row_count())
+        )
+        if counts.is_empty():
+            break
+        if float(counts["size"].max()) > _LIMIT:  # type: ignore[arg-type]
+            raise _too_many(frames.window, parameters)
+        parts.append(counts.rename({"weight": "edge_ns"}).with_columns(hop=pl.lit(hop, pl.Int64)))
+        reached = seeds.group_by("src").agg(nw.col("walks").sum()).rename({"src": "dst"})
+        seeds = followed.join(reached, on="dst", how="inner")
+    if not parts:
+        return _NO_ROWS.to_frame()
+    counted = pl.concat(parts).with_columns(window=pl.lit(0, pl.Int64))
+    return counted.select(_NO_ROWS.names()).sort("hop", *keys)
+
+
+def _weight(frames: Frames, parameters: KHopsParameters) -> nw.Expr:
+    """Do what `_weights` does."""
+    took = nw.col("duration_ns")
+    if frames.run.rules is not RuleSet.ST2:
+        took = took - nw.max_horizontal(nw.lit(0), nw.lit(frames.window.start_ns) - nw.col("start_ns"))
+    buffered = nw.col("receive_buffer_ns")
+    apart = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
+    if parameters.weight == "transfer":
+        at_once = ~apart & ~buffered.is_null()
+        return took - nw.when(at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
+    return took + nw.when(apart & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))

@@ -7,26 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import delivered_ns, sent_inside, worker_of
+from pag_graph.analyses.frames import Frames, delivered_ns, frames_of, rows, where, worker_of
+from pag_graph.analyses.windows import over
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.tables import MATRIX, METRICS
-from pag_graph.pag.tiling import tile, tilings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
+    from pag_graph.analyses.frames import Frame
     from pag_graph.pag.snapshot import Run, Snapshot, Window
     from pag_graph.pag.tiling import Tiling
 
+_KEYS = ["epoch", "from_worker", "to_worker", "type"]
 _COLUMNS = ("records", "read", "receive_buffer_ns")
 _DATA = str(ActivityType.DATA_MESSAGE)
 
 
-def metrics(snapshot: Snapshot) -> pa.Table:
+def metrics(snapshot: Snapshot | Frames) -> pa.Table:
     """Count activities, their time and records per epoch, pair of workers and type.
 
     Parameters
@@ -46,8 +49,9 @@ def metrics(snapshot: Snapshot) -> pa.Table:
     ST2 5.1.2. Under the rule set `st2` the numbers are those that SnailTrail 2 writes to ``metrics.csv``, where a
     message that arrives before it was sent takes no time. O(edges).
     """
-    rows = _summed(tile(snapshot, "ends") if snapshot.window.epoch is None else _of_epoch(snapshot))
-    return rows.select(METRICS.names).to_arrow().cast(METRICS)
+    frames = frames_of(snapshot)
+    summed = frames.collect(_summed(frames.labelled, frames.run.rules, _KEYS)).sort(_KEYS)
+    return summed.select(METRICS.names).to_arrow().cast(METRICS)
 
 
 def metrics_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
@@ -65,44 +69,34 @@ def metrics_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
     pa.Table
         In the order of the windows.
     """
-    parts, before = [], 0
-    for tiling in tilings(run, windows, _COLUMNS, "labels"):
-        parts.append(_summed(tiling).with_columns(pl.col("window") + before))
-        before += len(tiling.windows)
-    return pl.concat(parts).to_arrow()
+    keys = ["window", *_KEYS]
+
+    def rows_of(tiling: Tiling) -> pl.DataFrame:
+        edges = tiling.edges.lazy().with_columns(window=pl.Series(tiling.window))
+        summed = _summed(nw.from_native(edges), run.rules, keys).to_native()
+        found: pl.DataFrame = summed.with_columns(pl.col("type").cast(pl.String)).sort(keys).collect()
+        return found
+
+    return over(run, windows, _COLUMNS, "labels", rows_of)
 
 
-def _of_epoch(snapshot: Snapshot) -> Tiling:
-    [tiling] = tilings(snapshot.run, [snapshot.window], _COLUMNS, "labels")
-    return tiling
-
-
-def _summed(tiling: Tiling) -> pl.DataFrame:
-    took = pl.col("duration_ns")
-    if tiling.run.rules is RuleSet.ST2:
-        took = took.clip(lower_bound=0)
-    keys = ["window", "epoch", "from_worker", "to_worker", "type"]
+def _summed(edges: Frame, rules: RuleSet, keys: list[str]) -> Frame:
+    took = nw.col("duration_ns")
+    if rules is RuleSet.ST2:
+        took = nw.max_horizontal(took, nw.lit(0))
     return (
-        tiling.edges.lazy()
-        .select(
-            "epoch",
-            "records",
-            "type",
-            window=pl.Series(tiling.window),
+        edges.with_columns(
             from_worker=worker_of("src"),
             to_worker=worker_of("dst"),
             duration_ns=took,
-            delivered_ns=delivered_ns(tiling.run.rules),
+            delivered_ns=delivered_ns(rules),
         )
         .group_by(keys)
-        .agg(pl.col("duration_ns", "delivered_ns", "records").sum(), activities=pl.len().cast(pl.Int64))
-        .with_columns(pl.col("type").cast(pl.String))
-        .sort(keys)
-        .collect()
+        .agg(nw.col("duration_ns", "delivered_ns", "records").sum(), rows().alias("activities"))
     )
 
 
-def matrix(snapshot: Snapshot) -> pa.Table:
+def matrix(snapshot: Snapshot | Frames) -> pa.Table:
     """Count the messages and records that went from each worker to each other one.
 
     Parameters
@@ -121,19 +115,21 @@ def matrix(snapshot: Snapshot) -> pa.Table:
     -----
     ST2 5.1.2 and the figures of 5.2.2. O(messages + workers^2).
     """
-    data = pl.col("type") == _DATA
-    sent = (
-        snapshot.messages.filter(sent_inside(snapshot))
-        .with_columns(from_worker=worker_of("src"), to_worker=worker_of("dst"), delivered_ns=_whole(snapshot))
-        .group_by("from_worker", "to_worker")
-        .agg(
-            messages=pl.len().cast(pl.Int64),
-            data_messages=data.sum().cast(pl.Int64),
-            records=pl.col("records").filter(data).sum(),
-            delivered_ns=pl.col("delivered_ns").filter(data).sum(),
+    frames = frames_of(snapshot)
+    data = nw.col("type") == _DATA
+    sent = frames.collect(
+        frames.sent.with_columns(delivered_ns=delivered_ns(frames.run.rules))
+        .select(
+            "from_worker",
+            "to_worker",
+            data_messages=data.cast(nw.Int64),
+            records=where(data, "records"),
+            delivered_ns=where(data, "delivered_ns"),
         )
+        .group_by("from_worker", "to_worker")
+        .agg(nw.col("data_messages", "records", "delivered_ns").sum(), rows().alias("messages"))
     )
-    workers = pl.DataFrame({"from_worker": snapshot.run.workers}, schema={"from_worker": pl.Int32})
+    workers = pl.DataFrame({"from_worker": frames.run.workers}, schema={"from_worker": pl.Int32})
     pairs = workers.join(workers.rename({"from_worker": "to_worker"}), how="cross")
     total = sent["records"].sum() or 1
     result = (
@@ -144,7 +140,3 @@ def matrix(snapshot: Snapshot) -> pa.Table:
         .sort("from_worker", "to_worker")
     )
     return result.select(MATRIX.names).to_arrow().cast(MATRIX)
-
-
-def _whole(snapshot: Snapshot) -> pl.Expr:
-    return delivered_ns(snapshot.run.rules)

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.columns import worker_of
-from pag_graph.analyses.constraints import COLUMNS, over, require_aligned, window_graph
+from pag_graph.analyses.constraints import COLUMNS, require_aligned, window_graph
+from pag_graph.analyses.windows import over
 from pag_graph.errors import CycleError
 from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
 from pag_graph.kernels.replay import group_arcs, topological_order
@@ -84,7 +85,7 @@ def participation_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
     pa.Table
         In the order of the windows.
     """
-    return over(run, windows, COLUMNS, _shares)
+    return over(run, windows, COLUMNS, "touches", _shares)
 
 
 def _shares(tiling: Tiling) -> pl.DataFrame:

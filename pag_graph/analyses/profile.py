@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pag_graph.analyses.frames import Frames
     from pag_graph.pag.snapshot import Run, Snapshot, Window
 
 _DIVISIONS = ("type", "operator", "worker", "pair")
@@ -38,7 +39,7 @@ class ProfileParameters:
     n: Annotated[int, "Keys to list; what is left is summed up as (other). 0 lists all."] = 10
 
 
-def profile(snapshot: Snapshot, parameters: ProfileParameters | None = None) -> pa.Table:
+def profile(snapshot: Snapshot | Frames, parameters: ProfileParameters | None = None) -> pa.Table:
     """Divide the critical path by type, operator, worker and pair of workers.
 
     Parameters
@@ -79,7 +80,7 @@ def _divided(run: Run, steps: pl.DataFrame, parameters: ProfileParameters) -> pl
     return pl.concat(keyed)
 
 
-def round_profile(snapshot: Snapshot, parameters: ProfileParameters | None = None) -> pa.Table:
+def round_profile(snapshot: Snapshot | Frames, parameters: ProfileParameters | None = None) -> pa.Table:
     """Return the whole profile of one round, for `profile_rounds`: rows of `PROFILE` with nothing summed up."""
     return profile(snapshot, ProfileParameters(by=_checked(parameters).by, n=0))
 

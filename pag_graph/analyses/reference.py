@@ -29,8 +29,54 @@ with a picture, and nothing from elsewhere); `--top` bounds the rows of a table,
 The job writes one Parquet file per window, with a column `epoch`, and takes parameters as `--set FIELD=VALUE`.
 Times are nanoseconds from the run's origin.
 
-| analysis | looks at | answers |
-|---|---|---|
+## Many windows, and large ones
+
+An analysis of a window looks at every epoch of a run in one pass with `--each`, and at windows of one length with
+`--every 10ms` (see [cli.md](cli.md)); in Python `pag.each("waits")` and `pag.series("waits", every_ns=10_000_000)`. The
+rows of all windows come in one table, and the graph is read in stretches of many windows, once.
+
+```sh
+pag waits run.pag --each --format csv              # rows of all epochs, each with its epoch
+pag critical-path run.pag --each --format json
+```
+
+Windows are the unit of distribution: `spark_jobs/analyse.py`, and `each(..., engine="spark")`, give stretches of
+windows to tasks, and a task holds the edges of its windows in memory. That is the fast plan, and the right one as long
+as the edges of one window fit into a task: about 100 bytes each, so 10 million edges are 1 GB.
+
+Where they do not, **a window is spread over all executors**: `spark_jobs/analyse.py ... --across`, or a Spark session
+as `spark=` in Python. Nothing but sums, and what is listed below, comes to the driver. The rows are the same.
+
+```sh
+spark-submit spark_jobs/analyse.py run.pag out --analysis skew --across
+```
+
+```python
+pag = pag_graph.open("run.pag")
+pag.skew(epoch=5, spark=spark)
+pag.each("traffic", spark=spark)
+```
+
+- `metrics`, `matrix`, `traffic`, `waits`, `skew`: sums over edges, the same expressions in both plans.
+- `k-hops`: every hop joins the edges with the vertices that walks have reached; sums of each hop come to the driver.
+- `critical-path`, `profile`, `profile-rounds`, `imbalance`: paths are walked on the driver, over waits and what ended
+  them; the edges between are looked up by a join. The rows of the path come to the driver.
+- `blame`, `stragglers`: the same for the path of every wait, of which sums come to the driver.
+- `invariants`: the largest of each kind in a round, and what exceeds a limit, come to the driver, and so do the run's
+  progress messages.
+
+The others (`why`, `sample`, `slack`, `what-if`, `causal-profile`, `participation`, `k-hops-st2`, `diff`) refuse
+`--across` and `spark=`. Replays and counts of paths follow edges one after the other, in the order of time, and each
+needs what those before it left: spread over tasks, every level of the graph would be a round of messages between them,
+and a graph has at least as many levels as its critical path has edges. Choose shorter windows for them (`--between`,
+`--every`): what a shorter window says is exact for it.
+
+## All analyses
+
+"across" marks those that can spread one window.
+
+| analysis | looks at | across | answers |
+|---|---|---|---|
 """
 _TAIL = '''
 ## Your own
@@ -67,7 +113,8 @@ _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 def page() -> str:
     """Return the text of ``docs/analyses.md``."""
     rows = "".join(
-        f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {analysis.help} |\n"
+        f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {'yes' if analysis.across else ''}"
+        f" | {analysis.help} |\n"
         for analysis in ANALYSES
     )
     return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES) + _TAIL
@@ -100,6 +147,8 @@ def _about(analysis: Analysis) -> str:
     if len(analysis.rules) < len(RuleSet):
         sets = " and ".join(f"`{rules}`" for rules in sorted(analysis.rules))
         facts.append(f"Only for runs of the rule set {sets}." if len(analysis.rules) == 1 else f"Rule sets {sets}.")
+    if analysis.across:
+        facts.append("A window can be spread over Spark's executors: `--across`, `spark=`.")
     if analysis.cypher:
         facts.append(f"In Neo4j: `pag neo4j query {analysis.cypher}`.")
     if analysis.alarm:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import ends_inside, local_inside, operator_names
+from pag_graph.analyses.columns import operator_names
+from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import SKEW
@@ -30,7 +32,7 @@ class SkewParameters:
     above: Annotated[float, "An operator is skewed if a worker reads more than so many times the mean."] = 1.5
 
 
-def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Table:
+def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) -> pa.Table:
     """Compare the records that each worker read in each operator.
 
     Parameters
@@ -60,20 +62,23 @@ def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Tab
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."
         raise InvalidParameterError(message, "skew(above=1.5)")
-    ended = ends_inside(snapshot)
-    read = pl.col("records").is_not_null() & ended
-    per_worker = (
-        local_inside(snapshot)
-        .filter(pl.col("records").is_not_null() | (pl.col("type") == _PROCESSING))
-        .group_by("operator", "worker")
-        .agg(
-            records=pl.col("records").filter(ended).sum(),
-            activations=read.sum().cast(pl.Int64),
-            processing_ns=pl.col("inside_ns").filter(pl.col("type") == _PROCESSING).sum(),
+    frames = frames_of(snapshot)
+    processing, read = nw.col("type") == _PROCESSING, ~nw.col("records").is_null()
+    ended = frames.ends_inside
+    per_worker = frames.collect(
+        frames.local.filter(read | processing)
+        .select(
+            "operator",
+            "worker",
+            records=where(ended, "records"),
+            activations=(read & ended).cast(nw.Int64),
+            processing_ns=where(processing, "inside_ns"),
         )
+        .group_by("operator", "worker")
+        .agg(nw.col("records", "activations", "processing_ns").sum())
     )
     readers = per_worker.filter(pl.col("records") > 0).select("operator").unique()
-    workers = pl.DataFrame({"worker": snapshot.run.workers}, schema={"worker": pl.Int32})
+    workers = pl.DataFrame({"worker": frames.run.workers}, schema={"worker": pl.Int32})
     total, mean = pl.col("records").sum().over("operator"), pl.col("records").mean().over("operator")
     result = (
         readers.join(workers, how="cross")
@@ -82,7 +87,7 @@ def skew(snapshot: Snapshot, parameters: SkewParameters | None = None) -> pa.Tab
         .with_columns(share=pl.col("records") / total, mean_ratio=pl.col("records") / mean)
         .with_columns(skew_ratio=pl.col("mean_ratio").max().over("operator"))
         .with_columns(skewed=pl.col("skew_ratio") > parameters.above)
-        .join(operator_names(snapshot.run), on="operator", how="left")
+        .join(operator_names(frames.run), on="operator", how="left")
         .sort("skew_ratio", "operator", "records", "worker", descending=[True, False, True, False])
     )
     return result.select(SKEW.names).to_arrow().cast(SKEW)

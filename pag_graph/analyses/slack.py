@@ -19,9 +19,9 @@ from pag_graph.analyses.constraints import (
     LoopParameter,
     constraint_graph,
     constraint_graph_of,
-    over,
     require_aligned,
 )
+from pag_graph.analyses.windows import over
 from pag_graph.kernels.replay import NONE, latest, slacks
 from pag_graph.model.tables import SLACK
 
@@ -104,7 +104,7 @@ def slack_of_windows(run: Run, windows: Sequence[Window], parameters: SlackParam
     def slacks_of(tiling: Tiling) -> pl.DataFrame:
         return _slacks(constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival))
 
-    return over(run, windows, COLUMNS, slacks_of)
+    return over(run, windows, COLUMNS, "touches", slacks_of)
 
 
 def _slacks(graph: ConstraintGraph) -> pl.DataFrame:

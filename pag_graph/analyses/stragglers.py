@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.blame import blame
-from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, WAITING, ends_inside, local_inside
+from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, WAITING
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import STRAGGLERS
@@ -32,7 +34,7 @@ class StragglersParameters:
     above: Annotated[float, "A straggler works more than so many times the median of all workers."] = 1.5
 
 
-def stragglers(snapshot: Snapshot, parameters: StragglersParameters | None = None) -> pa.Table:
+def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | None = None) -> pa.Table:
     """Compare how much each worker worked, and how long the others waited for it.
 
     Parameters
@@ -64,16 +66,16 @@ def stragglers(snapshot: Snapshot, parameters: StragglersParameters | None = Non
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1."
         raise InvalidParameterError(message, "stragglers(above=1.5)")
-    inside = pl.col("inside_ns")
-    working = ~pl.col("type").is_in(_NO_WORK)
-    local = (
-        local_inside(snapshot)
-        .group_by("worker")
-        .agg(
-            work_ns=inside.filter(working).sum(),
-            waiting_ns=inside.filter(pl.col("type") == WAITING).sum(),
-            records=pl.col("records").filter(ends_inside(snapshot)).sum(),
+    frames = frames_of(snapshot)
+    local = frames.collect(
+        frames.local.select(
+            "worker",
+            work_ns=where(~nw.col("type").is_in(_NO_WORK), "inside_ns"),
+            waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
+            records=where(frames.ends_inside, "records"),
         )
+        .group_by("worker")
+        .agg(nw.col("work_ns", "waiting_ns", "records").sum())
     )
     steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps)).filter(~IS_MESSAGE)
     on_path = steps.group_by("worker").agg(path_ns=pl.col("duration_ns").sum())

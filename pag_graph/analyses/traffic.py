@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import sent_inside, worker_of
+from pag_graph.analyses.frames import Frames, frames_of, rows
 from pag_graph.model.tables import TRAFFIC
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot
 
 
-def traffic(snapshot: Snapshot) -> pa.Table:
+def traffic(snapshot: Snapshot | Frames) -> pa.Table:
     """Sum the messages that were sent from worker to worker in a window.
 
     Parameters
@@ -28,14 +29,12 @@ def traffic(snapshot: Snapshot) -> pa.Table:
     pa.Table
         Rows of `TRAFFIC`; a message counts where it was sent. O(messages).
     """
-    sent = snapshot.messages.filter(sent_inside(snapshot))
-    known = pl.col("records").is_not_null().any()
+    frames = frames_of(snapshot)
+    known = nw.col("records").count().cast(nw.Int64)
+    keys = ["from_worker", "to_worker", "type", "channel"]
     summed = (
-        sent.with_columns(from_worker=worker_of("src"), to_worker=worker_of("dst"))
-        .group_by("from_worker", "to_worker", "type", "channel")
-        .agg(pl.len().alias("messages"), pl.when(known).then(pl.col("records").sum()).alias("records"))
-        .sort(
-            "records", "from_worker", "to_worker", "type", "channel", descending=[True, *[False] * 4], nulls_last=True
-        )
+        frames.collect(frames.sent.group_by(keys).agg(rows().alias("messages"), nw.col("records").sum(), known=known))
+        .with_columns(records=pl.when(pl.col("known") > 0).then("records"))
+        .sort("records", *keys, descending=[True, *[False] * 4], nulls_last=True)
     )
     return summed.select(TRAFFIC.names).to_arrow().cast(TRAFFIC)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
+import narwhals.stable.v2 as nw
 
-from pag_graph.analyses.columns import WAITING, inside_ns, worker_of
+from pag_graph.analyses.frames import WAITING, Frames, end_ns, frames_of, inside_ns, rows, worker_of
 from pag_graph.model.tables import WAITS
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot
 
 
-def waits(snapshot: Snapshot) -> pa.Table:
+def waits(snapshot: Snapshot | Frames) -> pa.Table:
     """Sum the waits in a window by the messages that ended them.
 
     Parameters
@@ -28,21 +28,22 @@ def waits(snapshot: Snapshot) -> pa.Table:
     pa.Table
         Rows of `WAITS`; only the part of a wait inside the window counts. O(edges).
     """
-    window = snapshot.window
-    enders = snapshot.enders.unique("dst", keep="first", maintain_order=True).select(
-        "dst", "channel", from_worker=worker_of("src"), message="type"
-    )
-    summed = (
+    frames = frames_of(snapshot)
+    window = frames.window
+    # Of several messages that end there, the one of the lowest sender.
+    messages = frames.enders.select("dst", "src", "channel", message="type")
+    first = messages.group_by("dst").agg(nw.col("src").min())
+    enders = messages.join(first, on=["dst", "src"], how="inner").with_columns(from_worker=worker_of("src")).drop("src")
+    waited = frames.edges.filter(
+        nw.col("type") == WAITING,
         # A wait that begins in the instant in which the window ends is no part of it.
-        snapshot.local.filter(
-            pl.col("type") == WAITING,
-            (pl.col("start_ns") < window.end_ns) | (pl.col("end_ns") <= window.end_ns),
-        )
-        .select("dst", worker=worker_of("dst"), waiting_ns=inside_ns(window))
-        .join(enders, on="dst", how="left")
-        .group_by("worker", "from_worker", "message", "channel")
-        .agg(pl.len().alias("waits"), pl.col("waiting_ns").sum())
+        (nw.col("start_ns") < window.end_ns) | (end_ns() <= window.end_ns),
+    ).select("dst", worker=worker_of("dst"), waiting_ns=inside_ns(window))
+    keys = ["worker", "from_worker", "message", "channel"]
+    summed = frames.collect(
+        waited.join(enders, on="dst", how="left")
+        .group_by(keys)
+        .agg(rows().alias("waits"), nw.col("waiting_ns").sum())
         .rename({"message": "type"})
-        .sort("waiting_ns", "worker", "from_worker", "type", "channel", descending=[True, False, False, False, False])
-    )
+    ).sort("waiting_ns", "worker", "from_worker", "type", "channel", descending=[True, False, False, False, False])
     return summed.select(WAITS.names).to_arrow().cast(WAITS)

@@ -87,6 +87,16 @@ _WINDOW: dict[str, tuple[Any, Any]] = {
     "latency": (LatencyOption, None),
 }
 _SERIES: dict[str, tuple[Any, Any]] = {
+    "each": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--each",
+                help="Look at every epoch of the run in one pass, startup and shutdown as well; rows get `epoch`.",
+            ),
+        ],
+        False,
+    ),
     "every": (
         Annotated[
             str | None,
@@ -279,8 +289,8 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
     options: dict[str, Any] = {}
     if analysis.scope is not Scope.RUN:
         options = check_window(**{name: given[name] for name in _WINDOW})
-    if given.get("every") is not None or given.get("step") is not None:
-        _run_series(analysis, given, options, parameters)
+    if given.get("each") or given.get("every") is not None or given.get("step") is not None:
+        _run_many(analysis, given, options, parameters)
         return
     if analysis.scope is Scope.PAIR:
         other = {name: given[f"against_{name}"] for name in _WINDOW}
@@ -322,31 +332,43 @@ def _draw(pag: Pag, analysis: Analysis, result: pa.Table | Result, options: dict
     stderr().print(f"Wrote {file}.")
 
 
-def _run_series(analysis: Analysis, given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
-    """Run an analysis on a series of windows, and print the rows of all."""
-    between = window.pop("between")
-    if given["every"] is None or any(value is not None for value in window.values()):
-        message = "--every and --step make windows of the whole run, or of --between FROM TO; --step needs --every."
-        raise InvalidParameterError(message)
+def _run_many(analysis: Analysis, given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
+    """Run an analysis on every epoch, or on a series of windows, and print the rows of all."""
     if given["picture"] is not None or given["form"] is _AnswerFormat.HTML:
-        message = "Pictures and HTML show one window, and --every makes many."
+        message = "Pictures and HTML show one window, and --each and --every make many."
         raise InvalidParameterError(message, "Choose one with --epoch or --between.")
-    every, step = (None if given[name] is None else nanoseconds(given[name]) for name in ("every", "step"))
-    table = open_pag(given["store"]).series(
-        analysis.name, parameters, every_ns=every or 0, step_ns=step, between=between
-    )
+    facts: dict[str, Any] = {}
+    if given["each"]:
+        others = (*window.values(), given["every"], given["step"])
+        if any(value is not None for value in others):
+            message = "--each looks at every epoch, so no window can be chosen beside it."
+            raise InvalidParameterError(message, "Leave out --each, or the other choice.")
+        with progress(quiet=given["form"] is not _AnswerFormat.TABLE) as report:
+            table = open_pag(given["store"]).each(analysis.name, parameters, progress=report)
+    else:
+        between = window.pop("between")
+        if given["every"] is None or any(value is not None for value in window.values()):
+            message = "--every and --step make windows of the whole run, or of --between FROM TO; --step needs --every."
+            raise InvalidParameterError(message)
+        every, step = (None if given[name] is None else nanoseconds(given[name]) for name in ("every", "step"))
+        facts = {"every_ns": every, "step_ns": every if step is None else step}
+        table = open_pag(given["store"]).series(
+            analysis.name, parameters, every_ns=every or 0, step_ns=step, between=between
+        )
     rows = table.to_pylist()
     if given["form"] is _AnswerFormat.JSON:
-        facts: dict[str, Any] = {"every_ns": every, "step_ns": every if step is None else step}
         if parameters is not None:
             facts |= {name: _plain(value) for name, value in asdict(parameters).items()}
-        print_json({**facts, "windows": rows})
+        print_json({**facts, analysis.rows if given["each"] else "windows": rows})
     elif given["form"] is _AnswerFormat.CSV:
         print_csv(rows, table.column_names)
     else:
         show = print_markdown if given["form"] is _AnswerFormat.MARKDOWN else print_rows
         top = given["top"]
-        show(rows[:top], table.column_names, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
+        columns = table.column_names
+        if given["each"]:
+            columns = ["epoch", *(name for name in analysis.columns or columns if name != "epoch")]
+        show(rows[:top], columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:

@@ -157,10 +157,12 @@ class Oracle:
             ]
             return last
         across = {n: edge for n, edge in self.edges.items() if edge["start_ns"] < self.end <= self._finish(edge)}
-        local = sorted((edge["dst"], n) for n, edge in across.items() if self._is_local(edge))
+        # A worker that is born where the window ends has done nothing yet: its birth is under way like a message.
+        stays = {n for n, edge in across.items() if self._is_local(edge) and edge["type"] != "spawn"}
+        local = sorted((edge["dst"], n) for n, edge in across.items() if n in stays)
         active = [n for _, n in local if across[n]["type"] != "waiting"]
         under_way = [
-            (-edge["start_ns"], edge["src"], edge["dst"], n) for n, edge in across.items() if not self._is_local(edge)
+            (-edge["start_ns"], edge["src"], edge["dst"], n) for n, edge in across.items() if n not in stays
         ]
         return active[0] if active else min(under_way)[-1] if under_way else local[0][1]
 
@@ -183,7 +185,7 @@ class Oracle:
             self.arcs.append(Arc(src, dst, 0, -1))
             return
         self.elements.add(number)
-        if edge["type"] == "input_wait" and loop == "open":
+        if edge["type"] in {"input_wait", "idle"} and loop == "open":
             self.arcs.append(Arc(src, dst, 0, -1))
             self._release(number, dst, self.t[dst])
         else:

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.analyses import ANALYSES, Scope, find_analysis, table_of
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES
 from pag_graph.pag.tiling import TYPES, Tiling, ranks, tile, tilings
 from pag_graph.testing.strategies import small_traces
+from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,3 +122,23 @@ def test_ranks(values: list[int]) -> None:
     found, known = ranks(pl.Series(values, dtype=pl.Int64).to_numpy())
     assert known.tolist() == sorted(set(values))
     assert [known[rank] for rank in found] == values
+
+
+def test_each_and_series_check_what_they_are_asked(skewed: Pag) -> None:
+    for ask in (skewed.each, lambda name, *given, **more: skewed.series(name, *given, every_ns=1_000_000, **more)):
+        with pytest.raises(InvalidParameterError, match="does not look at one window"):
+            ask("invariants")
+        with pytest.raises(InvalidParameterError, match="There is no analysis"):
+            ask("nothing")
+        with pytest.raises(InvalidParameterError, match="has no parameter 'hops'"):
+            ask("k-hops", hops=3)
+        with pytest.raises(InvalidParameterError, match="Give k as fields"):
+            ask("k-hops", KHopsParameters(k=2), k=3)
+
+
+def test_windows_without_length(in_memory: Fixture) -> None:
+    run = in_memory(draw("0 start 1")).run
+    windows = run.windows()
+    assert not any(window.span_ns for window in windows)
+    for name in AT_ONCE:
+        assert find_analysis(name).over(run, windows, find_analysis(name).make_parameters({})).num_rows >= 0

@@ -213,6 +213,18 @@ def test_loops(in_memory: Fixture) -> None:
     assert path(late).startswith("0 0:spinning | 30 0:busy | 31 0:input_wait | 31 0:busy")
 
 
+def test_sleep_by_the_clock_ends_when_input_is_due(in_memory: Fixture) -> None:
+    # Sleeps from 6 to 20, because input is due at 20.
+    log = "0 start 1 | 5 stop 1 | 6 park 14 | 20 unpark | 21 start 1 | 22 send 3>0 | 30 stop 1 | 40 end"
+    drawn = in_memory(draw(log))
+    assert "6 0:idle" in path(replay(drawn, operator=(1,), factor=1))
+    assert replay(drawn, operator=(1,), factor=0).span_ns == 26
+    assert replay(drawn, operator=(1,), factor=0, loop="open").span_ns == 31
+    # What is done at 16 instead of 6 leaves less to sleep; what is done at 31 nothing.
+    assert replay(drawn, operator=(1,), factor=3, loop="open").span_ns == 58
+    assert replay(drawn, operator=(1,), factor=6, loop="open").span_ns == 96
+
+
 def test_input_that_comes_earlier_does_not_hurry_a_worker_that_comes_late(in_memory: Fixture) -> None:
     drawn = in_memory(draw("0 start 1 | 5 stop 1 | 6 park | 20 unpark | 21 start 1 | 22 send 3>0 | 30 stop 1 | 40 end"))
     slower = WhatIfParameters(operator=(1,), factor=6, loop="open")
@@ -337,7 +349,8 @@ def test_replays_against_brute_force(in_memory: Fixture, oracle: Any, trace: Any
         "message": {"from_worker": (chosen,), "to_worker": (other,)},
         "type": {"type": (ActivityType(types[chosen]), ActivityType(types[chosen + other % 3]))},
     }
-    work = {"processing", "busy", "spinning"}
+    # All else is what a worker does itself, activities of the program as well.
+    no_work = {"waiting", "input_wait", "idle", "wake_up", "unknown"}
 
     def is_chosen(number: int) -> bool:
         edge = truth.edges[number]
@@ -346,7 +359,7 @@ def test_replays_against_brute_force(in_memory: Fixture, oracle: Any, trace: Any
         return bool(
             {
                 "operator": local and edge["operator"] == chosen,
-                "worker": local and source in {chosen, other} and edge["type"] in work,
+                "worker": local and source in {chosen, other} and edge["type"] not in no_work,
                 "message": source == chosen and target == other and edge["start_ns"] >= window.start_ns,
                 "type": edge["type"] in {types[chosen], types[chosen + other % 3]},
             }[kind]

@@ -1,0 +1,93 @@
+"""A window's edges as Spark DataFrames, for analyses of windows that are too large for one task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.frames import Engine, Frames
+from pag_graph.errors import AnalysisError, EngineError
+from pag_graph.formats.spark import struct_type
+from pag_graph.model.tables import PAG_EDGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pag_graph.analyses.frames import Frame
+    from pag_graph.pag.snapshot import Run, Window
+
+
+_FEW = 1_000_000
+"""Rows from here that every executor gets a copy of, so that the edges stay where they are when they are joined."""
+
+
+def spark_frames(run: Run, spark: SparkSession, window: Window) -> Frames:
+    """Return a window as frames of Spark, nothing read yet.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    spark
+        The session whose executors read it.
+    window
+        From `Run.window`.
+
+    Returns
+    -------
+    Frames
+        For analyses of which `Analysis.across` holds.
+    """
+    return Frames(run=run, window=window, engine=on_spark(run, spark))
+
+
+def on_spark(run: Run, spark: SparkSession) -> Engine:
+    """Return the engine that runs frames on the executors of a Spark session."""
+    schema, files = struct_type(PAG_EDGES), run.info.files("edges")
+    edges = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    return engine_of(spark, edges)
+
+
+def engine_of(spark: SparkSession, edges: DataFrame) -> Engine:
+    """Return an engine for any DataFrame with rows of `PAG_EDGES`."""
+
+    def collect(frame: Frame) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(_run(lambda: frame.to_native().toArrow())))
+
+    def settle(frame: Frame) -> Frame:
+        # Without this every hop would run all hops before it again, and its plan would double in length.
+        settled: Frame = nw.from_native(_run(lambda: frame.to_native().localCheckpoint()))
+        return settled
+
+    def load(rows: pl.DataFrame) -> Frame:
+        from pyspark.sql.functions import broadcast
+
+        table = rows.to_arrow()
+        # Spark knows no string views.
+        fields = [
+            pa.field(field.name, pa.string() if not pa.types.is_primitive(field.type) else field.type)
+            for field in table.schema
+        ]
+        loaded = spark.createDataFrame(table.cast(pa.schema(fields)))
+        return nw.from_native(broadcast(loaded) if rows.height <= _FEW else loaded)
+
+    return Engine(all_edges=nw.from_native(edges), collect=collect, settle=settle, load=load)
+
+
+def _run(action: Callable[[], Any]) -> Any:
+    """Run something on Spark; its errors become ours."""
+    from pyspark.errors import ArithmeticException, PySparkException
+
+    try:
+        return action()
+    except ArithmeticException as error:
+        message = "A sum over the edges of the window is larger than 64 bits can count."
+        raise AnalysisError(message, "Ask for a shorter window, or for fewer hops.") from error
+    except PySparkException as error:
+        message = f"Spark failed: {str(error).splitlines()[0]}"
+        raise EngineError(message, "The executors' logs have the details.") from error

@@ -1,0 +1,142 @@
+"""An analysis spread over Spark's partitions gives the same rows as in one piece."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pag_graph import api
+from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
+from pag_graph.analyses.frames import Frames
+from pag_graph.analyses.invariants import InvariantsParameters
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.engines.frames import engine_of, spark_frames
+from pag_graph.engines.spark import SparkEngine
+from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.formats.spark import struct_type
+from pag_graph.model.enums import RuleSet
+from pag_graph.model.tables import PAG_EDGES
+from pag_graph.testing.strategies import small_traces
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from pag_graph.pag.snapshot import Run
+
+pytestmark = pytest.mark.spark
+
+PROVE = os.environ.get("PAG_PROVE") == "1"
+ACROSS = [analysis for analysis in ANALYSES if analysis.across]
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    from pag_graph.engines.session import spark_session
+
+    # The session is shared with other modules, and ends with the process.
+    return spark_session(master="local[2]", quick=True)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[RuleSet, Path]:
+    folder = tmp_path_factory.mktemp("across")
+    for rules in (RuleSet.TIMELY, RuleSet.ST2):
+        api.build(SAMPLES / "skewed", folder / str(rules), rules=rules, engine="local")
+    return {rules: folder / str(rules) for rules in (RuleSet.TIMELY, RuleSet.ST2)}
+
+
+def rows(table: pa.Table, name: str) -> pl.DataFrame:
+    frame = pl.DataFrame(table)
+    if name != "invariants":
+        return frame
+    order = ["fixed", "invariant", "worker", "to_worker", "type", "operator", "channel", "src", "dst"]
+    return frame.select(sorted(frame.columns)).sort(order)
+
+
+def one_window(analysis: Analysis, subject: Any, parameters: Any = None) -> pl.DataFrame:
+    function = analysis.part if analysis.part_name else analysis.function
+    made = analysis.make_parameters({}) if parameters is None else parameters
+    return rows(table_of(function(subject, *(() if analysis.parameters is None else (made,)))), analysis.name)
+
+
+@pytest.mark.parametrize("analysis", ACROSS, ids=lambda analysis: analysis.name)
+def test_windows_of_a_sample(spark: SparkSession, stores: dict[RuleSet, Path], analysis: Analysis) -> None:
+    for rules in analysis.rules & set(stores):
+        run = api.open(stores[rules]).run
+        windows = [run.slowest(), run.windows()[-1]]
+        if rules is not RuleSet.ST2:
+            windows.append(run.window(between=(run.end_ns // 3, run.end_ns // 2)))
+        for window in windows:
+            found = one_window(analysis, spark_frames(run, spark, window))
+            assert found.equals(one_window(analysis, run.snapshot(window))), window
+
+
+@settings(max_examples=100 if PROVE else 2)
+@given(trace=small_traces(skewed=True, max_steps=50), data=st.data())
+def test_random_traces(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, trace: Any, data: st.DataObject
+) -> None:
+    place = tmp_path_factory.mktemp("random")
+    trace.write(place / "trace")
+    api.build(place / "trace", place / "store", engine="local")
+    run = api.open(place / "store").run
+    edges = spark.createDataFrame(_edges(run), struct_type(PAG_EDGES)).repartition(3)
+    engine = engine_of(spark, edges.localCheckpoint())
+    windows = [window for window in run.windows() if window.span_ns]
+    window = data.draw(st.sampled_from(windows)) if windows else run.windows()[0]
+    limit = data.draw(st.integers(0, 30))
+    given_parameters = {
+        "invariants": InvariantsParameters(epoch_max_ns=limit, message_max_ns=limit, operator_max_ns=limit),
+        "k-hops": KHopsParameters(k=4, through_waits=data.draw(st.booleans())),
+    }
+    for analysis in ACROSS:
+        parameters = given_parameters.get(analysis.name)
+        found = one_window(analysis, Frames(run=run, window=window, engine=engine), parameters)
+        assert found.equals(one_window(analysis, run.snapshot(window), parameters)), (analysis.name, window)
+
+
+def _edges(run: Run) -> list[tuple[Any, ...]]:
+    return run.scan("edges").collect().select(PAG_EDGES.names).rows()
+
+
+def test_all_epochs_and_the_whole_run(spark: SparkSession, stores: dict[RuleSet, Path]) -> None:
+    pag = api.open(stores[RuleSet.TIMELY])
+    assert pag.each("waits", spark=spark).equals(pag.each("waits"))
+    assert pag.invariants(spark=spark, epoch_max_ns=1_000_000).equals(pag.invariants(epoch_max_ns=1_000_000))
+    alone = pag.critical_path(epoch=4)
+    assert pag.critical_path(epoch=4, spark=spark) == pag.analyse("critical-path", spark=spark, epoch=4) == alone
+
+
+def test_jobs(spark: SparkSession, stores: dict[RuleSet, Path], tmp_path: Path) -> None:
+    engine = SparkEngine(spark)
+    for name in ("skew", "profile-rounds"):
+        store = stores[RuleSet.TIMELY]
+        spread = api.analyse(store, tmp_path / f"{name}-spread", name, engine=engine, across=True)
+        assert spread == api.analyse(store, tmp_path / name, name, engine="local")
+        files = sorted(file.name for file in (tmp_path / name).iterdir())
+        assert files == (["run.parquet"] if find_analysis(name).scope is Scope.RUN else files)
+        for file in files:
+            assert pl.read_parquet(tmp_path / f"{name}-spread" / file).equals(pl.read_parquet(tmp_path / name / file))
+    with pytest.raises(InvalidParameterError, match="engine is local"):
+        api.analyse(stores[RuleSet.TIMELY], tmp_path / "no", "skew", engine="local", across=True)
+
+
+def test_sums_that_are_too_large(spark: SparkSession, stores: dict[RuleSet, Path]) -> None:
+    from pyspark.sql import functions as f
+
+    run = api.open(stores[RuleSet.TIMELY]).run
+    frames = spark_frames(run, spark, run.slowest())
+    large = f.lit(1 << 62).alias("duration_ns")
+    edges = frames.engine.all_edges.to_native().withColumn("duration_ns", large).withColumn("start_ns", f.lit(0))
+    whole = Frames(run=run, window=run.window(between=(0, run.end_ns)), engine=engine_of(spark, edges))
+    with pytest.raises(AnalysisError, match="64 bits"):
+        find_analysis("metrics").function(whole)
