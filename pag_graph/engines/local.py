@@ -20,6 +20,8 @@ class LocalEngine:
     """Runs everything in this process; for small traces, notebooks and tests. Needs no Java."""
 
     name = "local"
+    in_process = True
+    """Tasks run in this process: what one leaves in memory is there for the next."""
 
     def map(
         self,

@@ -20,7 +20,7 @@ CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3
 SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8]:
     """Assign every row to the innermost activation that is open after it, and say what each activation did.
 
@@ -85,7 +85,7 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
     return innermost, role, consumed, trouble
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def at_level(innermost: I64, role: I8, consumed: I64, level: int) -> tuple[I64, I8, I64]:
     """Let activations nested deeper than a level count as part of the one at that level.
 
@@ -131,14 +131,14 @@ def at_level(innermost: I64, role: I8, consumed: I64, level: int) -> tuple[I64, 
     return new_innermost, new_role, new_consumed
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _busier(one: int, other: int) -> int:
     if PROCESSING in (one, other):
         return PROCESSING
     return INFERRED if INFERRED in (one, other) else SPINNING
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
     """Find the candidate idle intervals: parks, with parks that follow each other directly merged into one.
 
@@ -176,3 +176,38 @@ def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
         else:
             row += 1
     return parks[:count].copy(), unparks[:count].copy(), last_parks[:count].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def leave_out(kind: I8, peer: I64, worker: int, parks: I64, unparks: I64, local: int, pushed: int, merged: int) -> I8:
+    """Say for every row why it becomes no vertex, or 0.
+
+    Parameters
+    ----------
+    kind, peer
+        Rows of one worker in log order.
+    worker
+        Its number.
+    parks, unparks
+        From `idle_intervals`.
+    local, pushed, merged
+        The reasons, as numbers: an end of a message between operators of the worker; pushed progress; a park or unpark
+        inside an interval.
+
+    Returns
+    -------
+    array
+        O(rows).
+    """
+    rows = kind.shape[0]
+    reason = np.zeros(rows, np.int8)
+    for row in range(rows):
+        code = kind[row]
+        if peer[row] == worker and code in (SEND, RECEIVE, PROGRESS_RECEIVE):
+            reason[row] = local
+        elif code == PUSH_PROGRESS:
+            reason[row] = pushed
+    for interval in range(parks.shape[0]):
+        for row in range(parks[interval] + 1, unparks[interval]):
+            reason[row] = merged
+    return reason

@@ -18,7 +18,7 @@ PROCESSING, SPINNING_EDGE, BUSY, WAITING, WAKE_UP, INPUT_WAIT, IDLE, UNKNOWN = 0
 INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def local_graph(
     kind: I8,
     t: I64,
@@ -197,7 +197,7 @@ def local_graph(
     )
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def window_sums(start: I64, end: I64, bounds: I64) -> I64:
     """Sum the parts of intervals that fall into consecutive windows.
 

@@ -6,12 +6,13 @@ import numba
 import numpy as np
 
 from pag_graph.kernels.activations import I8, I64, START
+from pag_graph.kernels.waits import slop
 
 # Verdicts.
 ENDED, NO_TIME, NOTHING_CAME = 0, 1, 2
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def judge_waits(
     wait_row: I64,
     begin: I64,
@@ -19,7 +20,9 @@ def judge_waits(
     kind: I8,
     sent: I64,
     send_id: I64,
-    local: I8,
+    sender: I64,
+    worker: int,
+    processes: I64,
     uncertainty: I64,
 ) -> tuple[I8, I64, I64]:
     """Say which message ended each stretch of waiting.
@@ -33,10 +36,12 @@ def judge_waits(
     sent, send_id
         Per row; for rows that read a message whose send is known: when it was sent (common clock), and which vertex
         sent it. `sent` is the smallest integer elsewhere.
-    local
-        Per row: 1 where the sender is this worker.
-    uncertainty
-        Per row: how far the clocks of the two workers may disagree.
+    sender
+        Per row; for the same rows: the worker that sent it.
+    worker
+        The worker.
+    processes, uncertainty
+        Per worker of the run: its process, and how far its clock may be off from another process' one.
 
     Returns
     -------
@@ -69,7 +74,7 @@ def judge_waits(
         judged = end
         row = first
         while row < t.shape[0] and t[row] == end and kind[row] != START:
-            if sent[row] != never and not local[row] and sent[row] <= end:
+            if sent[row] != never and sender[row] != worker and sent[row] <= end:
                 best = ender[i]
                 later = best < 0 or sent[row] > sent[best]
                 if later or (sent[row] == sent[best] and send_id[row] < send_id[best]):
@@ -78,8 +83,10 @@ def judge_waits(
         if ender[i] >= 0:
             verdict[i] = ENDED
             for other in range(first, row):
-                candidate = sent[other] != never and not local[other] and sent[other] <= end and other != ender[i]
-                if candidate and sent[ender[i]] - sent[other] <= max(uncertainty[other], uncertainty[ender[i]]):
+                if sent[other] == never or sender[other] == worker or sent[other] > end or other == ender[i]:
+                    continue
+                least = slop(sender[ender[i]], worker, processes, uncertainty)
+                if sent[ender[i]] - sent[other] <= max(slop(sender[other], worker, processes, uncertainty), least):
                     alternatives[i] += 1
         elif begin[i] == end:
             verdict[i] = NO_TIME

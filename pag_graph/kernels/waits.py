@@ -11,7 +11,13 @@ from pag_graph.kernels.activations import I8, I64, INFERRED, PROCESSING, START
 WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
+def slop(sender: int, worker: int, processes: I64, uncertainty: I64) -> int:
+    """Return how far the clocks of two workers may disagree: not at all within a process."""
+    return 0 if processes[sender] == processes[worker] else uncertainty[sender] + uncertainty[worker]
+
+
+@numba.njit(cache=True, nogil=True)
 def judge_intervals(
     t: I64,
     kind: I8,
@@ -24,8 +30,8 @@ def judge_intervals(
     sender: I64,
     channel: I64,
     message_seq: I64,
-    local: I8,
-    same_process: I8,
+    worker: int,
+    processes: I64,
     uncertainty: I64,
     busy_below_ns: int,
 ) -> tuple[I8, I64, I64, I64]:
@@ -40,10 +46,10 @@ def judge_intervals(
     sent, sender, channel, message_seq
         Per row; for rows that read a message whose send is known: when it was sent (common clock) and its key. `sent`
         is the smallest integer where no message is read or its send is not known.
-    local, same_process
-        Per row: 1 where the sender is this worker, or a worker of the same process.
-    uncertainty
-        Per row: how far the clocks of the two workers may disagree.
+    worker
+        The worker.
+    processes, uncertainty
+        Per worker of the run: its process, and how far its clock may be off from another process' one.
     busy_below_ns
         Unexplained intervals shorter than this are `BUSY`, longer ones `UNKNOWN`.
 
@@ -85,12 +91,13 @@ def judge_intervals(
                 work = True
             if sent[row] == never:
                 continue
-            if same_process[row] and sent[row] < begin:
+            same_process = processes[sender[row]] == processes[worker]
+            if same_process and sent[row] < begin:
                 buffered = True
                 break
-            if local[row] or sent[row] > end or sent[row] > t[row]:
+            if sender[row] == worker or sent[row] > end or sent[row] > t[row]:
                 continue
-            arrived = sent[row] if same_process[row] else end
+            arrived = sent[row] if same_process else end
             if sent[row] >= begin:
                 key = (sent[row], arrived, sender[row], channel[row], message_seq[row])
                 if inside < 0 or key < inside_key:
@@ -106,14 +113,15 @@ def judge_intervals(
         if chosen >= 0:
             verdict[i] = WAITING
             ender[i] = chosen
-            arrival[i] = sent[chosen] if same_process[chosen] else end
+            arrival[i] = sent[chosen] if processes[sender[chosen]] == processes[worker] else end
+            least = slop(sender[chosen], worker, processes, uncertainty)
             for row in range(unparks[i] + 1, until):
-                if row == chosen or sent[row] == never or local[row] or sent[row] > end or sent[row] > t[row]:
+                if row == chosen or sent[row] == never or sender[row] == worker:
                     continue
-                if (sent[row] >= begin) != (inside >= 0):
+                if sent[row] > end or sent[row] > t[row] or (sent[row] >= begin) != (inside >= 0):
                     continue
-                slop = max(uncertainty[row], uncertainty[chosen])
-                if abs(sent[row] - sent[chosen]) <= slop:
+                most = max(slop(sender[row], worker, processes, uncertainty), least)
+                if abs(sent[row] - sent[chosen]) <= most:
                     alternatives[i] += 1
         elif timeout[last_parks[i]] >= 0 and end - t[last_parks[i]] >= timeout[last_parks[i]]:
             verdict[i] = IDLE

@@ -10,6 +10,7 @@ import shutil
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pag_graph.errors import StoreConflictError, UnsupportedPlanError
+from pag_graph.kernels import layout
 from pag_graph.kernels.assembly import window_sums
+from pag_graph.kernels.epochs import epochs_of_rows
+from pag_graph.kernels.threads import each
 from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
 from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
 from pag_graph.pag import slices
@@ -27,24 +31,26 @@ from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
 from pag_graph.rules import st2
+from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import PartFile, StoreInfo, check_target, commit, is_committed, write_part
 from pag_graph.store.findings import findings, no_findings
-from pag_graph.store.log import codes, column
-from pag_graph.store.trace import Trace, check_events
+from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from pag_graph.model.graph import GraphPart
     from pag_graph.pag.engine import Engine
-    from pag_graph.rules.rows import RuleParameters, Stack
+    from pag_graph.rules.columns import Edges, GraphColumns, Vertices
+    from pag_graph.rules.rows import RuleParameters, Stack, WorkerRows
     from pag_graph.store.delta import Mode
 
     I64 = NDArray[np.int64]
     Progress = Callable[[str, int, int], None]
 
+_FILE_ROWS = 1_000_000
+"""Rows of a file, about; those of a slice are written at the same time."""
 _WORDS = {str(word): code for code, word in enumerate((*ActivityType, *EventKind, *VertexKind))}
 
 
@@ -187,6 +193,43 @@ def build(
     return BuildReport(store=info, rows=rows, findings=found, committed=True)
 
 
+def construct(
+    trace: str | Path,
+    staging: str | Path,
+    *,
+    engine: Engine,
+    rules: RuleSet | None = None,
+    parameters: RuleParameters | None = None,
+    slice_events: int | None = None,
+) -> pa.Table:
+    """Build the program activity graph of a trace in memory, slice by slice, and keep only what its epochs tell.
+
+    Parameters
+    ----------
+    trace
+        A directory.
+    staging
+        A directory for what slices leave to each other; it must not exist, and is gone afterwards.
+    engine, rules, parameters, slice_events
+        As for `build`.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `PAG_EPOCHS`, as `build` commits them.
+    """
+    opened = Trace.open(trace)
+    rules = RuleSet(opened.meta.rules) if rules is None else rules
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
+    steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
+    try:
+        built = steps(plan, None, Path(staging), engine, None, silent)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    assert built is not None  # noqa: S101  (only an append can find its work done)
+    return built.epochs
+
+
 def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:
     assert kept is not None  # noqa: S101  (only an append can find its work done)
     tables = {name: kept.delta(name) for name in kept.versions}
@@ -214,9 +257,9 @@ class Built(NamedTuple):
 
 
 def _build_sliced(
-    plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
+    plan: RunPlan, target: Path | None, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
-    plan, scans = _scan(plan, staging, engine, progress)
+    plan, scans, read = _scan(plan, staging, engine, progress)
     settled = None if plan.trace.meta.complete else _settled(scans)
     lives, odd = slices.lives(plan, scans)
     span = windows(
@@ -234,7 +277,7 @@ def _build_sliced(
     carries = _carries(plan, scans, lives, staging, engine, progress)
     after = int(kept.run["last_closed_epoch"]) if kept is not None else None
     outputs = engine.map(
-        partial(_assemble, plan, target, staging, span, after),
+        partial(_assemble, plan, target, staging, span, after, read),
         list(zip(plan.slices, carries, strict=True)),
         label="assemble",
         progress=progress,
@@ -286,12 +329,27 @@ def _total(outputs: Sequence[Output], name: str) -> I64:
     return np.asarray(np.sum([getattr(output, name) for output in outputs], axis=0), dtype=np.int64)
 
 
-def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[slices.Scan]]:
-    """Scan all slices; where an activation is open at a cut, join the slices on both sides and scan again."""
+def _scan(
+    plan: RunPlan, staging: Path, engine: Engine, progress: Progress
+) -> tuple[RunPlan, list[slices.Scan], slices.SliceRows | None]:
+    """Scan all slices; where an activation is open at a cut, join the slices on both sides and scan again.
+
+    Returns
+    -------
+    plan
+        With the slices as they are at last.
+    scans
+        In order.
+    read
+        The rows of the one slice that there is, if tasks run in this process: nobody needs to read them again.
+    """
     while True:
         for name in ("sends", "receives", "stitched"):
             (staging / name).mkdir(parents=True, exist_ok=True)
-        scans = engine.map(partial(_scan_slice, plan, staging), plan.slices, label="scan", progress=progress)
+        read: list[slices.SliceRows] | None = (
+            [] if len(plan.slices) == 1 and getattr(engine, "in_process", False) else None
+        )
+        scans = engine.map(partial(_scan_slice, plan, staging, read), plan.slices, label="scan", progress=progress)
         last = {w: max(s.number for s in plan.slices if w in s.rows) for w in plan.workers}
         # A worker without a tail has no vertex in the slice: the next one would not know where its time begins.
         dirty = {
@@ -301,7 +359,7 @@ def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> t
             if scan.slice_number < last[worker] and (worker not in scan.tails or scan.tails[worker].depth)
         }
         if not dirty:
-            return plan, scans
+            return plan, scans, read[0] if read else None
         shutil.rmtree(staging)
         plan = replace(plan, slices=_joined(plan.slices, dirty))
 
@@ -321,11 +379,14 @@ def _joined(slices: Sequence[Slice], dirty: set[int]) -> tuple[Slice, ...]:
     return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(result))
 
 
-def _scan_slice(plan: RunPlan, staging: Path, part: Slice) -> slices.Scan:
-    found = slices.scan(plan, part)
+def _scan_slice(plan: RunPlan, staging: Path, keep: list[slices.SliceRows] | None, part: Slice) -> slices.Scan:
+    read = slices.read_slice(plan, part, whole=keep is not None)
+    found = slices.scan(plan, part, read)
     for name, left in (("sends", found.sends), ("receives", found.receives)):
         if left.height:
             left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
+    if keep is not None:
+        keep.append(read)
     # The leftovers are on disk for the join; only counters travel back.
     return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
 
@@ -363,11 +424,18 @@ def _carries(
     if len(plan.slices) == 1:
         return carries
     items = list(zip(plan.slices, carries, strict=True))
-    begun = engine.map(partial(_segments, plan, staging), items, label="carry", progress=progress)
+    begun = [slices.known_segments(part, scan, lives) for part, scan in zip(plan.slices, scans, strict=True)]
+    # Nobody asks how the last slice ends.
+    unknown = [number for number, found in enumerate(begun[:-1]) if found is None]
+    judged = engine.map(
+        partial(_segments, plan, staging), [items[number] for number in unknown], label="carry", progress=progress
+    )
+    for number, mine in zip(unknown, judged, strict=True):
+        begun[number] = mine
     segments: dict[int, int] = {}
-    for number, mine in enumerate(begun):
+    for number, ends in enumerate(begun):
         carries[number] = replace(carries[number], segments=dict(segments))
-        segments.update(mine)
+        segments.update(ends or {})
     return carries
 
 
@@ -378,21 +446,32 @@ def _with_stitched(staging: Path, part: Slice, carry: slices.Carry) -> slices.Ca
 
 def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, slices.Carry]) -> dict[int, int]:
     part, carry = item
-    return slices.last_segments(plan, part, _with_stitched(staging, part, carry))
+    return slices.last_segments(plan, _with_stitched(staging, part, carry), slices.read_slice(plan, part, whole=False))
 
 
 def _assemble(
-    plan: RunPlan, target: Path, staging: Path, span: Windows, after: int | None, item: tuple[Slice, slices.Carry]
+    plan: RunPlan,
+    target: Path | None,
+    staging: Path,
+    span: Windows,
+    after: int | None,
+    read: slices.SliceRows | None,
+    item: tuple[Slice, slices.Carry],
 ) -> Output:
     part, carry = item
-    graph = slices.assemble(plan, part, _with_stitched(staging, part, carry), open_epoch=span.last_left + 1)
+    rows = slices.read_slice(plan, part) if read is None else read
+    graph = slices.assemble(plan, _with_stitched(staging, part, carry), rows, open_epoch=span.last_left + 1)
+    del rows
     count = len(span.epoch)
     waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
     closed, before = (_fingerprint(graph, epoch) for epoch in (span.last_closed, -1 if after is None else after))
+    vertices, edges = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for sums, (epochs, numbers) in ((vertices, graph.rows_of_vertices), (edges, graph.rows_of_edges)):
+        np.add.at(sums, span.index_of(epochs), numbers)
     return Output(
         parts=_write(graph, target, last_closed=span.last_closed, after=after),
-        vertices=np.bincount(span.index_of(column(graph.vertices, "epoch")), minlength=count),
-        edges=np.bincount(span.index_of(column(graph.edges, "epoch")), minlength=count),
+        vertices=vertices,
+        edges=edges,
         waiting_ns=waiting,
         unknown_ns=unknown,
         findings=graph.findings,
@@ -402,43 +481,47 @@ def _assemble(
     )
 
 
-def _fingerprint(graph: GraphPart, last_epoch: int) -> int:
+def _fingerprint(graph: GraphColumns, last_epoch: int) -> int:
     """Return a number that depends on all rows up to an epoch and not on their order; those of slices add up."""
-    total = 0
-    for table in (graph.vertices, graph.edges):
-        rows = table.filter(pc.less_equal(table["epoch"], last_epoch))
-        mixed = np.full(rows.num_rows, len(rows.column_names), np.uint64)
-        for name in rows.column_names:
-            words = pa.types.is_string(rows[name].type)
-            values = codes(rows, name, _WORDS, -1) if words else column(rows, name, np.iinfo(np.int64).min)
-            # Multiplication carries differences up and the shift brings them down again (splitmix64).
-            mixed = (mixed ^ values.astype(np.int64).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed ^= mixed >> np.uint64(29)
-        total += int(mixed.sum(dtype=np.uint64))
-    return total
+    return sum(
+        table.fingerprint(int(np.searchsorted(table.epoch, last_epoch, side="right")), _WORDS)
+        for table in (graph.vertices, graph.edges)
+    )
 
 
-def _time_in_windows(graph: GraphPart, kind: ActivityType, span: Windows) -> I64:
-    edges = graph.edges.filter(pc.equal(graph.edges["type"], str(kind)))
-    start = column(edges, "start_ns")
-    return np.asarray(window_sums(start, start + column(edges, "duration_ns"), span.bounds))
+def _time_in_windows(graph: GraphColumns, kind: ActivityType, span: Windows) -> I64:
+    at = np.flatnonzero(graph.edges.kind == EDGE_CODES[kind])
+    start = graph.edges.numbers[layout.START, at]
+    return np.asarray(window_sums(start, start + graph.edges.numbers[layout.DURATION, at], span.bounds))
 
 
-def _write(graph: GraphPart, target: Path, *, last_closed: int, after: int | None) -> dict[str, list[PartFile]]:
-    """Write a slice's rows sorted by epoch and id; those of open epochs apart, for an append to take their place."""
-    parts: dict[str, list[PartFile]] = {}
-    for name, table, key in (("vertices", graph.vertices, "id"), ("edges", graph.edges, "dst")):
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)  # noqa: S101  (a table with columns)
-        frame = frame.sort("epoch", key, maintain_order=True)
-        if after is not None:
-            frame = frame.filter(pl.col("epoch") > after)
-        closed = pl.col("epoch") <= last_closed
-        written = (
-            write_part(target, name, frame.filter(closed).to_arrow()),
-            write_part(target, name, frame.filter(~closed).to_arrow(), provisional=True),
-        )
-        parts[name] = [part for part in written if part is not None]
+def _write(
+    graph: GraphColumns, target: Path | None, *, last_closed: int, after: int | None
+) -> dict[str, list[PartFile]]:
+    """Write a slice's rows; those of open epochs apart, for an append to take their place."""
+    if target is None:
+        return {}
+    files: list[tuple[str, Vertices | Edges, int, int, bool]] = []
+    for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
+        ends = [
+            table.epoch.searchsorted(epoch, side="right")
+            for epoch in (last_closed, *(() if after is None else (after,)))
+        ]
+        closed, first = int(ends[0]), int(ends[1]) if after is not None else 0
+        for low, high, provisional in ((first, closed, False), (max(first, closed), len(table.epoch), True)):
+            bounds = [low, *range(low + _FILE_ROWS, high - _FILE_ROWS // 2, _FILE_ROWS), max(low, high)]
+            files += [(name, table, a, b, provisional) for a, b in pairwise(bounds)]
+
+    def write(file: tuple[str, Vertices | Edges, int, int, bool]) -> PartFile | None:
+        name, table, low, high, provisional = file
+        return write_part(target, name, table.table(low, high), provisional=provisional) if low < high else None
+
+    parts: dict[str, list[PartFile]] = {"vertices": [], "edges": []}
+    # The largest first, so that all cores are done at about the same time.
+    files.sort(key=lambda file: file[2] - file[3])
+    for (name, *_), part in zip(files, each(write, files), strict=True):
+        if part is not None:
+            parts[name].append(part)
     return parts
 
 
@@ -605,7 +688,7 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
 
 
 def _build_st2(
-    plan: RunPlan, target: Path, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
+    plan: RunPlan, target: Path | None, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
     if kept is not None:
         message = "Epochs cannot be appended under the rule set st2."
@@ -621,60 +704,54 @@ def _build_st2(
     return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), found)
 
 
-def _assemble_st2(plan: RunPlan, target: Path, staging: Path, part: Slice) -> Output:
-    events = []
-    for worker, (low, high) in sorted(part.rows.items()):
-        rows = plan.log.read(worker, low, high, plan.log.columns)
-        before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
-        check_events(plan.trace, rows, previous=before)
-        events.append(rows)
-    graph, ends = st2.build_slice(
-        pa.concat_tables(events).unify_dictionaries(),
-        position_offset={worker: part.rows.get(worker, (0, 0))[0] for worker in plan.workers},
-        prepared=plan.trace.meta.prepared,
-        operators=plan.trace.operators,
+def _assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> Output:
+    def read(worker: int) -> WorkerRows:
+        return slices.read_rows(plan, worker, *part.rows[worker])
+
+    rows = each(read, sorted(part.rows))
+    graph, ends = st2.build_columns(
+        rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )
     # Whether an end lost its partner or has it in another epoch shows only when all slices are seen.
     pl.DataFrame(pl.from_arrow(ends)).write_parquet(staging / f"ends-{part.number:06}.parquet")
-    last = int(pc.max(graph.vertices["epoch"]).as_py() or 0)
+    epochs = _islands(rows, graph)
     nothing = np.zeros(0, np.int64)
     return Output(
-        parts=_write(graph, target, last_closed=last, after=None),
+        parts=_write(graph, target, last_closed=int(epochs["epoch"].to_numpy()[-1]), after=None),
         vertices=nothing,
         edges=nothing,
         waiting_ns=nothing,
         unknown_ns=nothing,
         findings=graph.findings,
         dropped=graph.dropped,
-        epochs=_islands(events, graph),
+        epochs=epochs,
     )
 
 
-def _islands(events: Sequence[pa.Table], graph: GraphPart) -> pl.DataFrame:
+def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
-    rows, vertices, edges = (
-        pl.DataFrame(pl.from_arrow(table.select(names)))
-        for table, names in (
-            (pa.concat_tables([t.select(["epoch", "t_ns"]) for t in events]), ["epoch", "t_ns"]),
-            (graph.vertices, ["epoch"]),
-            (graph.edges, ["epoch", "type", "duration_ns"]),
-        )
-    )
-    waiting = pl.col("duration_ns").filter(pl.col("type") == str(ActivityType.WAITING)).sum()
-    null = pl.lit(None, pl.Int64)
+    found = [epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0) for mine in rows]
+    epoch, events, entry, exit_ = np.concatenate([mine[:4] for mine in found], axis=1)
+    epochs, place = np.unique(epoch, return_inverse=True)
+    sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}
+    np.add.at(sums["events"], place, events)
+    for name, (seen, count) in (("vertices", graph.rows_of_vertices), ("edges", graph.rows_of_edges)):
+        sums[name][np.searchsorted(epochs, seen)] = count
+    waits = np.flatnonzero(graph.edges.kind == EDGE_CODES[ActivityType.WAITING])
+    waiting = graph.edges.numbers[layout.DURATION, waits]
+    np.add.at(sums["waiting_ns"], np.searchsorted(epochs, graph.edges.epoch[waits]), waiting)
+    first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), np.iinfo(np.int64).min)
+    np.minimum.at(first, place, entry)
+    np.maximum.at(last, place, exit_)
     return (
-        rows.group_by("epoch")
-        .agg(pl.col("t_ns").min().alias("entry_ns"), pl.col("t_ns").max().alias("exit_ns"), pl.len().alias("events"))
-        .join(vertices.group_by("epoch").agg(pl.len().alias("vertices")), on="epoch", how="left")
-        .join(edges.group_by("epoch").agg(pl.len().alias("edges"), waiting.alias("waiting_ns")), on="epoch", how="left")
+        pl.DataFrame({"epoch": epochs, "entry_ns": first, "exit_ns": last, **sums})
         .with_columns(
             role=pl.lit(str(EpochRole.ROUND)),
             start_ns="entry_ns",
             end_ns="exit_ns",
-            end_vertex=null,
+            end_vertex=pl.lit(None, pl.Int64),
             unknown_ns=pl.lit(0, pl.Int64),
             coverage=pl.lit(1.0),
         )
-        .with_columns(pl.col("vertices", "edges", "waiting_ns").fill_null(0).cast(pl.Int64))
         .select(PAG_EPOCHS.names)
     )

@@ -16,7 +16,9 @@ import numpy as np
 import polars as pl
 
 from pag_graph.kernels.clocks import lower_hull
-from pag_graph.store.log import codes, column
+from pag_graph.kernels.messages import EVERYONE, index_sends, pair
+from pag_graph.kernels.threads import each
+from pag_graph.pag.reading import read_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,7 @@ _KINDS = {
     "progress_send": _PROGRESS_SEND,
     "progress_receive": _PROGRESS_RECEIVE,
 }
+_WORDS = {"kind": (_KINDS, _OTHER)}
 _COLUMNS = ("t_ns", "kind", "channel", "peer", "message_seq")
 
 
@@ -99,46 +102,42 @@ def messages_between_clocks(log: TraceLog, group: Mapping[int, int]) -> pl.DataF
     -----
     O(messages) in time; memory for the messages between clocks only, 40 bytes each.
     """
-    sends: list[pl.DataFrame] = []
-    reads: list[pl.DataFrame] = []
     of_worker = np.full(max(group, default=0) + 1, -1, np.int64)
     of_worker[list(group)] = list(group.values())
-    for worker, mine in group.items():
+
+    def ends(worker: int) -> tuple[list[tuple[I64, I64]], list[tuple[I64, I64]]]:
+        sends: list[tuple[I64, I64]] = []
+        reads: list[tuple[I64, I64]] = []
         for chunk in log.chunks.get(worker, ()):
-            table = log.read(worker, chunk.first_row, chunk.first_row + chunk.rows, _COLUMNS)
-            kind = codes(table, "kind", _KINDS, _OTHER)
-            peer = column(table, "peer")
-            other = of_worker[np.clip(peer, 0, len(of_worker) - 1)] != mine
-            broadcast = kind == _PROGRESS_SEND
-            frame = {name: column(table, name) for name in ("channel", "message_seq", "t_ns", "peer")}
-            for into, wanted in (
-                (sends, ((kind == _SEND) & other) | broadcast),
-                (reads, ((kind == _RECEIVE) | (kind == _PROGRESS_RECEIVE)) & other),
-            ):
-                part = {name: values[wanted] for name, values in frame.items()}
-                progress = np.isin(kind[wanted], (_PROGRESS_SEND, _PROGRESS_RECEIVE))
-                into.append(pl.DataFrame({**part, "progress": progress}).with_columns(worker=pl.lit(worker, pl.Int64)))
-    key = ["channel", "message_seq", "progress", "sender", "to"]
-    sent = pl.concat(sends).select(
-        "channel",
-        "message_seq",
-        "progress",
-        sender="worker",
-        to=pl.when("progress").then(-1).otherwise("peer"),
-        sent="t_ns",
-    )
-    read = pl.concat(reads).select(
-        "channel",
-        "message_seq",
-        "progress",
-        sender="peer",
-        to=pl.when("progress").then(-1).otherwise("worker"),
-        receiver="worker",
-        read="t_ns",
-    )
+            rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, _COLUMNS, _WORDS)
+            kind, peer = rows["kind"], rows["peer"]
+            other = of_worker[np.clip(peer, 0, len(of_worker) - 1)] != group[worker]
+            for into, data, progress in ((sends, _SEND, _PROGRESS_SEND), (reads, _RECEIVE, _PROGRESS_RECEIVE)):
+                # A broadcast goes to all clocks.
+                wanted = (kind == progress) if data == _SEND else (kind == progress) & other
+                at = np.flatnonzero(wanted | ((kind == data) & other))
+                broadcast, mine = kind[at] == progress, np.full(len(at), worker)
+                sender, receiver = (mine, peer[at]) if data == _SEND else (peer[at], mine)
+                receiver = np.where(broadcast, EVERYONE, receiver)
+                key = np.column_stack((rows["channel"][at], sender, receiver, rows["message_seq"][at], broadcast))
+                into.append((key, rows["t_ns"][at]))
+        return sends, reads
+
+    found = each(ends, list(group))
+    nothing = [(np.empty((0, 5), np.int64), np.empty(0, np.int64))]
+    send_key, sent = (np.concatenate(part) for part in zip(*nothing, *(e for s, _ in found for e in s), strict=True))
+    table, following = index_sends(send_key)
     # Of several sends with one key the first counts, as it does when the graph is built.
-    found = read.join(sent.unique(key, keep="first", maintain_order=True), on=key, how="inner")
-    return found.select("sender", "receiver", "sent", "read")
+    following[:] = -1
+    columns: dict[str, list[I64]] = {"sender": [], "receiver": [], "sent": [], "read": []}
+    for worker, (_, reads) in zip(group, found, strict=True):
+        for key, read in reads:
+            receive, send = pair(key, send_key, table, following)
+            part = key[receive, 1], np.full(len(receive), worker), sent[send], read[receive]
+            for into, values in zip(columns.values(), part, strict=True):
+                into.append(values)
+    none = np.empty(0, np.int64)
+    return pl.DataFrame({name: np.concatenate([none, *parts]) for name, parts in columns.items()})
 
 
 def estimate_clocks(

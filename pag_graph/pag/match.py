@@ -13,14 +13,13 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.kernels.activations import PROGRESS_RECEIVE, RECEIVE
+from pag_graph.kernels.messages import EVERYONE, collect_sends, count_sends, find_sends, index_sends
+from pag_graph.model.ids import MAX_POSITION
 from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from pag_graph.rules.rows import WorkerRows
 
@@ -36,10 +35,6 @@ RECEIVES = {"slice": pl.Int64, **dict.fromkeys(KEY, pl.Int64), "worker": pl.Int6
 
 STITCHED = ["slice", "worker", "order", "id", "t", "epoch"]
 """Columns of `stitch`: which send (its vertex, time and epoch) each receive of a slice belongs to."""
-
-
-def _columns(parts: Sequence[WorkerRows], name: str) -> NDArray[np.int64]:
-    return np.concatenate([getattr(part, name) for part in parts]).astype(np.int64)
 
 
 def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -61,54 +56,51 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
 
     Notes
     -----
-    One hash join, O(messages). Of several sends with one key (a corrupt log) the first counts, and the others stay
-    unmatched.
+    One hash table of the sends, O(messages). Of several sends with one key (a corrupt log) the first counts, and the
+    others stay unmatched.
     """
-    kind = np.concatenate([part.kind for part in parts])
-    worker = np.repeat([part.worker for part in parts], [part.rows for part in parts]).astype(np.int64)
-    order = np.concatenate([np.arange(part.first_order, part.first_order + part.rows) for part in parts])
-    common = {name: _columns(parts, name) for name in ("channel", "message_seq", "seq")}
-    peer, t, epoch = (_columns(parts, name) for name in ("peer", "t", "epoch"))
-
-    def rows(wanted: NDArray[np.bool_], **more: NDArray[Any]) -> pl.DataFrame:
-        return pl.DataFrame({name: values[wanted] for name, values in {**common, **more}.items()})
-
-    everyone = np.full(len(kind), -1, np.int64)
-    is_send, is_receive = (kind == SEND) | (kind == PROGRESS_SEND), (kind == RECEIVE) | (kind == PROGRESS_RECEIVE)
-    sends = rows(
-        is_send,
-        sender=worker,
-        receiver=np.where(kind == SEND, peer, everyone),
-        id=worker << POSITION_BITS | 2 * order,
-        t=t,
-        epoch=epoch,
-    ).with_row_index("send")
-    receives = rows(
-        is_receive,
-        sender=peer,
-        receiver=np.where(kind == RECEIVE, worker, everyone),
-        worker=worker,
-        order=order,
-        row=np.arange(len(kind)),
-    )
-    first = sends.unique(KEY, keep="first", maintain_order=True)
-    joined = receives.join(first.drop("seq"), on=KEY, how="left", maintain_order="left")
-    found = joined.filter(pl.col("send").is_not_null())
-    sent, send_id, send_epoch = (np.full(len(kind), absent, np.int64) for absent in (NEVER, -1, -1))
-    at = found["row"].to_numpy()
-    sent[at], send_id[at], send_epoch[at] = (found[name].to_numpy() for name in ("t", "id", "epoch"))
-    bounds = np.cumsum([0, *(part.rows for part in parts)])
-    for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
-        part.sent, part.send_id, part.send_epoch = sent[low:high], send_id[low:high], send_epoch[low:high]
-    seen = np.bincount(found["send"].to_numpy(), minlength=sends.height)
-    expected = np.where(sends["receiver"].to_numpy() >= 0, 1, workers)
-    number = pl.lit(slice_number, pl.Int64).alias("slice")
-    left_sends = sends.with_columns(number, missing=pl.Series(expected - seen, dtype=pl.Int64))
-    left_receives = joined.filter(pl.col("send").is_null()).with_columns(number)
+    first = np.cumsum([0, *(count_sends(part.kind) for part in parts)])
+    key, origin = np.empty((first[-1], 4), np.int64), np.empty((first[-1], 3), np.int64)
+    for part, at in zip(parts, first, strict=False):
+        ends = part.kind, part.channel, part.peer, part.message_seq
+        collect_sends(*ends, part.epoch, part.t, part.worker, part.first_order, at, key, origin)
+    table, _ = index_sends(key)
+    seen = np.zeros(len(key), np.int64)
+    receives = []
+    for part in parts:
+        part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
+        ends = part.kind, part.channel, part.peer, part.message_seq
+        found = part.send_id, part.sent, part.send_epoch
+        if find_sends(*ends, part.worker, key, origin, table, NEVER, seen, *found):
+            receives.append(_unmatched_receives(part, slice_number))
+    missing = np.where(key[:, 2] == EVERYONE, workers, 1) - seen
+    left = np.flatnonzero(missing)
+    seq = np.empty(len(left), np.int64)
+    for part, low, high in zip(parts, *np.searchsorted(left, [first[:-1], first[1:]]), strict=True):
+        seq[low:high] = part.seq[(origin[left[low:high], 0] & MAX_POSITION) // 2 - part.first_order]
+    sends = {name: key[left, place] for place, name in enumerate(KEY)}
+    sends |= {name: origin[left, place] for place, name in enumerate(("id", "t", "epoch"))}
+    sends |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing[left]}
     return (
-        left_sends.filter(pl.col("missing") != 0).select(pl.col(name).cast(kind) for name, kind in SENDS.items()),
-        left_receives.select(pl.col(name).cast(kind) for name, kind in RECEIVES.items()),
+        pl.DataFrame({name: sends[name] for name in SENDS}, schema=SENDS),
+        pl.concat([pl.DataFrame(schema=RECEIVES), *receives]),
     )
+
+
+def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
+    at = np.flatnonzero(((part.kind == RECEIVE) | (part.kind == PROGRESS_RECEIVE)) & (part.send_id < 0))
+    everyone, here = np.full(len(at), EVERYONE), np.full(len(at), part.worker)
+    rows = {
+        "slice": np.full(len(at), slice_number),
+        "channel": part.channel[at],
+        "sender": part.peer[at],
+        "receiver": np.where(part.kind[at] == RECEIVE, here, everyone),
+        "message_seq": part.message_seq[at],
+        "worker": here,
+        "order": part.first_order + at,
+        "seq": part.seq[at],
+    }
+    return pl.DataFrame(rows, schema=RECEIVES)
 
 
 def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

@@ -13,8 +13,10 @@ import numpy as np
 
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, START, STOP, UNPARK
+from pag_graph.kernels.layout import runs
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
+from pag_graph.pag.reading import read_columns
 from pag_graph.rules.rows import KIND_CODES, RuleParameters
 from pag_graph.store.log import TraceLog, codes, column
 
@@ -304,15 +306,26 @@ def _cut_by_epoch(
     trace: Trace, log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int
 ) -> tuple[Slice, ...]:
     """Cut between epochs, for rule sets to which every epoch is an island."""
-    del log, clocks
-    counts = trace.counts()
-    epochs = counts["epoch"].to_numpy()
-    _, position = np.unique(epochs, return_inverse=True)
-    sizes = np.bincount(position, weights=counts["events"].to_numpy()).astype(np.int64)
+    del trace, clocks
+    counts = {w: _epoch_counts(log, w) for w in workers}
+    epochs = np.unique(np.concatenate([values for values, _ in counts.values()]))
+    sizes = np.zeros(len(epochs), np.int64)
+    for values, rows in counts.values():
+        np.add.at(sizes, np.searchsorted(epochs, values), rows)
     group = (np.cumsum(sizes) - sizes) // slice_events
-    worker, events = counts["worker"].to_numpy(), counts["events"].to_numpy()
     cuts = {}
-    for w in workers:
-        mine = np.bincount(group[position[worker == w]], weights=events[worker == w], minlength=int(group[-1]) + 1)
+    for w, (values, rows) in counts.items():
+        mine = np.zeros(int(group[-1]) + 1, np.int64)
+        np.add.at(mine, group[np.searchsorted(epochs, values)], rows)
         cuts[w] = [0, *(int(x) for x in np.cumsum(mine))]
     return _slices(cuts)
+
+
+def _epoch_counts(log: TraceLog, worker: int) -> tuple[I64, I64]:
+    """Return the epochs of a worker and how many rows each has; an epoch may come up several times."""
+    found = [
+        runs(read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, ["epoch"], {})["epoch"])
+        for chunk in log.chunks.get(worker, ())
+    ]
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(epoch for epoch, _ in found)]), np.concatenate([none, *(rows for _, rows in found)])

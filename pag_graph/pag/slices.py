@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pag_graph.kernels import ABSENT, layout
 from pag_graph.kernels.activations import (
     CLOSES_NOTHING,
     CLOSES_OUTER,
@@ -30,32 +30,32 @@ from pag_graph.kernels.activations import (
     UNPARK,
 )
 from pag_graph.kernels.applications import applications, unbalanced
-from pag_graph.kernels.assembly import INSERTED_ARRIVAL, INSERTED_END, INSERTED_START
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity, VertexKind
-from pag_graph.model.graph import GraphPart
+from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
+from pag_graph.kernels.threads import each
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.pag.match import apply_stitched, match
+from pag_graph.pag.reading import check_order, read_columns
 from pag_graph.rules import stated, timely
+from pag_graph.rules.columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.rules.rows import (
     APPLICATION_START,
     APPLICATION_STOP,
     CODE_OF_LABEL,
     DROPPED,
     EDGE_CODES,
-    EDGE_TYPES,
     EXIT,
-    KINDS,
     LABELS,
     NEVER,
     SPAWN,
+    Graph,
     Judged,
     Stack,
+    Survey,
     WorkerRows,
+    opened,
 )
 from pag_graph.store.findings import findings, no_findings
-from pag_graph.store.log import codes, column
-from pag_graph.store.trace import check_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 _COLUMNS = (
-    "worker",
     "seq",
     "epoch",
     "t_ns",
@@ -77,26 +76,25 @@ _COLUMNS = (
     "channel",
     "peer",
     "message_seq",
-    "records",
-    "bytes",
-    "timeout_ns",
 )
+_DETAILS = ("records", "bytes", "timeout_ns")
+"""Columns that no scan looks at."""
 
 _RULES: dict[RuleSet, Any] = {RuleSet.TIMELY: timely, RuleSet.STATED: stated}
-"""Modules with the functions `dropped_rows`, `still_open`, `marks`, `judge` and `worker_graph`."""
+"""Modules with the functions `survey`, `last_wait`, `judge` and `worker_graph`."""
 
-_ACTIVE = (START, STOP, PUSH_PROGRESS)
-_DATA_ENDS = (SEND, RECEIVE)
+_WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
 _SMALL = 1 << 20
+_KIND_CODES = 1 + max(CODE_OF_LABEL.tolist())
 _MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
-_TYPE_NAMES = [str(kind) for kind in EDGE_TYPES]
-_WAITING, _DATA, _PROGRESS, _APPLICATION = (
+_WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
     EDGE_CODES[kind]
     for kind in (
         ActivityType.WAITING,
         ActivityType.DATA_MESSAGE,
         ActivityType.PROGRESS_MESSAGE,
         ActivityType.APPLICATION,
+        ActivityType.SPAWN,
     )
 )
 
@@ -179,6 +177,9 @@ class Scan:
     unsettled: Mapping[int, tuple[int | None, int | None]] = field(default_factory=dict)
     """Per worker: epoch of its last idle interval, and of the first activation that is open at the end, if any. What
     follows in the log may still change how they are typed."""
+    waits: Mapping[int, int | None] = field(default_factory=dict)
+    """Per worker: position of the vertex that ends its last wait here, -1 if there is none; null where that takes what
+    other slices know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,107 +199,147 @@ class Carry:
     """Sends of other slices for receives of this one, columns `pag.match.STITCHED`."""
 
 
-def read_rows(plan: RunPlan, part: Slice) -> list[WorkerRows]:
-    """Read the rows of a slice and check that each worker's log does not contradict itself.
+@dataclass(frozen=True, slots=True)
+class SliceRows:
+    """The rows of a slice, their messages matched as far as both ends lie in it."""
+
+    rows: list[WorkerRows]
+    surveys: list[Survey]
+    """The same workers."""
+    sends: pl.DataFrame
+    """As in `Scan`."""
+    receives: pl.DataFrame
+
+
+def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
+    """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
 
     Parameters
     ----------
     plan, part
         The build and the slice.
+    whole
+        Whether to read also what only `assemble` asks for; it is absent otherwise.
 
     Returns
     -------
-    list of WorkerRows
-        Per worker with rows in the slice, ascending.
+    SliceRows
+        Workers with rows in the slice, ascending.
     """
-    result = []
-    more = _RULES[plan.rules].COLUMNS
-    for worker, (low, high) in sorted(part.rows.items()):
-        table = plan.log.read(worker, low, high, [*_COLUMNS, *more])
-        before = plan.log.read(worker, low - 1, low, ["worker", "seq", "epoch", "t_ns"]) if low else None
-        check_events(plan.trace, table, previous=before)
-        label = codes(table, "kind", LABELS, 0)
-        result.append(
-            WorkerRows(
-                worker=worker,
-                first_order=low + 1,
-                starts_run=low == 0,
-                ends_run=high == plan.log.rows_of(worker),
-                seq=column(table, "seq"),
-                epoch=column(table, "epoch"),
-                t=plan.clocks[worker].common(column(table, "t_ns")),
-                kind=CODE_OF_LABEL[label],
-                label=label,
-                operator=column(table, "operator"),
-                channel=column(table, "channel"),
-                peer=column(table, "peer"),
-                message_seq=column(table, "message_seq"),
-                records=column(table, "records"),
-                bytes=column(table, "bytes"),
-                timeout=column(table, "timeout_ns"),
-                activity=codes(table, "activity", EDGE_CODES, -1) if "activity" in more else _NONE,
-                inferred=_flag(table, "inferred") if "inferred" in more else _NONE,
-            )
-        )
-    return result
+    rules = _RULES[plan.rules]
+
+    def read(worker: int) -> tuple[WorkerRows, Survey]:
+        rows = read_rows(plan, worker, *part.rows[worker], whole=whole)
+        return rows, rules.survey(rows)
+
+    read_ones = each(read, sorted(part.rows))
+    rows = [mine for mine, _ in read_ones]
+    sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
+    return SliceRows(rows, [survey for _, survey in read_ones], sends, receives)
+
+
+def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = True) -> WorkerRows:
+    """Read rows `low` to `high` (exclusive) of a worker, and check that they do not contradict each other."""
+    more = _RULES[plan.rules].COLUMNS if plan.rules in _RULES else ()
+    names = [*_COLUMNS, *(_DETAILS if whole else ()), *more]
+    first = max(low - 1, 0)
+    table: dict[str, Any] = read_columns(plan.log, worker, first, high, names, _WORDS)
+    check_order(plan.trace, plan.log, worker, low, high, table)
+    columns = {name: values[low - first :] for name, values in table.items()}
+    if not whole:
+        columns |= dict.fromkeys(_DETAILS, np.full(high - low, ABSENT, np.int64))
+    return WorkerRows(
+        worker=worker,
+        first_order=low + 1,
+        starts_run=low == 0,
+        ends_run=high == plan.log.rows_of(worker),
+        seq=columns["seq"],
+        epoch=columns["epoch"],
+        t=plan.clocks[worker].common(columns["t_ns"]),
+        kind=CODE_OF_LABEL[columns["kind"]],
+        label=columns["kind"],
+        operator=columns["operator"],
+        channel=columns["channel"],
+        peer=columns["peer"],
+        message_seq=columns["message_seq"],
+        records=columns["records"],
+        bytes=columns["bytes"],
+        timeout=columns["timeout_ns"],
+        activity=columns.get("activity", _NONE),
+        inferred=columns.get("inferred", _NONE),
+    )
 
 
 _NONE = np.empty(0, np.int8)
 
 
-def _flag(table: pa.Table, name: str) -> I8:
-    return np.ascontiguousarray(pc.fill_null(table[name], fill_value=False).to_numpy(), dtype=np.int8)
+def scan(plan: RunPlan, part: Slice, read: SliceRows) -> Scan:
+    """Summarise what of a slice reaches beyond it.
 
-
-def scan(plan: RunPlan, part: Slice) -> Scan:
-    """Match what lies inside a slice, and summarise what reaches beyond it."""
-    rows = read_rows(plan, part)
-    sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
+    Parameters
+    ----------
+    plan, part, read
+        The build, the slice and its rows.
+    """
     rules = _RULES[plan.rules]
     tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
     epochs = []
-    for mine in rows:
-        kept = np.flatnonzero(rules.dropped_rows(mine) == 0)
-        depth, idle, active = rules.still_open(mine)
-        if len(kept):
-            first, last = int(kept[0]), int(kept[-1])
+    operators, channels = _Numbers(), _Numbers()
+    waits = {}
+    for mine, survey in zip(read.rows, read.surveys, strict=True):
+        waits[mine.worker] = rules.last_wait(mine, survey, plan.processes, plan.uncertainty, plan.parameters)
+        kept = survey.dropped == 0
+        if kept.any():
+            first, last = int(kept.argmax()), mine.rows - 1 - int(kept[::-1].argmax())
             tails[mine.worker] = Tail(
-                pos=2 * (mine.first_order + last), t=int(mine.t[last]), epoch=int(mine.epoch[last]), depth=depth
+                pos=2 * (mine.first_order + last), t=int(mine.t[last]), epoch=int(mine.epoch[last]), depth=survey.depth
             )
             heads[mine.worker] = Head(
                 pos=2 * (mine.first_order + first), t=int(mine.t[first]), epoch=int(mine.epoch[first])
             )
-        epochs.append(_epoch_rows(mine, kept))
+        epochs.append(_epoch_rows(mine, survey))
         if left := _marks(mine):
             marks[mine.worker] = left
-        if left := rules.marks(mine):
-            activities[mine.worker] = left
-        unsettled[mine.worker] = (idle, active)
+        if survey.marks:
+            activities[mine.worker] = survey.marks
+        unsettled[mine.worker] = (survey.idle, survey.active)
         spawns.extend(_spawns(mine))
         if mine.ends_run and mine.rows and mine.kind[-1] == EXIT:
             exits[mine.worker] = int(mine.t[-1])
+        operators.add(mine.kind, mine.operator, (START, STOP, PUSH_PROGRESS))
+        channels.add(mine.kind, mine.channel, (SEND, RECEIVE))
     return Scan(
         slice_number=part.number,
         epochs=pl.concat(epochs) if epochs else pl.DataFrame(),
         tails=tails,
-        sends=sends,
-        receives=receives,
+        sends=read.sends,
+        receives=read.receives,
         applications=marks,
         activities=activities,
         heads=heads,
         spawns=tuple(spawns),
         exits=exits,
-        operators=frozenset().union(*(_distinct(mine.operator[np.isin(mine.kind, _ACTIVE)]) for mine in rows)),
-        channels=frozenset().union(*(_distinct(mine.channel[np.isin(mine.kind, _DATA_ENDS)]) for mine in rows)),
+        operators=frozenset(operators.seen),
+        channels=frozenset(channels.seen),
         unsettled=unsettled,
+        waits=waits,
     )
 
 
-def _distinct(values: I64) -> frozenset[int]:
-    """Return the distinct numbers from 0 on; small ones, as those of operators and channels are, in one pass."""
-    values = values[values >= 0]
-    small = len(values) and int(values.max()) < _SMALL
-    return frozenset((np.flatnonzero(np.bincount(values)) if small else np.unique(values)).tolist())
+class _Numbers:
+    """Which numbers occur; small ones, as those of operators and channels are, are marked in one pass."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def add(self, kind: I8, values: I64, kinds: tuple[int, ...]) -> None:
+        wanted = np.zeros(_KIND_CODES, np.bool_)
+        wanted[list(kinds)] = True
+        marked = np.zeros(_SMALL, np.bool_)
+        if mark_numbers(kind, values, wanted, marked):
+            mine = values[wanted[kind]]
+            self.seen.update(np.unique(mine[mine >= _SMALL]).tolist())
+        self.seen.update(np.flatnonzero(marked).tolist())
 
 
 def unknown_names(plan: RunPlan, scans: Sequence[Scan]) -> list[pa.Table]:
@@ -383,49 +424,38 @@ def still_open(before: Stack, marks: Stack) -> Stack:
     return tuple(marks[at] if at >= 0 else before[-2 - at] for at in left)
 
 
-def _epoch_rows(rows: WorkerRows, kept: I64) -> pl.DataFrame:
-    is_kept = np.zeros(rows.rows, np.bool_)
-    is_kept[kept] = True
-    frame = pl.DataFrame(
-        {
-            "epoch": rows.epoch,
-            "t": rows.t,
-            "pos": 2 * np.arange(rows.first_order, rows.first_order + rows.rows),
-            "ends": rows.kind == EPOCH_END,
-            "kept": is_kept,
-        }
-    )
-    return frame.group_by("epoch", maintain_order=True).agg(
+def _epoch_rows(rows: WorkerRows, survey: Survey) -> pl.DataFrame:
+    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
+    frame = pl.DataFrame(dict(zip(_OF_EPOCH, columns, strict=True)))
+    return frame.select(
         pl.lit(rows.worker, pl.Int64).alias("worker"),
-        pl.len().cast(pl.Int64).alias("events"),
-        pl.col("t").min().alias("entry_ns"),
-        pl.col("t").max().alias("exit_ns"),
-        pl.col("t").filter(pl.col("ends")).last().alias("end_ns"),
-        pl.col("pos").filter(pl.col("ends") & pl.col("kept")).last().alias("end_pos"),
-        pl.col("pos").filter(pl.col("kept")).last().alias("last_pos"),
-        pl.col("t").filter(pl.col("kept")).last().alias("last_ns"),
-        pl.col("t").filter(~pl.col("ends")).max().alias("work_ns"),
+        *(pl.when(pl.col(name) != NEVER).then(pl.col(name)).alias(name) for name in _OF_EPOCH),
     )
 
 
-def _judged(plan: RunPlan, part: Slice, carry: Carry) -> list[tuple[WorkerRows, Any]]:
-    rows = read_rows(plan, part)
-    match(rows, slice_number=part.number, workers=len(plan.workers))
+_OF_EPOCH = ("epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
+
+
+def _judged(plan: RunPlan, carry: Carry, read: SliceRows) -> list[Any]:
     if carry.stitched is not None and carry.stitched.height:
-        apply_stitched(rows, carry.stitched)
+        apply_stitched(read.rows, carry.stitched)
     judge = _RULES[plan.rules].judge
-    return [
-        (mine, judge(mine, plan.processes, plan.uncertainty, plan.parameters, carry.activities.get(mine.worker, ())))
-        for mine in rows
-    ]
+
+    def judged(item: tuple[WorkerRows, Survey]) -> Judged:
+        rows, survey = item
+        outer = carry.activities.get(rows.worker, ())
+        result: Judged = judge(rows, survey, plan.processes, plan.uncertainty, plan.parameters, outer)
+        return result
+
+    return each(judged, list(zip(read.rows, read.surveys, strict=True)))
 
 
-def last_segments(plan: RunPlan, part: Slice, carry: Carry) -> dict[int, int]:
+def last_segments(plan: RunPlan, carry: Carry, read: SliceRows) -> dict[int, int]:
     """Return, per worker, the position of the vertex that starts the last segment that begins in a slice.
 
     Parameters
     ----------
-    plan, part
+    plan, read
         The build and the slice.
     carry
         What is open where it begins, but for the segments.
@@ -436,33 +466,44 @@ def last_segments(plan: RunPlan, part: Slice, carry: Carry) -> dict[int, int]:
         Workers whose open segment stays the one from before are absent.
     """
     result = {}
-    for rows, judged in _judged(plan, part, carry):
+    for rows, survey, judged in zip(read.rows, read.surveys, _judged(plan, carry, read), strict=True):
         segment = int(judged.wait_pos[-1]) if len(judged.wait_pos) else -1
         if segment < 0 and rows.starts_run:
-            segment = first_position(rows, judged.dropped, born=carry.lives.get(rows.worker, _EVER).birth is not None)
+            kept = np.flatnonzero(survey.dropped == 0)
+            head = (
+                Head(pos=2 * (rows.first_order + int(kept[0])), t=int(rows.t[kept[0]]), epoch=0) if len(kept) else None
+            )
+            segment = first_position(head, born=carry.lives.get(rows.worker, _EVER).birth is not None)
         if segment >= 0:
             result[rows.worker] = segment
     return result
 
 
-def first_position(rows: WorkerRows, dropped: NDArray[np.int8], *, born: bool) -> int:
+def known_segments(part: Slice, found: Scan, lives: Mapping[int, Life]) -> dict[int, int] | None:
+    """Return what `last_segments` returns, if the scan of the slice is enough to tell, else None."""
+    if any(wait is None for wait in found.waits.values()):
+        return None
+    result = {worker: wait for worker, wait in found.waits.items() if wait is not None and wait >= 0}
+    for worker, (low, _) in part.rows.items():
+        if low == 0 and worker not in result:
+            result[worker] = first_position(found.heads.get(worker), born=lives.get(worker, _EVER).birth is not None)
+    return result
+
+
+def first_position(head: Head | None, *, born: bool) -> int:
     """Return the position of a worker's very first vertex.
 
     That is its first event, or, unless it was born with that, the run's origin before it.
     """
-    kept = np.flatnonzero(dropped == 0)
-    if not len(kept):
-        return 1
-    first = int(kept[0])
-    return 2 * (rows.first_order + first) - int(rows.t[first] > 0 and not born)
+    return 1 if head is None else head.pos - int(head.t > 0 and not born)
 
 
-def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> GraphPart:
+def assemble(plan: RunPlan, carry: Carry, read: SliceRows, *, open_epoch: int) -> GraphColumns:
     """Make the vertices and edges of a slice.
 
     Parameters
     ----------
-    plan, part
+    plan, read
         The build and the slice.
     carry
         What is open where it begins.
@@ -471,49 +512,85 @@ def assemble(plan: RunPlan, part: Slice, carry: Carry, *, open_epoch: int) -> Gr
 
     Returns
     -------
-    GraphPart
+    GraphColumns
         Vertices of the slice's events, edges that end at them, and findings about them.
     """
-    vertices: list[pa.Table] = []
-    edges: list[pa.Table] = []
-    found = [no_findings()]
-    dropped: dict[str, int] = {}
-    for rows, judged in _judged(plan, part, carry):
-        tail, life = carry.tails.get(rows.worker), carry.lives.get(rows.worker, _EVER)
-        columns = _RULES[plan.rules].worker_graph(
-            rows,
-            judged,
-            previous=(tail.pos, tail.t) if tail else (-1, 0),
-            segment=carry.segments.get(rows.worker, -1),
-            outer=carry.activities.get(rows.worker, ()),
-            born=life.birth is not None,
-            exits=life.exit_ns is not None,
-            run_end_ns=plan.end_ns,
-        )
-        previous_epoch = tail.epoch if tail else -1
-        epochs = _epochs(rows, open_epoch)
-        columns, trouble = _with_applications(rows, columns, carry.applications.get(rows.worker, ()))
-        vertices.append(_vertices(rows, columns, epochs))
-        edges.extend((_local_edges(rows, columns, epochs, previous_epoch), _messages(rows, judged, plan.rules)))
-        if life.birth is not None and tail is None and len(columns[0]):
-            edges.append(_birth(rows, columns, life.birth, epochs))
-        found.extend(_findings(plan, rows, judged, trouble))
-        found.extend(_never_stopped(plan, rows, carry))
-        for code, reason in DROPPED.items():
-            count = int((judged.dropped == code).sum())
-            if count:
-                dropped[reason] = dropped.get(reason, 0) + count
-    return GraphPart(
-        vertices=pa.concat_tables(vertices or [PAG_VERTICES.empty_table()]),
-        edges=pa.concat_tables(edges or [PAG_EDGES.empty_table()]),
-        findings=pa.concat_tables(found),
+    judged = _judged(plan, carry, read)
+
+    def graph(item: tuple[WorkerRows, Survey, Any]) -> tuple[WorkerGraph, list[pa.Table]]:
+        return _worker_graph(plan, carry, *item, open_epoch=open_epoch)
+
+    parts = each(graph, list(zip(read.rows, read.surveys, judged, strict=True)))
+    dropped = {
+        reason: count
+        for code, reason in DROPPED.items()
+        if (count := sum(int(np.count_nonzero(survey.dropped == code)) for survey in read.surveys))
+    }
+    return lay_out(
+        [mine for mine, _ in parts],
+        findings=pa.concat_tables([no_findings(), *(found for _, mine in parts for found in mine)]),
         dropped=dropped,
     )
 
 
-def _with_applications(
-    rows: WorkerRows, columns: tuple[I64 | I8, ...], before: Stack
-) -> tuple[tuple[I64 | I8, ...], I8]:
+def _worker_graph(
+    plan: RunPlan, carry: Carry, rows: WorkerRows, survey: Survey, judged: Any, *, open_epoch: int
+) -> tuple[WorkerGraph, list[pa.Table]]:
+    tail, life = carry.tails.get(rows.worker), carry.lives.get(rows.worker, _EVER)
+    columns = _RULES[plan.rules].worker_graph(
+        rows,
+        survey,
+        judged,
+        previous=(tail.pos, tail.t) if tail else (-1, 0),
+        segment=carry.segments.get(rows.worker, -1),
+        outer=carry.activities.get(rows.worker, ()),
+        born=life.birth is not None,
+        exits=life.exit_ns is not None,
+        run_end_ns=plan.end_ns,
+    )
+    columns, trouble = _with_applications(rows, columns, carry.applications.get(rows.worker, ()))
+    # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
+    # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
+    after = open_epoch
+    if rows.rows:
+        after = max(after, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
+    where = rows.epoch, rows.first_order, tail.epoch if tail else -1, after
+    src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
+    local = LocalEdges(
+        src=src,
+        dst=dst,
+        epoch=layout.epochs_at(dst, *where),
+        src_epoch=layout.epochs_at(src, *where),
+        start=start,
+        end=end,
+        operator=operator,
+        activation=activation,
+        records=records,
+        kind=kind,
+        flags=flags,
+    )
+    epoch = layout.epochs_at(columns[1], *where)
+    messages, negative = _messages(plan, rows, judged)
+    if life.birth is not None and tail is None and len(columns[0]):
+        birth = _birth(rows, life.birth, pos=int(columns[1][0]), t=int(columns[2][0]), epoch=int(epoch[0]))
+        messages = messages.and_one(birth, _SPAWNED)
+    found = [*_findings(plan, rows, survey, judged, trouble, negative), *_never_stopped(plan, rows, survey, carry)]
+    row, pos, t, segment = columns[:4]
+    graph = WorkerGraph(
+        rows=rows,
+        operator=rows.operator,
+        row=row,
+        pos=pos,
+        t=t,
+        segment=segment,
+        epoch=epoch,
+        local=local,
+        messages=messages.in_order(),
+    )
+    return graph, found
+
+
+def _with_applications(rows: WorkerRows, columns: Graph, before: Stack) -> tuple[Graph, I8]:
     """Lay application activities over everything but waiting; return also what is wrong with each row."""
     at, starts = _application_rows(rows)
     trouble = np.zeros(rows.rows, np.int8)
@@ -525,10 +602,8 @@ def _with_applications(
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((dst + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
-    outer = np.array([*(mark[:2] for mark in before), (-1, -1)], np.int64)
-    mark = np.append(at, 0)[np.maximum(inside, 0)]
-    number = np.where(inside >= 0, np.append(rows.operator, -1)[mark], outer[np.clip(-2 - inside, 0, len(before)), 0])
-    position = np.where(inside >= 0, 2 * (rows.first_order + mark), outer[np.clip(-2 - inside, 0, len(before)), 1])
+    here = rows.operator[at], 2 * (rows.first_order + at)
+    number, position = opened(inside, here, [[mark[place] for mark in before] for place in (0, 1)], (-1, -1))
     covered = (inside != -1) & (kind != _WAITING)
     return (
         *columns[:4],
@@ -540,142 +615,63 @@ def _with_applications(
         records,
         start,
         end,
-        np.where(covered, 0, flags),
+        np.where(covered, np.int8(0), flags),
     ), trouble
 
 
-def _nullable(values: I64 | I8) -> pa.Array:
-    return pa.array(values, pa.int64(), mask=values < 0)
+def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages, I64]:
+    """Make an edge per message from another worker that is read here: to the wait's end that it caused, or its read.
 
-
-def _names(values: I64 | I8, names: list[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(values), pa.array(names)).cast(pa.string())
-
-
-def _epochs(rows: WorkerRows, open_epoch: int) -> I64:
-    """Epochs of the rows, and of the vertex after the last: inserted vertices carry that of the event they precede."""
-    # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
-    # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
-    end = max(open_epoch, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END)) if rows.rows else open_epoch
-    return np.append(rows.epoch, end)
-
-
-def _vertices(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64) -> pa.Table:
-    row, pos, t, segment = columns[:4]
-    real = row >= 0
-    at = np.where(real, row, 0)
-    epoch = epochs[np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)]
-    names = [*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END]
-    inserted = len(KINDS)
-    kind = np.where(real, rows.label[at] if rows.rows else 0, 0)
-    for offset, code in enumerate((INSERTED_ARRIVAL, INSERTED_START, INSERTED_END)):
-        kind[row == code] = inserted + offset
+    Returns
+    -------
+    messages
+        In the order of their reads.
+    negative
+        Rows of messages that were read before they were sent.
+    """
+    at = np.flatnonzero((rows.send_id >= 0) & (rows.peer != rows.worker))
     base = np.int64(rows.worker) << POSITION_BITS
-    nothing = np.full(len(pos), -1, np.int64)
-    return pa.Table.from_arrays(
-        [
-            pa.array(pos + base),
-            pa.array(np.full(len(pos), rows.worker, np.int32)),
-            pa.array(pos),
-            pa.array(rows.seq[at] if rows.rows else nothing, mask=~real),
-            pa.array(epoch),
-            pa.array(t),
-            _names(kind.astype(np.int8), [str(name) for name in names]),
-            _nullable(np.where(real, rows.operator[at] if rows.rows else nothing, -1)),
-            pa.array(segment + base),
-        ],
-        schema=PAG_VERTICES,
-    )
-
-
-def _local_edges(rows: WorkerRows, columns: tuple[I64 | I8, ...], epochs: I64, previous_epoch: int) -> pa.Table:
-    src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
-    base = np.int64(rows.worker) << POSITION_BITS
-    at_src, at_dst = (np.minimum((p + 1) // 2 - rows.first_order, rows.rows) for p in (src, dst))
-    count = len(src)
-    nothing = pa.nulls(count, pa.int64())
-    return pa.Table.from_arrays(
-        [
-            pa.array(src + base),
-            pa.array(dst + base),
-            _names(kind, _TYPE_NAMES),
-            pa.array(epochs[at_dst]),
-            pa.array(np.where(at_src < 0, previous_epoch, epochs[np.maximum(at_src, 0)])),
-            pa.array(start),
-            pa.array(end - start),
-            _nullable(operator),
-            pa.array(activation + base, mask=activation < 0),
-            nothing,
-            _nullable(records),
-            nothing,
-            nothing,
-            nothing,
-            nothing,
-            pa.array(flags.astype(np.int32)),
-            pa.array(np.zeros(count, np.int32)),
-        ],
-        schema=PAG_EDGES,
-    )
-
-
-def _messages(rows: WorkerRows, judged: Judged, rules_of_run: RuleSet) -> pa.Table:
-    """One edge per message from another worker that is read here: to the end of the wait that it ended, or its read."""
-    at = np.flatnonzero((rows.sent != NEVER) & (rows.peer != rows.worker))
-    base = np.int64(rows.worker) << POSITION_BITS
-    read = base | 2 * (at + rows.first_order)
-    sent = rows.sent[at]
-    end, dst, epoch = rows.t[at].copy(), read.copy(), rows.epoch[at].copy()
-    alternatives = np.zeros(len(at), np.int32)
+    numbers = np.full((len(at), layout.EDGE_NUMBERS), ABSENT, np.int64)
+    sent, t = rows.sent[at], rows.t[at]
     position = np.searchsorted(at, judged.ender)
+    numbers[:, layout.SRC], numbers[:, layout.SRC_EPOCH] = rows.send_id[at], rows.send_epoch[at]
+    numbers[:, layout.READ] = base | 2 * (at + rows.first_order)
+    end, dst, epoch = t.copy(), numbers[:, layout.READ].copy(), rows.epoch[at]
     end[position] = judged.arrival
     dst[position] = base | judged.wait_pos
     epoch[position] = rows.epoch[judged.wait_row]
-    alternatives[position] = judged.alternatives
-    same = judged.same_process[at] == 1
+    numbers[:, layout.DST], numbers[:, layout.DST_EPOCH] = dst, epoch
+    numbers[:, layout.START], numbers[:, layout.DURATION] = sent, end - sent
+    for place, values in ((layout.CHANNEL, rows.channel), (layout.RECORDS, rows.records), (layout.BYTES, rows.bytes)):
+        numbers[:, place] = values[at]
+    same = plan.processes[rows.peer[at]] == plan.processes[rows.worker]
     # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
     # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
-    negative = rows.t[at] < sent
+    negative = t < sent
+    ended = np.zeros(len(at), np.bool_)
+    ended[position] = True
     # A source that states its activities says itself when messages arrive.
-    says = rules_of_run is RuleSet.STATED
-    buffered = np.zeros_like(sent) if says else rows.t[at] - np.where(same, sent, end)
-    unknown = negative | ~(says | same | np.isin(np.arange(len(at)), position))
-    flags = np.full(len(at), 0 if says else int(EdgeFlags.INEXACT_ARRIVAL), np.int32)
-    flags[negative] |= int(EdgeFlags.NEGATIVE)
+    says = plan.rules is RuleSet.STATED
+    buffered = np.zeros_like(sent) if says else t - np.where(same, sent, end)
+    unknown = negative if says else negative | ~(same | ended)
+    numbers[:, layout.BUFFERED] = np.where(unknown, ABSENT, buffered)
+    flags = np.zeros((len(at), 2), np.int32)
+    flags[:, 0] = 0 if says else int(EdgeFlags.INEXACT_ARRIVAL)
+    flags[negative, 0] |= int(EdgeFlags.NEGATIVE)
+    flags[position, 1] = judged.alternatives
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if len(rows.activity):
         stated_type = rows.activity[at]
         kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
-    nothing = pa.nulls(len(at), pa.int64())
-    return pa.Table.from_arrays(
-        [
-            pa.array(rows.send_id[at]),
-            pa.array(dst),
-            _names(kind, _TYPE_NAMES),
-            pa.array(epoch),
-            pa.array(rows.send_epoch[at]),
-            pa.array(sent),
-            pa.array(end - sent),
-            nothing,
-            nothing,
-            _nullable(rows.channel[at]),
-            _nullable(rows.records[at]),
-            _nullable(rows.bytes[at]),
-            nothing,
-            pa.array(buffered, mask=unknown),
-            pa.array(read),
-            pa.array(flags),
-            pa.array(alternatives),
-        ],
-        schema=PAG_EDGES,
-    )
+    return Messages(numbers=numbers, kind=kind, flags=flags), at[negative]
 
 
-def _never_stopped(plan: RunPlan, rows: WorkerRows, carry: Carry) -> list[pa.Table]:
+def _never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, carry: Carry) -> list[pa.Table]:
     """Return findings about activities that are open where a worker's log ends, in whatever slice they started."""
     if not rows.ends_run:
         return []
     before = carry.activities.get(rows.worker, ()), carry.applications.get(rows.worker, ())
-    here = _RULES[plan.rules].marks(rows), _marks(rows)
+    here = survey.marks, _marks(rows)
     result = []
     for name, outer, marks in zip(("activation_not_stopped", "application_not_stopped"), before, here, strict=True):
         left = still_open(outer, marks)
@@ -695,27 +691,14 @@ def _never_stopped(plan: RunPlan, rows: WorkerRows, carry: Carry) -> list[pa.Tab
     return result
 
 
-def _birth(rows: WorkerRows, columns: tuple[I64 | I8, ...], birth: Spawn, epochs: I64) -> pa.Table:
-    """Return the edge from the row that starts a worker to the worker's first vertex."""
-    pos, t = int(columns[1][0]), int(columns[2][0])
+def _birth(rows: WorkerRows, birth: Spawn, *, pos: int, t: int, epoch: int) -> I64:
+    """Return the numbers of the edge from the row that starts a worker to the worker's first vertex."""
+    numbers = np.full(layout.EDGE_NUMBERS, ABSENT, np.int64)
     born = rows.worker << POSITION_BITS | pos
-    return pa.Table.from_pylist(
-        [
-            {
-                "src": birth.worker << POSITION_BITS | birth.pos,
-                "dst": born,
-                "type": str(ActivityType.SPAWN),
-                "epoch": int(epochs[(pos + 1) // 2 - rows.first_order]),
-                "src_epoch": birth.epoch,
-                "start_ns": birth.t,
-                "duration_ns": t - birth.t,
-                "read": born,
-                "flags": int(EdgeFlags.NONE),
-                "alternatives": 0,
-            }
-        ],
-        schema=PAG_EDGES,
-    )
+    numbers[[layout.SRC, layout.DST, layout.READ]] = birth.worker << POSITION_BITS | birth.pos, born, born
+    numbers[[layout.DST_EPOCH, layout.SRC_EPOCH]] = epoch, birth.epoch
+    numbers[[layout.START, layout.DURATION]] = birth.t, t - birth.t
+    return numbers
 
 
 def lives(plan: RunPlan, scans: Sequence[Scan]) -> tuple[dict[int, Life], list[pa.Table]]:
@@ -793,7 +776,7 @@ def lives(plan: RunPlan, scans: Sequence[Scan]) -> tuple[dict[int, Life], list[p
 
 
 def _findings(
-    plan: RunPlan, rows: WorkerRows, judged: timely.TimelyJudged | stated.StatedJudged, applied: I8
+    plan: RunPlan, rows: WorkerRows, survey: Survey, judged: Any, applied: I8, negative: I64
 ) -> list[pa.Table]:
     """Return findings about the rows of one worker, each with what the build made of it."""
     result = []
@@ -826,9 +809,9 @@ def _findings(
     stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
     report("application_stop_without_start", Severity.WARNING, "ignored", stop)
     report("application_stop_of_outer", Severity.WARNING, "closed the application activities inside it as well", other)
-    if isinstance(judged, timely.TimelyJudged):
-        paired = judged.dropped > 0
-        paired[judged.parks] = paired[judged.unparks] = True
+    if isinstance(survey, timely.TimelySurvey):
+        paired = survey.dropped > 0
+        paired[survey.parks] = paired[survey.unparks] = True
         alone = np.flatnonzero((rows.kind == PARK) & ~paired)
         report("park_without_unpark", Severity.WARNING, "the time after it is unknown", alone)
         report("unpark_without_park", Severity.WARNING, "ignored", np.flatnonzero((rows.kind == UNPARK) & ~paired))
@@ -845,7 +828,6 @@ def _findings(
     alive = rows.rows if rows.ends_run else rows.rows + 1
     early = np.flatnonzero(rows.kind[: alive - 1] == EXIT)
     report("exit_before_last_event", Severity.WARNING, "ignored; the worker goes on", early)
-    negative = np.flatnonzero((rows.sent != NEVER) & (rows.t < rows.sent) & (rows.peer != rows.worker))
     report(
         "negative_transfer",
         Severity.WARNING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from pag_graph.kernels import activations as act
 from pag_graph.model.enums import ActivityType, EventKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     I8 = NDArray[np.int8]
@@ -134,12 +136,34 @@ class WorkerRows:
         return len(self.t)
 
 
+Stack = tuple[tuple[int, ...], ...]
+"""Activities that are open, outermost first: operator, position of the vertex that started each, and what else their
+rules need, and its number in the log; or marks of starts and stops, in order, where stops have the position -1."""
+
+Graph = tuple[Any, ...]
+"""Columns of `pag_graph.kernels.assembly.local_graph`, types by `EDGE_TYPES`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What every rule set says of the rows of one worker before their messages are matched."""
+
+    dropped: I8
+    """Why a row becomes no vertex: one of `DROPPED`, 0 where it becomes one."""
+    depth: int
+    """Activities that are open at the end: where any is, what follows cannot be understood without these rows."""
+    idle: int | None
+    """Epoch of the last idle interval, whose ender may be read later; None where there is none."""
+    active: int | None
+    """Epoch of the first activation that is open, which may yet do something; None where there is none."""
+    marks: Stack
+    """Starts and stops that do not cancel each other, in order, under rules that carry them from slice to slice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """What every rule set says of the rows of one worker."""
 
-    dropped: I8
-    """Why a row becomes no vertex: one of `DROPPED`, 0 where it becomes one."""
     trouble: I8
     """Per row: what is wrong with a start or stop (`pag_graph.kernels.activations`)."""
     wait_row: I64
@@ -152,16 +176,6 @@ class Judged:
     """The same: when the message arrived, which is when the wait ends."""
     alternatives: I64
     """The same: how many other messages may have ended it, within the clocks' uncertainty."""
-    same_process: I8
-    """Per row that reads a message: whether its sender is a worker of the same process."""
-
-
-Stack = tuple[tuple[int, ...], ...]
-"""Activities that are open, outermost first: operator, position of the vertex that started each, and what else their
-rules need, and its number in the log; or marks of starts and stops, in order, where stops have the position -1."""
-
-Graph = tuple["I64 | I8", ...]
-"""Columns of `pag_graph.kernels.assembly.local_graph`, types by `EDGE_TYPES`."""
 
 
 DROPPED = {1: "worker_local_message", 2: "push_progress", 3: "merged_park", 4: "epoch_end_in_wait"}
@@ -177,26 +191,30 @@ def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
     return local
 
 
-def senders(rows: WorkerRows, processes: I64, uncertainty: I64) -> tuple[I64, I8, I64]:
-    """Say who sent what each row reads.
+def opened(
+    innermost: I64, inside: Sequence[I64 | I8], outer: Sequence[Sequence[int]], nothing: Sequence[int]
+) -> list[I64]:
+    """Look up what the activities are that `pag_graph.kernels.applications` refers to.
 
     Parameters
     ----------
-    rows
-        Rows of one worker, with `sent` filled.
-    processes, uncertainty
-        Per worker of the run: its process, and how far its clock may be off.
+    innermost
+        As from there.
+    inside
+        Columns, per mark.
+    outer
+        The same, per activity that is open before the first mark.
+    nothing
+        The same, where none is open.
 
     Returns
     -------
-    sender
-        Per row: the sender of a message whose send is known, else the worker itself.
-    same
-        Per row: whether that is a worker of the same process.
-    slop
-        Per row: how far the two clocks may disagree.
+    list
+        Per column: an element per element of `innermost`.
     """
-    # The sender of a matched message is in its vertex id, but `peer` says the same and needs no look-up.
-    sender = np.where(rows.sent != NEVER, rows.peer, rows.worker)
-    same = (processes[sender] == processes[rows.worker]).astype(np.int8)
-    return sender, same, np.where(same == 1, 0, uncertainty[sender] + uncertainty[rows.worker])
+    marks = len(inside[0])
+    where = np.where(innermost >= 0, innermost, np.where(innermost < -1, marks - 2 - innermost, marks + len(outer[0])))
+    return [
+        np.concatenate((here, before, [absent])).astype(np.int64)[where]
+        for here, before, absent in zip(inside, outer, nothing, strict=True)
+    ]

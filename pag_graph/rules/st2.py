@@ -47,7 +47,8 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -55,15 +56,22 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pag_graph.model.enums import ActivityType, EdgeFlags, EventKind, Severity
+from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND, START, STOP
+from pag_graph.kernels.messages import EVERYONE, index_sends, pair
+from pag_graph.kernels.threads import each
+from pag_graph.model.enums import ActivityType, EdgeFlags, Severity
 from pag_graph.model.graph import GraphPart
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.rules.columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
+from pag_graph.rules.rows import CODE_OF_LABEL, EDGE_CODES, KINDS, LABELS, WorkerRows
+from pag_graph.store.log import codes, column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["MESSAGE_ENDS", "build_part", "build_slice", "message_findings"]
+__all__ = ["MESSAGE_ENDS", "build_columns", "build_part", "build_slice", "message_findings"]
 
 MESSAGE_ENDS = pa.schema(
     [
@@ -85,30 +93,22 @@ MESSAGE_ENDS = pa.schema(
 `receiver` is -1 for progress, which goes to everybody. Grain: one row per vertex."""
 
 _I8 = NDArray[np.int8]
-_I32 = NDArray[np.int32]
 _I64 = NDArray[np.int64]
 _Bool = NDArray[np.bool_]
 
-_ABSENT = -1
-_CODES: dict[str, int] = {
-    EventKind.START: 0,
-    EventKind.STOP: 1,
-    EventKind.SEND: 2,
-    EventKind.RECEIVE: 3,
-    EventKind.PROGRESS_SEND: 4,
-    EventKind.PROGRESS_RECEIVE: 5,
-}
-_START, _STOP, _SEND, _RECEIVE, _PROGRESS_SEND, _PROGRESS_RECEIVE = range(6)
-_OTHER = 6
-_TYPES = (
-    ActivityType.SPINNING,
-    ActivityType.PROCESSING,
-    ActivityType.BUSY,
-    ActivityType.WAITING,
-    ActivityType.DATA_MESSAGE,
-    ActivityType.PROGRESS_MESSAGE,
+_SPINNING, _PROCESSING, _BUSY, _WAITING, _DATA_MESSAGE, _PROGRESS_MESSAGE = (
+    EDGE_CODES[kind]
+    for kind in (
+        ActivityType.SPINNING,
+        ActivityType.PROCESSING,
+        ActivityType.BUSY,
+        ActivityType.WAITING,
+        ActivityType.DATA_MESSAGE,
+        ActivityType.PROGRESS_MESSAGE,
+    )
 )
-_SPINNING, _PROCESSING, _BUSY, _WAITING, _DATA_MESSAGE, _PROGRESS_MESSAGE = range(6)
+_OTHER = PROGRESS_RECEIVE + 1
+"""Kinds from here on are none that SnailTrail 2 knows."""
 _KEY = ("channel", "sender", "receiver", "message_seq")
 
 
@@ -170,21 +170,95 @@ def build_slice(
     ends
         Rows of `MESSAGE_ENDS`.
     """
-    rows = _read_rows(events, operators=operators, prepared=prepared)
-    order = _keep_order(rows) if prepared else _prepare(*rows.log, rows.kept)
-    first_rows = _first_rows(rows.worker)
-    workers = rows.worker[first_rows].tolist()
-    # What a row's number in the slice lacks to its number in the log of its worker.
-    shift = np.array([position_offset.get(worker, 0) for worker in workers], np.int64) - first_rows + 1
-    vertices = _vertices(rows.worker, rows.epoch, rows.code, rows.operator, order, first_rows, shift)
-    messages, ends = _match(events, rows, order, vertices, workers=len(set(position_offset) | set(workers)))
+    words = codes(events, "kind", LABELS, 0)
+    names = ("seq", "epoch", "operator", "channel", "peer", "message_seq", "records", "bytes")
+    columns: dict[str, Any] = {name: column(events, name) for name in names}
+    columns |= {"t": column(events, "t_ns"), "timeout": columns["seq"], "label": words, "kind": CODE_OF_LABEL[words]}
+    worker = column(events, "worker")
+    bounds = [0, *(int(row) + 1 for row in np.flatnonzero(np.diff(worker))), len(worker)]
+    rows = [
+        WorkerRows(
+            worker=int(worker[low]),
+            first_order=position_offset.get(int(worker[low]), 0) + 1,
+            starts_run=False,
+            ends_run=False,
+            activity=np.empty(0, np.int8),
+            inferred=np.empty(0, np.int8),
+            **{name: values[low:high] for name, values in columns.items()},
+        )
+        for low, high in pairwise(bounds)
+        if low < high
+    ]
+    workers = len(set(position_offset) | {mine.worker for mine in rows})
+    graph, ends = build_columns(rows, workers=workers, prepared=prepared, operators=operators)
+    vertices, edges = (table.table(0, len(table.epoch)) for table in (graph.vertices, graph.edges))
+    message = np.isin(graph.edges.kind, (_DATA_MESSAGE, _PROGRESS_MESSAGE))
+    group = np.where(message, graph.edges.kind, -1)
+    order = np.lexsort((graph.edges.numbers[layout.DST], group))
     part = GraphPart(
-        vertices=_vertex_table(rows, order, vertices),
-        edges=pa.concat_tables([_local_edge_table(_local_edges(order, vertices)), messages]),
-        findings=PAG_FINDINGS.empty_table(),
-        dropped=rows.dropped,
+        vertices=vertices.cast(PAG_VERTICES).sort_by("id"),
+        edges=edges.cast(PAG_EDGES).take(pa.array(order)),
+        findings=graph.findings,
+        dropped=graph.dropped,
     )
     return part, ends
+
+
+def build_columns(
+    rows: Sequence[WorkerRows], *, workers: int, prepared: bool, operators: pa.Table
+) -> tuple[GraphColumns, pa.Table]:
+    """Build the graph of a slice, as `build_slice` does.
+
+    Parameters
+    ----------
+    rows
+        Per worker, ascending: all events of some epochs, times on its own clock.
+    workers
+        How many workers the trace has.
+    prepared, operators
+        As for `build_part`.
+
+    Returns
+    -------
+    columns
+        Vertices and edges in the order of the store.
+    ends
+        Rows of `MESSAGE_ENDS`.
+    """
+    # What was prepared has no scopes any more.
+    scopes = np.sort(_scopes(operators.slice(0, 0) if prepared else operators))
+
+    def chained(mine: WorkerRows) -> tuple[_Part, _Ends, _I64]:
+        kept, counts = _keep(mine.kind, mine.label, mine.peer, mine.operator, mine.worker, scopes, len(_REASONS))
+        if prepared:
+            order = _keep_order(mine, kept)
+        else:
+            order = _prepare(mine.epoch, mine.t, mine.kind, mine.operator, mine.records, kept)
+        chain = _chain(*order, mine.kind, mine.epoch, mine.operator, mine.first_order, _LOCAL_TYPES)
+        part = _Part(mine, order, chain)
+        return part, _ends(part, workers), counts
+
+    parts = each(chained, rows)
+    messages, left = _match(parts)
+
+    def graph(item: tuple[_Part, Messages]) -> WorkerGraph:
+        part, read = item
+        return WorkerGraph(
+            rows=part.rows,
+            operator=np.where(part.rows.kind <= STOP, part.rows.operator, ABSENT),
+            row=part.order.source,
+            pos=part.chain.pos,
+            t=part.order.t_ns,
+            segment=part.chain.segment,
+            epoch=part.chain.epoch,
+            local=part.chain.edges(),
+            messages=read.in_order(),
+        )
+
+    graphs = each(graph, [(part, read) for (part, _, _), read in zip(parts, messages, strict=True)])
+    total = sum((counts for _, _, counts in parts), np.zeros(len(_REASONS), np.int64))
+    dropped = {reason: int(count) for reason, count in zip(_REASONS, total, strict=True) if count}
+    return lay_out(graphs, findings=PAG_FINDINGS.empty_table(), dropped=dropped), left
 
 
 def message_findings(ends: pa.Table) -> pa.Table:
@@ -243,27 +317,8 @@ def message_findings(ends: pa.Table) -> pa.Table:
     return found.to_arrow().cast(PAG_FINDINGS)
 
 
-class _Rows(NamedTuple):
-    """Columns of the events, and which of them become vertices."""
-
-    worker: _I64
-    epoch: _I64
-    seq: _I64
-    t_ns: _I64
-    code: _I8
-    operator: _I64
-    records: _I64
-    kinds: pa.DictionaryArray
-    kept: _Bool
-    dropped: dict[str, int]
-
-    @property
-    def log(self) -> tuple[_I64, _I64, _I64, _I8, _I64, _I64]:
-        return self.worker, self.epoch, self.t_ns, self.code, self.operator, self.records
-
-
 class _Order(NamedTuple):
-    """Events that become vertices, in the order of their vertices."""
+    """Events of one worker that become vertices, in the order of their vertices."""
 
     source: _I64
     """Row of the event."""
@@ -273,86 +328,76 @@ class _Order(NamedTuple):
     records: _I64
 
 
-class _Vertices(NamedTuple):
-    """Columns of vertices."""
+class _Chain(NamedTuple):
+    """Vertices of one worker, and the edges between them; vertices by their positions."""
 
-    id: _I64
-    worker: _I32
     pos: _I64
-    epoch: _I64
-    code: _I8
-    first: _Bool
-    """Whether the vertex is the first of its worker and epoch."""
-    operator: _I64
     segment: _I64
-
-
-class _LocalEdges(NamedTuple):
-    """Columns of local edges."""
-
+    epoch: _I64
     src: _I64
     dst: _I64
-    type: _I8
-    epoch: _I64
-    start_ns: _I64
-    duration_ns: _I64
+    kind: _I8
+    edge_epoch: _I64
+    start: _I64
+    end: _I64
     operator: _I64
     activation: _I64
     records: _I64
 
-
-def _read_rows(events: pa.Table, *, operators: pa.Table, prepared: bool) -> _Rows:
-    kinds = _encoded(events["kind"])
-    vocabulary = kinds.dictionary.to_pylist()
-    codes = np.array([_CODES.get(name, _OTHER) for name in vocabulary], np.int8)
-    index = kinds.indices.to_numpy(zero_copy_only=False)
-    code = codes[index]
-    worker, operator, peer = (_integers(events, name) for name in ("worker", "operator", "peer"))
-
-    own = peer == worker
-    dropped: dict[str, int] = {}
-    unknown = code == _OTHER
-    for number, count in enumerate(np.bincount(index[unknown], minlength=len(vocabulary))):
-        if count:
-            dropped[vocabulary[number]] = int(count)
-    reasons = {
-        "local_message": own & ((code == _SEND) | (code == _RECEIVE)),
-        "own_progress": own & (code == _PROGRESS_RECEIVE),
-    }
-    if not prepared:
-        reasons["enclosing_scope"] = (code <= _STOP) & np.isin(operator, _scopes(operators))
-    kept = ~unknown
-    for reason, rows in reasons.items():
-        if count := int(np.count_nonzero(rows)):
-            dropped[reason] = count
-            kept &= ~rows
-    return _Rows(
-        worker=worker,
-        epoch=_integers(events, "epoch"),
-        seq=_integers(events, "seq"),
-        t_ns=_integers(events, "t_ns"),
-        code=code,
-        operator=operator,
-        records=_integers(events, "records"),
-        kinds=kinds,
-        kept=kept,
-        dropped=dropped,
-    )
+    def edges(self) -> LocalEdges:
+        """Return the edges."""
+        return LocalEdges(
+            src=self.src,
+            dst=self.dst,
+            epoch=self.edge_epoch,
+            src_epoch=self.edge_epoch,
+            start=self.start,
+            end=self.end,
+            operator=self.operator,
+            activation=self.activation,
+            records=self.records,
+            kind=self.kind,
+            flags=np.zeros(len(self.src), np.int8),
+        )
 
 
-def _encoded(kinds: pa.ChunkedArray) -> pa.DictionaryArray:
-    column = kinds if pa.types.is_dictionary(kinds.type) else kinds.dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    return whole if isinstance(whole, pa.DictionaryArray) else whole.chunk(0)
+class _Part(NamedTuple):
+    """The part of one worker."""
+
+    rows: WorkerRows
+    order: _Order
+    chain: _Chain
 
 
-def _integers(events: pa.Table, name: str) -> _I64:
-    column = events[name]
-    filled = column.fill_null(_ABSENT) if column.null_count else column
-    values = np.asarray(filled.to_numpy(), np.int64)
-    # Arrow lends some columns and copies others. A kernel is compiled for either, so make them alike.
-    values.flags.writeable = False
-    return values
+_REASONS = (*(str(kind) for kind in KINDS), "local_message", "own_progress", "enclosing_scope")
+"""Why an event becomes no vertex: kinds that SnailTrail 2 does not know, and three more."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep(
+    code: _I8, label: _I8, peer: _I64, operator: _I64, worker: int, scopes: _I64, reasons: int
+) -> tuple[_Bool, _I64]:
+    """Say which rows become vertices, and count the others by reason."""
+    rows = code.shape[0]
+    kept = np.zeros(rows, np.bool_)
+    counts = np.zeros(reasons, np.int64)
+    for row in range(rows):
+        if code[row] >= _OTHER:
+            counts[label[row]] += 1
+        elif peer[row] == worker and code[row] in (SEND, RECEIVE):
+            counts[reasons - 3] += 1
+        elif peer[row] == worker and code[row] == PROGRESS_RECEIVE:
+            counts[reasons - 2] += 1
+        else:
+            inside = False
+            if code[row] <= STOP:
+                at = np.searchsorted(scopes, operator[row])
+                inside = at < scopes.shape[0] and scopes[at] == operator[row]
+            if inside:
+                counts[reasons - 1] += 1
+            else:
+                kept[row] = True
+    return kept, counts
 
 
 def _scopes(operators: pa.Table) -> _I64:
@@ -363,38 +408,38 @@ def _scopes(operators: pa.Table) -> _I64:
     return np.array([operator for operator, address in addresses.items() if address in outer], np.int64)
 
 
-def _keep_order(rows: _Rows) -> _Order:
-    kept = np.flatnonzero(rows.kept)
-    return _Order(source=kept, slot=kept, t_ns=rows.t_ns[kept], records=rows.records[kept])
+def _keep_order(rows: WorkerRows, kept: _Bool) -> _Order:
+    at = np.flatnonzero(kept)
+    return _Order(source=at, slot=at, t_ns=rows.t[at], records=rows.records[at])
 
 
-@numba.njit(cache=True)
-def _prepare(worker: _I64, epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, records: _I64, kept: _Bool) -> _Order:
-    rows = worker.shape[0]
+@numba.njit(cache=True, nogil=True)
+def _prepare(epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, records: _I64, kept: _Bool) -> _Order:
+    rows = epoch.shape[0]
     source = np.empty(rows, np.int64)
     slot = np.empty(rows, np.int64)
     time = np.empty(rows, np.int64)
     size = np.empty(rows, np.int64)
     count = 0
-    running, received = _ABSENT, _ABSENT
+    running, received = ABSENT, ABSENT
     # Whether the last row that was kept can still be overtaken.
     waits = False
     for row in range(rows):
-        if row == 0 or worker[row] != worker[row - 1] or epoch[row] != epoch[row - 1]:
-            running, received = _ABSENT, _ABSENT
+        if row == 0 or epoch[row] != epoch[row - 1]:
+            running, received = ABSENT, ABSENT
             waits = False
-        if code[row] == _RECEIVE and records[row] >= 0:
+        if code[row] == RECEIVE and records[row] >= 0:
             received = max(received, 0) + records[row]
         if not kept[row]:
             continue
         source[count], slot[count], time[count], size[count] = row, row, t_ns[row], records[row]
-        if code[row] == _START:
-            running, received = operator[row], _ABSENT
-        elif code[row] == _STOP:
+        if code[row] == START:
+            running, received = operator[row], ABSENT
+        elif code[row] == STOP:
             if records[row] < 0 and running == operator[row]:
                 size[count] = received
-            running, received = _ABSENT, _ABSENT
-        if code[row] == _RECEIVE and waits:
+            running, received = ABSENT, ABSENT
+        if code[row] == RECEIVE and waits:
             source[count - 1], source[count] = row, source[count - 1]
             time[count] = time[count - 1]
             size[count - 1], size[count] = size[count], size[count - 1]
@@ -405,204 +450,174 @@ def _prepare(worker: _I64, epoch: _I64, t_ns: _I64, code: _I8, operator: _I64, r
     return _Order(source[:count], slot[:count], time[:count], size[:count])
 
 
-def _first_rows(worker: _I64) -> _I64:
-    """Return the rows at which another worker's log begins."""
-    changes = np.flatnonzero(worker[1:] != worker[:-1]) + 1
-    return np.append(0, changes) if worker.size else changes
-
-
-@numba.njit(cache=True)
-def _vertices(
-    worker: _I64, epoch: _I64, code: _I8, operator: _I64, order: _Order, first_rows: _I64, shift: _I64
-) -> _Vertices:
-    count = order.source.shape[0]
-    ids = np.empty(count, np.int64)
-    workers = np.empty(count, np.int32)
-    positions = np.empty(count, np.int64)
-    epochs = np.empty(count, np.int64)
-    codes = np.empty(count, np.int8)
-    firsts = np.empty(count, np.bool_)
-    operators = np.empty(count, np.int64)
-    segments = np.empty(count, np.int64)
-    log = 0
-    for vertex in range(count):
-        row, slot = order.source[vertex], order.slot[vertex]
-        while log + 1 < first_rows.shape[0] and slot >= first_rows[log + 1]:
-            log += 1
-        first = vertex == 0 or worker[slot] != workers[vertex - 1] or epoch[slot] != epochs[vertex - 1]
-        positions[vertex] = 2 * (slot + shift[log])
-        ids[vertex] = worker[slot] << POSITION_BITS | positions[vertex]
-        workers[vertex] = worker[slot]
-        epochs[vertex] = epoch[slot]
-        codes[vertex] = code[row]
-        firsts[vertex] = first
-        operators[vertex] = operator[row] if code[row] <= _STOP else _ABSENT
-        # What leads to a progress receive is waiting: a segment begins behind it.
-        begins = first or code[row] == _PROGRESS_RECEIVE
-        segments[vertex] = ids[vertex] if begins else segments[vertex - 1]
-    return _Vertices(ids, workers, positions, epochs, codes, firsts, operators, segments)
-
-
-def _vertex_table(rows: _Rows, order: _Order, vertices: _Vertices) -> pa.Table:
-    columns = {
-        "id": vertices.id,
-        "worker": vertices.worker,
-        "pos": vertices.pos,
-        "seq": rows.seq[order.source],
-        "epoch": vertices.epoch,
-        "t_ns": order.t_ns,
-        "kind": rows.kinds.take(pa.array(order.source)).cast(pa.string()),
-        "operator": _nullable(vertices.operator),
-        "segment": vertices.segment,
-    }
-    return pa.table(columns).cast(PAG_VERTICES)
-
-
 def _local_type_table() -> _I8:
     """Return the type for every pair of codes, as if stops stated records."""
-    messages = (_SEND, _RECEIVE)
+    messages = (SEND, RECEIVE)
     types = np.full((_OTHER, _OTHER), _BUSY, np.int8)
     types[messages, :] = _PROCESSING
     types[:, messages] = _PROCESSING
-    types[[_PROGRESS_SEND, _PROGRESS_RECEIVE], :] = _BUSY
-    types[:, _PROGRESS_SEND] = _BUSY
-    types[:, _PROGRESS_RECEIVE] = _WAITING
-    types[_START, _STOP] = _PROCESSING
+    types[[PROGRESS_SEND, PROGRESS_RECEIVE], :] = _BUSY
+    types[:, PROGRESS_SEND] = _BUSY
+    types[:, PROGRESS_RECEIVE] = _WAITING
+    types[START, STOP] = _PROCESSING
     return types
 
 
 _LOCAL_TYPES = _local_type_table()
 
 
-@numba.njit(cache=True)
-def _local_edges(order: _Order, vertices: _Vertices) -> _LocalEdges:
-    count = vertices.id.shape[0]
+@numba.njit(cache=True, nogil=True)
+def _chain(
+    source: _I64,
+    slot: _I64,
+    t_ns: _I64,
+    records: _I64,
+    code: _I8,
+    epoch: _I64,
+    operator: _I64,
+    first_order: int,
+    types: _I8,
+) -> _Chain:
+    count = source.shape[0]
+    pos = np.empty(count, np.int64)
+    segment = np.empty(count, np.int64)
+    epochs = np.empty(count, np.int64)
     src = np.empty(count, np.int64)
     dst = np.empty(count, np.int64)
-    types = np.empty(count, np.int8)
-    epochs = np.empty(count, np.int64)
-    starts = np.empty(count, np.int64)
-    durations = np.empty(count, np.int64)
+    kind = np.empty(count, np.int8)
+    edge_epoch = np.empty(count, np.int64)
+    start = np.empty(count, np.int64)
+    end = np.empty(count, np.int64)
     operators = np.empty(count, np.int64)
-    activations = np.empty(count, np.int64)
-    records = np.empty(count, np.int64)
+    activation = np.empty(count, np.int64)
+    size = np.empty(count, np.int64)
     edges = 0
-    for vertex in range(1, count):
-        if vertices.first[vertex]:
+    for vertex in range(count):
+        after = code[source[vertex]]
+        epochs[vertex] = epoch[slot[vertex]]
+        pos[vertex] = 2 * (slot[vertex] + first_order)
+        first = vertex == 0 or epochs[vertex] != epochs[vertex - 1]
+        # What leads to a progress receive is waiting: a segment begins behind it.
+        begins = first or after == PROGRESS_RECEIVE
+        segment[vertex] = pos[vertex] if begins else segment[vertex - 1]
+        if first:
             continue
-        before, after = vertices.code[vertex - 1], vertices.code[vertex]
-        activation = before == _START and after == _STOP
-        records[edges] = order.records[vertex] if after == _STOP else _ABSENT
-        kind = _LOCAL_TYPES[before, after]
-        types[edges] = _SPINNING if activation and records[edges] < 0 else kind
-        src[edges], dst[edges] = vertices.id[vertex - 1], vertices.id[vertex]
-        epochs[edges] = vertices.epoch[vertex]
-        starts[edges] = order.t_ns[vertex - 1]
-        durations[edges] = order.t_ns[vertex] - order.t_ns[vertex - 1]
-        operators[edges] = vertices.operator[vertex - 1] if before == _START and after != _START else _ABSENT
-        activations[edges] = vertices.id[vertex - 1] if activation else _ABSENT
+        before = code[source[vertex - 1]]
+        inside = before == START and after == STOP
+        size[edges] = records[vertex] if after == STOP else ABSENT
+        kind[edges] = _SPINNING if inside and size[edges] < 0 else types[before, after]
+        src[edges], dst[edges], edge_epoch[edges] = pos[vertex - 1], pos[vertex], epochs[vertex]
+        start[edges], end[edges] = t_ns[vertex - 1], t_ns[vertex]
+        operators[edges] = operator[source[vertex - 1]] if before == START and after != START else ABSENT
+        activation[edges] = pos[vertex - 1] if inside else ABSENT
         edges += 1
-    return _LocalEdges(
+    return _Chain(
+        pos,
+        segment,
+        epochs,
         src[:edges],
         dst[:edges],
-        types[:edges],
-        epochs[:edges],
-        starts[:edges],
-        durations[:edges],
+        kind[:edges],
+        edge_epoch[:edges],
+        start[:edges],
+        end[:edges],
         operators[:edges],
-        activations[:edges],
-        records[:edges],
+        activation[:edges],
+        size[:edges],
     )
 
 
-def _local_edge_table(edges: _LocalEdges) -> pa.Table:
-    return _edge_table(
-        {
-            "src": edges.src,
-            "dst": edges.dst,
-            "type": _type_names(edges.type),
-            "epoch": edges.epoch,
-            "src_epoch": edges.epoch,
-            "start_ns": edges.start_ns,
-            "duration_ns": edges.duration_ns,
-            "operator": _nullable(edges.operator),
-            "activation": _nullable(edges.activation),
-            "records": _nullable(edges.records),
-        }
+class _Ends(NamedTuple):
+    """Ends of messages of one worker, in the order of its vertices."""
+
+    at: _I64
+    """Vertex."""
+    sent: _Bool
+    key: _I64
+    """Epoch, channel, sender, receiver (`EVERYONE` for progress), number."""
+    known: _Bool
+    """Whether the key is known as a whole."""
+    numbers: _I64
+    """Vertex id, time, records, bytes; -1 records for progress, whose updates SnailTrail 2 does not count."""
+    expected: _I64
+
+
+def _ends(part: _Part, workers: int) -> _Ends:
+    rows, order, chain = part
+    code = rows.kind[order.source]
+    at = np.flatnonzero(code >= SEND)
+    code, source = code[at], order.source[at]
+    sent, progress = (code == SEND) | (code == PROGRESS_SEND), code >= PROGRESS_SEND
+    key = np.empty((len(at), 5), np.int64)
+    peer = rows.peer[source]
+    key[:, 0], key[:, 1], key[:, 4] = chain.epoch[at], rows.channel[source], rows.message_seq[source]
+    key[:, 2] = np.where(sent, rows.worker, peer)
+    key[:, 3] = np.where(progress, EVERYONE, np.where(sent, peer, rows.worker))
+    known = (key[:, 1] >= 0) & (key[:, 4] >= 0) & ((peer >= 0) | (code == PROGRESS_SEND))
+    numbers = np.empty((len(at), 4), np.int64)
+    numbers[:, 0] = rows.worker << POSITION_BITS | chain.pos[at]
+    numbers[:, 1], numbers[:, 3] = order.t_ns[at], rows.bytes[source]
+    numbers[:, 2] = np.where(progress, ABSENT, order.records[at])
+    return _Ends(at, sent, key, known, numbers, np.where(sent & progress, workers - 1, 1))
+
+
+def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], pa.Table]:
+    """Return the edges of messages that end on each worker, and the ends that are left."""
+    ends = [mine for _, mine, _ in parts]
+    sends = [np.flatnonzero(mine.sent & mine.known) for mine in ends]
+    key = np.concatenate([mine.key[at] for mine, at in zip(ends, sends, strict=True)] or [np.empty((0, 5), np.int64)])
+    origin = np.concatenate(
+        [mine.numbers[at] for mine, at in zip(ends, sends, strict=True)] or [np.empty((0, 4), np.int64)]
     )
+    table, following = index_sends(key)
+    seen = np.zeros(len(key), np.int64)
+    messages, found = [], []
+    for mine in ends:
+        reads = np.flatnonzero(~mine.sent & mine.known)
+        receive, send = pair(mine.key[reads], key, table, following)
+        seen += np.bincount(send, minlength=len(key))
+        at = reads[receive]
+        found.append(np.bincount(at, minlength=len(mine.at)))
+        numbers = np.full((len(at), layout.EDGE_NUMBERS), ABSENT, np.int64)
+        numbers[:, layout.SRC], numbers[:, layout.START] = origin[send, 0], origin[send, 1]
+        numbers[:, layout.RECORDS], numbers[:, layout.BYTES] = origin[send, 2], origin[send, 3]
+        numbers[:, layout.DST] = numbers[:, layout.READ] = mine.numbers[at, 0]
+        numbers[:, layout.DST_EPOCH] = numbers[:, layout.SRC_EPOCH] = mine.key[at, 0]
+        numbers[:, layout.DURATION] = mine.numbers[at, 1] - origin[send, 1]
+        numbers[:, layout.CHANNEL] = mine.key[at, 1]
+        flags = np.zeros((len(at), 2), np.int32)
+        flags[:, 0] = np.where(numbers[:, layout.DURATION] < 0, EdgeFlags.NEGATIVE, EdgeFlags.NONE)
+        kind = np.where(mine.key[at, 3] == EVERYONE, _PROGRESS_MESSAGE, _DATA_MESSAGE).astype(np.int8)
+        messages.append(Messages(numbers=numbers, kind=kind, flags=flags))
+    first = np.cumsum([0, *map(len, sends)])
+    for at, low, high, count in zip(sends, first, first[1:], found, strict=False):
+        count[at] += seen[low:high]
+    left = [_left(part, mine, count) for (part, mine, _), count in zip(parts, found, strict=True)]
+    return messages, pa.concat_tables(left or [MESSAGE_ENDS.empty_table()])
 
 
-def _match(
-    events: pa.Table, rows: _Rows, order: _Order, vertices: _Vertices, *, workers: int
-) -> tuple[pa.Table, pa.Table]:
-    """Return the edges of messages, and the ends that are left."""
-    at = np.flatnonzero(vertices.code >= _SEND)
-    ends = pl.DataFrame(events.select(["channel", "peer", "message_seq", "bytes"]).take(pa.array(order.source[at])))
-    is_progress = pl.col("code") >= _PROGRESS_SEND
-    sent = (pl.col("code") == _SEND) | (pl.col("code") == _PROGRESS_SEND)
-    own = pl.col("worker")
-    ends = ends.with_columns(
-        vertex=vertices.id[at],
-        worker=vertices.worker[at],
-        seq=rows.seq[order.source[at]],
-        epoch=vertices.epoch[at],
-        t_ns=order.t_ns[at],
-        records=order.records[at],
-        code=vertices.code[at],
-    ).with_columns(
-        sent=sent,
-        sender=pl.when(sent).then(own).otherwise("peer"),
-        receiver=pl.when(is_progress).then(pl.lit(-1, pl.Int32)).when(sent).then("peer").otherwise(own),
-        expected=pl.when(is_progress & sent).then(pl.lit(workers - 1, pl.Int64)).otherwise(pl.lit(1, pl.Int64)),
-    )
-    sends, receives = ends.filter("sent"), ends.filter(~pl.col("sent"))
-    pairs = receives.join(sends, on=["epoch", *_KEY], how="inner", suffix="_sent", maintain_order="left_right")
-    pairs = pl.concat([pairs.filter(~is_progress), pairs.filter(is_progress)])
-    counts = pl.concat([pairs["vertex"], pairs["vertex_sent"]]).value_counts(name="found")
-    left = (
-        ends.join(counts, on="vertex", how="left", maintain_order="left")
-        .with_columns(found=pl.col("found").fill_null(0).cast(pl.Int64))
-        .filter(pl.col("found") < pl.col("expected"))
-    )
-    return _message_edges(pairs), left.select(MESSAGE_ENDS.names).to_arrow().cast(MESSAGE_ENDS)
+def _left(part: _Part, ends: _Ends, found: _I64) -> pa.Table:
+    at = np.flatnonzero(found < ends.expected)
+    key = ends.key[at]
 
+    def nullable(values: _I64, absent: _Bool) -> pa.Array:
+        return pa.array(values, pa.int64(), mask=absent)
 
-def _message_edges(pairs: pl.DataFrame) -> pa.Table:
-    src, dst = pairs["vertex_sent"].to_arrow(), pairs["vertex"].to_arrow()
-    start = pairs["t_ns_sent"].to_numpy()
-    duration = pairs["t_ns"].to_numpy() - start
-    progress = pairs["code"].to_numpy() == _PROGRESS_RECEIVE
-    return _edge_table(
-        {
-            "src": src,
-            "dst": dst,
-            "type": _type_names(np.where(progress, _PROGRESS_MESSAGE, _DATA_MESSAGE).astype(np.int8)),
-            "epoch": pairs["epoch"].to_arrow(),
-            "src_epoch": pairs["epoch"].to_arrow(),
-            "start_ns": start,
-            "duration_ns": duration,
-            "channel": pairs["channel"].to_arrow(),
-            # Updates in a progress message are no records: SnailTrail 2 does not count them.
-            "records": _nullable(np.where(progress, _ABSENT, pairs["records_sent"].to_numpy())),
-            "bytes": pairs["bytes_sent"].to_arrow(),
-            "read": dst,
-            "flags": np.where(duration < 0, EdgeFlags.NEGATIVE, EdgeFlags.NONE).astype(np.int32),
-        }
-    )
-
-
-def _edge_table(columns: Mapping[str, object]) -> pa.Table:
-    rows = len(columns["src"])  # type: ignore[arg-type]
-    zero = pa.array(np.zeros(rows, np.int32))
-    # Absent columns share one array of nulls: they cost no memory of their own.
-    absent = pa.nulls(rows, pa.int64())
-    filled = {column.name: columns.get(column.name, absent if column.nullable else zero) for column in PAG_EDGES}
-    return pa.table(filled).cast(PAG_EDGES)
-
-
-def _type_names(codes: _I8) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([str(name) for name in _TYPES])).cast(pa.string())
-
-
-def _nullable(values: _I64) -> pa.Array:
-    return pa.array(values, mask=values < 0)
+    data = key[:, 3] != EVERYONE
+    # The other side of a message between two operators is absent where the log does not name it.
+    peer = part.rows.peer[part.order.source[ends.at[at]]]
+    nobody = (peer < 0) & ~(ends.sent[at] & ~data)
+    columns = {
+        "vertex": ends.numbers[at, 0],
+        "worker": np.full(len(at), part.rows.worker),
+        "seq": part.rows.seq[part.order.source[ends.at[at]]],
+        "epoch": key[:, 0],
+        "sent": ends.sent[at],
+        "channel": nullable(key[:, 1], key[:, 1] < 0),
+        "sender": nullable(key[:, 2], nobody & ~ends.sent[at]),
+        "receiver": nullable(key[:, 3], nobody & ends.sent[at]),
+        "message_seq": nullable(key[:, 4], key[:, 4] < 0),
+        "found": found[at],
+        "expected": ends.expected[at],
+    }
+    return pa.table(columns).cast(MESSAGE_ENDS)

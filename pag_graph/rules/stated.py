@@ -16,7 +16,7 @@ from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START
 from pag_graph.kernels.stated import ENDED, NOTHING_CAME, judge_waits
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
-from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, local_messages, senders
+from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Survey, local_messages, opened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 COLUMNS = ("activity", "inferred")
 """Columns of events that only these rules ask for."""
@@ -37,26 +38,40 @@ _NOT_LOCAL = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedJudged(Judged):
-    """What the rules say of the rows of one worker."""
+class StatedSurvey(Survey):
+    """What the rows of one worker say by themselves."""
 
-    marks: I64
+    at: I64
     """Rows that start or stop an activity."""
+    starts: Flags
+    """The same: whether they start one."""
+    types: I64
+    """The same: the type that a start states; work if it states none, unknown if that is no type of an activity."""
     innermost: I64
-    """Before each mark and after the last: what is open innermost, or at the chosen level, as `applications` has it."""
+    """Before each of them and after the last: what is open innermost, as `applications` has it, if nothing is so
+    before."""
+    trouble: I8
+    """Per row: what is wrong with a start or stop, if nothing is open before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedJudged(Judged):
+    """What the rules say of the rows of one worker; the messages that ended waits are read in the rows `wait_row`."""
+
+    innermost: I64
+    """As in `StatedSurvey`, at the chosen level, with what is open before."""
     waits_at: I64
     """The same, always innermost: 1 where that is a wait."""
     dismissed: I64
     """Rows that end a stretch of waiting in which time passed and that no message ended."""
-    ended: I64
-    """Rows that end a stretch of waiting that a message ended."""
 
 
-def dropped_rows(rows: WorkerRows) -> I8:
-    """Say for every row why it becomes no vertex, or 0.
+def survey(rows: WorkerRows) -> StatedSurvey:
+    """Say what the rows of one worker tell by themselves.
 
     Messages between operators of one worker are no edges, and an epoch that ends while a worker waits does not end its
-    wait. No wait is open where a slice begins (see `still_open`), so the rows of a slice tell.
+    wait. No wait is open where a slice begins (it would count into `depth`), so the rows of a slice tell. What was
+    stated, rows to come do not change.
 
     Parameters
     ----------
@@ -65,106 +80,88 @@ def dropped_rows(rows: WorkerRows) -> I8:
 
     Returns
     -------
-    I8
-        Codes of `DROPPED`.
-    """
-    dropped = np.zeros(rows.rows, np.int8)
-    dropped[local_messages(rows)] = LOCAL_MESSAGE
-    at, starts = _marks(rows)
-    innermost = applications(starts, rows.operator[at], np.zeros(0, np.int64), 0)[0]
-    ends = np.flatnonzero(rows.kind == EPOCH_END)
-    opened = innermost[np.searchsorted(at, ends)]
-    waits = np.zeros(len(ends), np.bool_)
-    inside = opened >= 0
-    waits[inside] = rows.activity[at[opened[inside]]] == _WAITING
-    dropped[ends[waits]] = ENDED_IN_WAIT
-    return dropped
-
-
-def _marks(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
-    at = np.flatnonzero((rows.kind == START) | (rows.kind == STOP))
-    return at, rows.kind[at] == START
-
-
-def still_open(rows: WorkerRows) -> tuple[int, int | None, int | None]:
-    """Say what these rows leave open.
-
-    Parameters
-    ----------
-    rows
-        Rows of one worker.
-
-    Returns
-    -------
-    depth
-        Waits still open: where any is, what follows cannot be understood without these rows.
-    idle, active
-        None: rows to come change nothing that was stated.
-    """
-    left = marks(rows)
-    return sum(1 for mark in left if mark[1] >= 0 and mark[2] == _WAITING), None, None
-
-
-def marks(rows: WorkerRows) -> Stack:
-    """Return the starts and stops that do not cancel each other, in order.
-
-    Parameters
-    ----------
-    rows
-        Rows of one worker.
-
-    Returns
-    -------
-    tuple
-        Per mark: operator, position of the vertex that starts the activity (-1 for a stop), type, whether its place is
+    StatedSurvey
+        A mark is: operator, position of the vertex that starts the activity (-1 for a stop), type, whether its place is
         inferred, and number in the log.
     """
-    at, starts = _marks(rows)
+    at = np.flatnonzero((rows.kind == START) | (rows.kind == STOP))
+    starts, types = rows.kind[at] == START, _types(rows.activity[at])
+    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.zeros(0, np.int64), 0)
+    trouble = np.zeros(rows.rows, np.int8)
+    trouble[at] = wrong
+    dropped = np.zeros(rows.rows, np.int8)
+    dropped[local_messages(rows)] = LOCAL_MESSAGE
+    ends = np.flatnonzero(rows.kind == EPOCH_END)
+    opened_at = innermost[np.searchsorted(at, ends)]
+    waits = np.zeros(len(ends), np.bool_)
+    inside = opened_at >= 0
+    waits[inside] = types[opened_at[inside]] == _WAITING
+    dropped[ends[waits]] = ENDED_IN_WAIT
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
-    columns = (rows.operator[at], position, _types(rows)[at], rows.inferred[at], rows.seq[at])
-    return tuple(zip(*(values[left].tolist() for values in columns), strict=True))
+    columns = (rows.operator[at], position, types, rows.inferred[at], rows.seq[at])
+    marks = tuple(zip(*(values[left].tolist() for values in columns), strict=True))
+    return StatedSurvey(
+        dropped=dropped,
+        depth=sum(1 for mark in marks if mark[1] >= 0 and mark[2] == _WAITING),
+        idle=None,
+        active=None,
+        marks=marks,
+        at=at,
+        starts=starts,
+        types=types,
+        innermost=innermost,
+        trouble=trouble,
+    )
 
 
-def _types(rows: WorkerRows) -> I64:
-    """Per row: the type that a start states; work if it states none, unknown if that is no type of an activity."""
-    kind = np.where(rows.activity < 0, _PROCESSING, rows.activity).astype(np.int64)
+def _types(activity: I8) -> I64:
+    kind = np.where(activity < 0, _PROCESSING, activity).astype(np.int64)
     return np.where(np.isin(kind, _NOT_LOCAL), _UNKNOWN, kind)
 
 
-def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: RuleParameters, outer: Stack) -> StatedJudged:
+def judge(
+    rows: WorkerRows,
+    seen: StatedSurvey,
+    processes: I64,
+    uncertainty: I64,
+    parameters: RuleParameters,
+    outer: Stack,
+) -> StatedJudged:
     """Judge the waits of one worker, whose received messages are matched.
 
     Parameters
     ----------
     rows
         Rows of one worker, with `sent` filled.
+    seen
+        Their survey.
     processes, uncertainty
         Per worker of the run: its process, and how far its clock may be off.
     parameters
         Of the rule set.
     outer
-        Activities that are open before these rows, as `marks`.
+        Activities that are open before these rows, as the marks of `survey`.
 
     Returns
     -------
     StatedJudged
         O(rows) in time and memory.
     """
-    dropped = dropped_rows(rows)
-    at, starts = _marks(rows)
+    at, operator = seen.at, rows.operator[seen.at]
     number = np.array([mark[0] for mark in outer], np.int64)
-    innermost, _, wrong, _ = applications(starts, rows.operator[at], number, 0)
-    trouble = np.zeros(rows.rows, np.int8)
-    trouble[at] = wrong
-    waits_at = (_state(rows, at, innermost, outer)[0] == _WAITING).astype(np.int64)
+    innermost, trouble = seen.innermost, seen.trouble
+    if outer:
+        innermost, _, wrong, _ = applications(seen.starts, operator, number, 0)
+        trouble = np.zeros(rows.rows, np.int8)
+        trouble[at] = wrong
+    waits_at = (_state(rows, seen, innermost, outer)[0] == _WAITING).astype(np.int64)
     if parameters.level:
-        innermost = applications(starts, rows.operator[at], number, parameters.level)[0]
-    kept = np.flatnonzero(dropped == 0)
+        innermost = applications(seen.starts, operator, number, parameters.level)[0]
+    kept = np.flatnonzero(seen.dropped == 0)
     # Each stretch of waiting goes from one vertex to the next; the first row here follows one that no wait is open at.
     wait = kept[1:][waits_at[np.searchsorted(at, kept[1:])] == 1]
     begin = rows.t[kept[np.searchsorted(kept, wait) - 1]]
-    sender, same, slop = senders(rows, processes, uncertainty)
     verdict, ender, alternatives = judge_waits(
         wait,
         begin,
@@ -172,43 +169,43 @@ def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: RulePa
         rows.kind,
         rows.sent,
         rows.send_id,
-        (sender == rows.worker).astype(np.int8),
-        slop,
+        rows.peer,
+        rows.worker,
+        processes,
+        uncertainty,
     )
     ended = verdict == ENDED
     return StatedJudged(
-        dropped=dropped,
         trouble=trouble,
         wait_row=wait[ended],
         wait_pos=2 * (rows.first_order + wait[ended]),
         ender=ender[ended],
         arrival=rows.t[wait[ended]],
         alternatives=alternatives[ended],
-        same_process=same,
-        marks=at,
         innermost=innermost,
         waits_at=waits_at,
         dismissed=wait[verdict == NOTHING_CAME],
-        ended=wait[ended],
     )
 
 
-def _state(rows: WorkerRows, at: I64, innermost: I64, outer: Stack) -> tuple[I64, I64, I64, I64]:
+def _state(rows: WorkerRows, seen: StatedSurvey, innermost: I64, outer: Stack) -> list[I64]:
     """Return type, operator, position of the start, and whether it is inferred, of what `innermost` refers to."""
-    # In one table: the starts in these rows, the activities open before them, and nothing.
-    table = (
-        np.concatenate((_types(rows)[at], [mark[2] for mark in outer], [_UNKNOWN])),
-        np.concatenate((rows.operator[at], [mark[0] for mark in outer], [-1])),
-        np.concatenate((2 * (rows.first_order + at), [mark[1] for mark in outer], [-1])),
-        np.concatenate((rows.inferred[at], [mark[3] for mark in outer], [0])),
-    )
-    where = np.where(innermost >= 0, innermost, np.where(innermost < -1, len(at) - 2 - innermost, -1))
-    kind, operator, position, inferred = (values.astype(np.int64)[where] for values in table)
-    return kind, operator, position, inferred
+    at = seen.at
+    here = seen.types, rows.operator[at], 2 * (rows.first_order + at), rows.inferred[at]
+    before = [[mark[place] for mark in outer] for place in (2, 0, 1, 3)]
+    return opened(innermost, here, before, (_UNKNOWN, -1, -1, 0))
+
+
+def last_wait(
+    rows: WorkerRows, seen: StatedSurvey, processes: I64, uncertainty: I64, parameters: RuleParameters
+) -> None:
+    """Return nothing: what waits there are depends on what is open before these rows."""
+    del rows, seen, processes, uncertainty, parameters
 
 
 def worker_graph(
     rows: WorkerRows,
+    seen: StatedSurvey,
     judged: StatedJudged,
     *,
     previous: tuple[int, int],
@@ -222,7 +219,7 @@ def worker_graph(
 
     Parameters
     ----------
-    rows, judged
+    rows, seen, judged
         The worker's rows and what the rules say of them.
     previous
         Position and time of the worker's last vertex before these rows.
@@ -244,17 +241,15 @@ def worker_graph(
     -----
     O(rows).
     """
-    row = np.flatnonzero(judged.dropped == 0)
+    row = np.flatnonzero(seen.dropped == 0)
     pos, t = 2 * (rows.first_order + row), rows.t[row]
-    before = np.searchsorted(judged.marks, row)
-    kind, operator, activation, inferred = (
-        values[before] for values in _state(rows, judged.marks, judged.innermost, outer)
-    )
+    before = np.searchsorted(seen.at, row)
+    kind, operator, activation, inferred = (values[before] for values in _state(rows, seen, judged.innermost, outer))
     # Whatever level is shown, a wait is a wait where a message ended it, and nothing else is one.
     kind[kind == _WAITING] = _BUSY
     kind[judged.waits_at[before] == 1] = _BUSY
     kind[np.searchsorted(row, judged.dismissed)] = _UNKNOWN
-    kind[np.searchsorted(row, judged.ended)] = _WAITING
+    kind[np.searchsorted(row, judged.wait_row)] = _WAITING
     records = np.full(len(row), -1, np.int64)
     if len(row):
         starts = np.append(rows.kind, -1)[np.append(-1, row[:-1])] == START

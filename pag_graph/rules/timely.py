@@ -13,7 +13,7 @@ import numpy as np
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import waits
 from pag_graph.kernels.assembly import local_graph
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, PUSHED, Judged, local_messages, senders
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, PUSHED, Judged, Survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,23 +28,35 @@ COLUMNS: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimelySurvey(Survey):
+    """What the rows of one worker say by themselves."""
+
+    innermost: I64
+    role: I8
+    consumed: I64
+    trouble: I8
+    parks: I64
+    unparks: I64
+    last_parks: I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelyJudged(Judged):
     """What the rules say of the rows of one worker."""
 
     innermost: I64
     role: I8
     consumed: I64
-    parks: I64
-    unparks: I64
     verdict: I8
     interval_arrival: I64
 
 
-def dropped_rows(rows: WorkerRows) -> I8:
-    """Say for every row why it becomes no vertex, or 0.
+def survey(rows: WorkerRows) -> TimelySurvey:
+    """Say what the rows of one worker tell by themselves.
 
     Messages between operators of one worker are no edges (they only count as buffered), pushed progress only says why
-    the next activation runs, and of parks that follow each other directly only the outermost ends are kept.
+    the next activation runs, and of parks that follow each other directly only the outermost ends are kept. Slices are
+    joined where activations are open, so there are no marks to carry.
 
     Parameters
     ----------
@@ -53,64 +65,50 @@ def dropped_rows(rows: WorkerRows) -> I8:
 
     Returns
     -------
-    I8
-        Codes of `DROPPED`.
+    TimelySurvey
+        O(rows) in time and memory.
     """
-    parks, unparks, _ = act.idle_intervals(rows.kind)
-    return _dropped(rows, parks, unparks)
+    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
+    parks, unparks, last_parks = act.idle_intervals(rows.kind)
+    open_ = np.flatnonzero(trouble == act.OPEN)
+    return TimelySurvey(
+        dropped=act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, MERGED),
+        depth=len(open_),
+        idle=int(rows.epoch[unparks[-1]]) if len(unparks) else None,
+        active=int(rows.epoch[open_[0]]) if len(open_) else None,
+        marks=(),
+        innermost=innermost,
+        role=role,
+        consumed=consumed,
+        trouble=trouble,
+        parks=parks,
+        unparks=unparks,
+        last_parks=last_parks,
+    )
 
 
-def _dropped(rows: WorkerRows, parks: I64, unparks: I64) -> I8:
-    dropped = np.zeros(rows.rows, np.int8)
-    dropped[local_messages(rows)] = LOCAL_MESSAGE
-    dropped[rows.kind == act.PUSH_PROGRESS] = PUSHED
-    merged = unparks - parks > 1
-    for park, unpark in zip(parks[merged], unparks[merged], strict=True):
-        dropped[park + 1 : unpark] = MERGED
-    return dropped
-
-
-def still_open(rows: WorkerRows) -> tuple[int, int | None, int | None]:
-    """Say what these rows leave open.
-
-    Parameters
-    ----------
-    rows
-        Rows of one worker.
-
-    Returns
-    -------
-    depth
-        Activations still open: where any is, what follows cannot be understood without these rows.
-    idle, active
-        Epochs of the last idle interval, whose ender may be read later, and of the first activation that is open, which
-        may yet do something; None where there is none.
-    """
-    open_ = np.flatnonzero(act.activations(rows.kind, rows.operator, rows.records)[3] == act.OPEN)
-    unparks = act.idle_intervals(rows.kind)[1]
-    idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
-    return len(open_), idle, int(rows.epoch[open_[0]]) if len(open_) else None
-
-
-def marks(rows: WorkerRows) -> Stack:
-    """Return nothing: slices are joined where activations are open (see `still_open`)."""
-    del rows
-    return ()
-
-
-def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: RuleParameters, outer: Stack) -> TimelyJudged:
+def judge(
+    rows: WorkerRows,
+    seen: TimelySurvey,
+    processes: I64,
+    uncertainty: I64,
+    parameters: RuleParameters,
+    outer: Stack,
+) -> TimelyJudged:
     """Judge activations and idle intervals of one worker, whose received messages are matched.
 
     Parameters
     ----------
     rows
         Rows of one worker, with `sent` filled.
+    seen
+        Their survey.
     processes, uncertainty
         Per worker of the run: its process, and how far its clock may be off.
     parameters
         Of the rule set.
     outer
-        Nothing (see `marks`).
+        Nothing (see `survey`).
 
     Returns
     -------
@@ -118,53 +116,73 @@ def judge(rows: WorkerRows, processes: I64, uncertainty: I64, parameters: RulePa
         O(rows) in time and memory.
     """
     del outer
-    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
-    # Which interval work follows depends on what really ran, however coarsely it is shown.
-    worked = role
+    innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
-    parks, unparks, last_parks = act.idle_intervals(rows.kind)
-    sender, same, slop = senders(rows, processes, uncertainty)
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         rows.t,
         rows.kind,
-        worked,
+        # Which interval work follows depends on what really ran, however coarsely it is shown.
+        seen.role,
         rows.timeout,
-        parks,
-        unparks,
-        last_parks,
+        seen.parks,
+        seen.unparks,
+        seen.last_parks,
         rows.sent,
-        sender,
+        rows.peer,
         rows.channel,
         rows.message_seq,
-        (sender == rows.worker).astype(np.int8),
-        same,
-        slop,
+        rows.worker,
+        processes,
+        uncertainty,
         parameters.busy_below_ns,
     )
     ended = np.flatnonzero(ender >= 0)
     return TimelyJudged(
-        dropped=_dropped(rows, parks, unparks),
-        trouble=trouble,
+        trouble=seen.trouble,
         # The message arrives before the worker runs: a vertex is inserted before the unpark.
-        wait_row=unparks[ended],
-        wait_pos=2 * (rows.first_order + unparks[ended]) - 1,
+        wait_row=seen.unparks[ended],
+        wait_pos=2 * (rows.first_order + seen.unparks[ended]) - 1,
         ender=ender[ended],
         arrival=arrival[ended],
         alternatives=alternatives[ended],
-        same_process=same,
         innermost=innermost,
         role=role,
         consumed=consumed,
-        parks=parks,
-        unparks=unparks,
         verdict=verdict,
         interval_arrival=arrival,
     )
 
 
+def last_wait(
+    rows: WorkerRows, seen: TimelySurvey, processes: I64, uncertainty: I64, parameters: RuleParameters
+) -> int | None:
+    """Return the position of the vertex that ends the last wait of one worker.
+
+    Parameters
+    ----------
+    rows, seen, processes, uncertainty, parameters
+        As for `judge`; messages are matched as far as their sends are known.
+
+    Returns
+    -------
+    int or None
+        -1 if there is no wait; None if a message whose send is not known yet may tell otherwise.
+    """
+    judged = judge(rows, seen, processes, uncertainty, parameters, ())
+    last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
+    unknown = np.flatnonzero(((rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)) & (rows.send_id < 0))
+    if len(unknown):
+        # The interval before the last of them is the last one that it can matter to.
+        interval = int(np.searchsorted(seen.unparks, unknown[-1])) - 1
+        if interval >= 0 and seen.unparks[interval] >= last:
+            return None
+    return int(judged.wait_pos[-1]) if last >= 0 else -1
+
+
 def worker_graph(
     rows: WorkerRows,
+    seen: TimelySurvey,
     judged: TimelyJudged,
     *,
     previous: tuple[int, int],
@@ -178,14 +196,14 @@ def worker_graph(
 
     Parameters
     ----------
-    rows, judged
+    rows, seen, judged
         The worker's rows and what the rules say of them.
     previous
         Position and time of the worker's last vertex before these rows.
     segment
         Position of the start of the segment that is open before these rows.
     outer
-        Nothing (see `marks`).
+        Nothing (see `survey`).
     born, exits
         Whether the worker's life begins with its first event, and ends with its last one.
     run_end_ns
@@ -201,12 +219,12 @@ def worker_graph(
         rows.kind,
         rows.t,
         rows.operator,
-        judged.dropped,
+        seen.dropped,
         judged.innermost,
         judged.role,
         judged.consumed,
-        judged.parks,
-        judged.unparks,
+        seen.parks,
+        seen.unparks,
         judged.verdict,
         judged.interval_arrival,
         rows.first_order,

@@ -80,7 +80,14 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     if not content.num_rows:
         return None
     schema = STORE_TABLES[table]
-    content = content.select(schema.names).cast(schema)
+    # Words may come dictionary-encoded: in the file they are anyway.
+    fields = [
+        pa.field(f.name, content.schema.field(f.name).type, f.nullable)
+        if pa.types.is_dictionary(content.schema.field(f.name).type)
+        else f
+        for f in schema
+    ]
+    content = content.select(schema.names).cast(pa.schema(fields))
     directory = store / table
     path = f"{_PROVISIONAL if provisional else 'part-'}{uuid.uuid4().hex}.parquet"
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]

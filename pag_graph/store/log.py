@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.trace import check_nulls, check_ranges, check_vocabulary, encoded_schema, open_events, read_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -77,7 +78,7 @@ class TraceLog:
                 with pq.ParquetFile(path) as parquet:
                     names = parquet.schema_arrow.names
                     for group in range(parquet.metadata.num_row_groups):
-                        for worker, offset, rows, t_min, t_max in _runs(parquet, group, names):
+                        for worker, offset, rows, t_min, t_max in _runs(parquet, group, names, str(path)):
                             known = chunks.setdefault(worker, [])
                             first_row = known[-1].first_row + known[-1].rows if known else 0
                             known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
@@ -95,6 +96,40 @@ class TraceLog:
         """Return the file that holds row `row` (from 0) of `worker`."""
         known = self.chunks[worker]
         return known[bisect_right([chunk.first_row for chunk in known], row) - 1].file
+
+    def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read rows `low` to `high` (exclusive) of `worker` as they are: `read` for those who check them.
+
+        Parameters
+        ----------
+        worker, low, high, columns
+            As for `read`.
+
+        Yields
+        ------
+        pa.Table
+            Rows of one chunk; types as the file has them, words dictionary-encoded. Columns that hold nothing but null
+            may be absent.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file is damaged.
+        """
+        known = self.chunks.get(worker, ())
+        wanted = [chunk for chunk in known if low < chunk.first_row + chunk.rows and chunk.first_row < high]
+        for file, group in groupby(wanted, key=lambda chunk: chunk.file):
+            mine = list(group)
+            groups = sorted({chunk.row_group for chunk in mine})
+            with open_events(self.root, file, encoded=("kind", "activity")) as parquet:
+                sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
+                names = [name for name in columns if not _is_empty(parquet.metadata, groups, name)]
+                table = read_groups(parquet, groups, names, where=str(self.root / file), threads=False)
+            starts = dict(zip(groups, accumulate(sizes, initial=0), strict=False))
+            for chunk in mine:
+                begin = max(low, chunk.first_row)
+                rows = min(high, chunk.first_row + chunk.rows) - begin
+                yield table.slice(starts[chunk.row_group] + chunk.offset + begin - chunk.first_row, rows)
 
     def read(self, worker: int, low: int, high: int, columns: Sequence[str]) -> pa.Table:
         """Read rows `low` to `high` (exclusive) of `worker`; only the row groups that hold them are opened.
@@ -123,7 +158,7 @@ class TraceLog:
         return pa.concat_tables(parts).unify_dictionaries()
 
 
-def _runs(parquet: pq.ParquetFile, group: int, names: list[str]) -> list[tuple[int, int, int, int, int]]:
+def _runs(parquet: pq.ParquetFile, group: int, names: list[str], where: str) -> list[tuple[int, int, int, int, int]]:
     """Return (worker, offset, rows, t_min, t_max) for each run of rows of one worker in a row group."""
     metadata = parquet.metadata.row_group(group)
     if metadata.num_rows == 0:
@@ -131,9 +166,12 @@ def _runs(parquet: pq.ParquetFile, group: int, names: list[str]) -> list[tuple[i
     worker = metadata.column(names.index("worker")).statistics
     t = metadata.column(names.index("t_ns")).statistics
     known = all(s is not None and s.has_min_max for s in (worker, t))
-    if known and worker.min == worker.max:
+    # Nobody reads the workers again, so what lacks one must show here.
+    required = parquet.schema.column(names.index("worker")).max_definition_level == 0
+    if known and worker.min == worker.max and (required or (worker.has_null_count and not worker.null_count)):
         return [(int(worker.min), 0, metadata.num_rows, int(t.min), int(t.max))]
     table = parquet.read_row_group(group, columns=["worker", "t_ns"])
+    check_nulls(table, TRACE_EVENTS, where=where)
     workers, times = column(table, "worker"), column(table, "t_ns")
     cuts = np.flatnonzero(np.diff(workers)) + 1
     starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(workers)]))
@@ -141,6 +179,19 @@ def _runs(parquet: pq.ParquetFile, group: int, names: list[str]) -> list[tuple[i
         (int(workers[a]), int(a), int(b - a), int(times[a:b].min()), int(times[a:b].max()))
         for a, b in zip(starts, ends, strict=True)
     ]
+
+
+def _is_empty(metadata: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
+    """Say whether the statistics of a file promise that a column has no values in some row groups."""
+    index = next((at for at in range(metadata.num_columns) if metadata.schema.column(at).path == name), None)
+    if index is None:
+        return False
+    for group in groups:
+        rows = metadata.row_group(group)
+        statistics = rows.column(index).statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count < rows.num_rows:
+            return False
+    return True
 
 
 def column(table: pa.Table, name: str, absent: int = -1) -> NDArray[np.int64]:

@@ -80,7 +80,7 @@ _LARGEST = 2**53
 """Limit of epochs and of counts: up to there every reader of JSON knows integers exactly."""
 _FAREST_NS = 2**62
 """Limit of clocks and offsets, in the year 2116: the sum of two is still an int64."""
-_LIMITS = {
+LIMITS = {
     "operator": 2**62,
     "channel": 2**62,
     "scope": 2**62,
@@ -90,13 +90,23 @@ _LIMITS = {
     "bytes": _LARGEST,
     "timeout_ns": 2**63 - 1,
 }
+"""Largest value of columns of events that go from 0."""
 _WITHOUT_GAPS = frozenset({"pag-timely"})
 """Formats whose writers number a worker's events 1, 2, 3 and so on, without gaps."""
 _ROW_GROUP = 128 * 1024
 _CONVERT_AGAIN = "Convert the source again with `pag convert`."
-_VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
-_ENCODED = tuple(_VOCABULARIES)
-_ORDER_COLUMNS = ("worker", "seq", "epoch", "t_ns")
+VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
+"""Words of columns of events."""
+_ENCODED = tuple(VOCABULARIES)
+ORDER_COLUMNS = ("worker", "seq", "epoch", "t_ns")
+"""Columns of events that say where an event stands in its log."""
+ORDER_LIMITS = {
+    "worker": (0, MAX_WORKER),
+    "seq": (0, _FAREST_NS),
+    "epoch": (0, _LARGEST),
+    "t_ns": (1 - _FAREST_NS, _FAREST_NS - 1),
+}
+"""The least and the greatest value of each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,12 +447,12 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
     """
     if previous is not None and previous.num_rows:
         # The last events before the slice take part as its first rows; they are in order by themselves.
-        heads = previous.select(_ORDER_COLUMNS).cast(_order_schema())
-        events = pa.concat_tables([heads, events.select(_ORDER_COLUMNS).cast(_order_schema())])
+        heads = previous.select(ORDER_COLUMNS).cast(_order_schema())
+        events = pa.concat_tables([heads, events.select(ORDER_COLUMNS).cast(_order_schema())])
         events = events.take(pa.array(np.argsort(events["worker"].to_numpy(), kind="stable")))
     if not events.num_rows:
         return None
-    worker, seq, epoch, t_ns = (events[name].to_numpy() for name in _ORDER_COLUMNS)
+    worker, seq, epoch, t_ns = (events[name].to_numpy() for name in ORDER_COLUMNS)
     same = worker[1:] == worker[:-1]
     suspects: list[tuple[int, int, Violation]] = []
 
@@ -457,12 +467,7 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
         )
         suspects.append((row, rank, found))
 
-    for values, least, limit in (
-        (worker, 0, MAX_WORKER),
-        (seq, 0, _FAREST_NS),
-        (epoch, 0, _LARGEST),
-        (t_ns, 1 - _FAREST_NS, _FAREST_NS - 1),
-    ):
+    for values, (least, limit) in zip((worker, seq, epoch, t_ns), ORDER_LIMITS.values(), strict=True):
         if (row := _first((values < least) | (values > limit))) is not None:
             suspect(0, row, "value", None, int(values[row]), least if values[row] < least else limit)
     if prepared:
@@ -517,7 +522,7 @@ def check_trace(trace: Trace) -> None:
         Names file, worker and both events of the first violation in order of worker and position.
     """
     for worker in sorted(trace.workers["worker"].to_pylist()):
-        check_events(trace, trace.events(_ORDER_COLUMNS, workers=[worker]))
+        check_events(trace, trace.events(ORDER_COLUMNS, workers=[worker]))
 
 
 def last_events(events: pa.Table) -> pa.Table:
@@ -535,11 +540,11 @@ def last_events(events: pa.Table) -> pa.Table:
     """
     worker = events["worker"].to_numpy()
     last = np.flatnonzero(np.append(worker[1:] != worker[:-1], np.ones(min(len(worker), 1), np.bool_)))
-    return events.select(_ORDER_COLUMNS).take(pa.array(last))
+    return events.select(ORDER_COLUMNS).take(pa.array(last))
 
 
 def _order_schema() -> pa.Schema:
-    return pa.schema([TRACE_EVENTS.field(name) for name in _ORDER_COLUMNS])
+    return pa.schema([TRACE_EVENTS.field(name) for name in ORDER_COLUMNS])
 
 
 def _first(found: NDArray[np.bool_], shift: int = 0) -> int | None:
@@ -740,7 +745,7 @@ def check_vocabulary(table: pa.Table, *, where: str) -> None:
     TraceFormatError
         Names file, word, worker and event.
     """
-    for name, words in _VOCABULARIES.items():
+    for name, words in VOCABULARIES.items():
         if name not in table.column_names:
             continue
         column = table[name]
@@ -768,7 +773,7 @@ def check_ranges(table: pa.Table, *, where: str) -> None:
     TraceFormatError
         Names file, column, worker and event.
     """
-    for name, limit in _LIMITS.items():
+    for name, limit in LIMITS.items():
         if name not in table.column_names:
             continue
         found = pc.min_max(table[name]).as_py()
@@ -935,10 +940,12 @@ def _bounds(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int]
     return statistics.min, statistics.max
 
 
-def read_groups(parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str) -> pa.Table:
+def read_groups(
+    parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str, threads: bool = True
+) -> pa.Table:
     """Read columns of some row groups of an open file; damage becomes an error that names the file."""
     try:
-        table = parquet.read_row_groups(groups, columns=names)
+        table = parquet.read_row_groups(groups, columns=names, use_threads=threads)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(Path(where), error) from error
     return _completed(table, names, TRACE_EVENTS)

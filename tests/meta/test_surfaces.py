@@ -32,8 +32,20 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     path.stem
     for path in (ROOT / "pag_graph" / "analyses").glob("*.py")
-    # These are the framework; the graph that replays work on; and what `why` knows before it speaks.
-    if path.stem not in {"__init__", "definition", "reference", "columns", "constraints", "evidence"}
+    # These are the framework, with windows that are many or large; the graph that replays work on; and what `why` knows
+    # before it speaks.
+    if path.stem
+    not in {
+        "__init__",
+        "definition",
+        "reference",
+        "columns",
+        "windows",
+        "frames",
+        "contraction",
+        "constraints",
+        "evidence",
+    }
 }
 # What an analysis cannot do without, for a call on the bundled trace.
 NEEDED: dict[str, dict[str, Any]] = {}

@@ -253,14 +253,14 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
 
 # Where a build writes (or, at first, reads), and how often: it is interrupted before the write, or right after it.
 INTERRUPTS = [
-    ("check_events", 0, False),
+    ("check_order", 0, False),
     *(("write_part", at, False) for at in (0, 3, 6)),
     *(("_commit_table", at, False) for at in range(6)),
     ("_commit_table", 5, True),
     ("_publish", 0, False),
     ("_publish", 0, True),
 ]
-MODULES = {"check_events": slices, "write_part": pag_build, "_commit_table": delta, "_publish": delta}
+MODULES = {"check_order": slices, "write_part": pag_build, "_commit_table": delta, "_publish": delta}
 
 
 @pytest.mark.parametrize(("name", "at", "after"), INTERRUPTS)

@@ -1,0 +1,83 @@
+"""A large trace out of a recorded one: the whole run again and again, each time later, in later epochs.
+
+Copy k of every worker's log follows copy k - 1. Its times are later by k times the run's length, plus a gap between
+the copies that is drawn from a seed (1 to 2 ms, the same for all workers); epochs, numbers of events and numbers of
+messages go on where the copy before ended. So every message of the recording is matched once in every copy, no two
+copies share a key, and all workers stay on the clocks that they had. What differs from a run of that length: nothing
+drifts, and the run's startup and shutdown come again in every copy.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.store.trace import Trace, write_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+_GAP_NS = (1_000_000, 2_000_000)
+
+
+def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
+    """Write a trace that repeats another one.
+
+    Parameters
+    ----------
+    source
+        A trace whose run ended with nothing open.
+    target
+        Where to write; must not exist.
+    times
+        How many copies, at least one.
+    seed
+        Of the gaps between them.
+    """
+    trace = Trace.open(source)
+    draw = random.Random(seed)
+    logs = {worker: _log(trace, worker) for worker in trace.workers["worker"].to_pylist()}
+    offset = dict(zip(trace.workers["worker"].to_pylist(), trace.workers["offset_ns"].to_pylist(), strict=True))
+    common = [log["t_ns"] + offset[worker] for worker, log in logs.items()]
+    length = max(int(t[-1]) for t in common) - min(int(t[0]) for t in common)
+    begins = [0]
+    for _ in range(1, times):
+        begins.append(begins[-1] + length + draw.randint(*_GAP_NS))
+    epochs = (
+        1 + max(int(log["epoch"][-1]) for log in logs.values()) - min(int(log["epoch"][0]) for log in logs.values())
+    )
+    numbers = 1 + max(int(log["message_seq"].max() or 0) for log in logs.values())
+
+    def copies() -> Iterator[tuple[str, pa.Table]]:
+        for worker, log in logs.items():
+            first, last = int(log["seq"][0]), int(log["seq"][-1])
+            for copy, begin in enumerate(begins):
+                later = log.with_columns(
+                    pl.col("t_ns") + begin,
+                    pl.col("epoch") + copy * epochs,
+                    pl.col("seq") + copy * (last - first + 1),
+                    pl.col("message_seq") + copy * numbers,
+                )
+                yield f"worker-{worker:07}-{copy:07}", later.to_arrow()
+
+    identity = sha256(f"{trace.meta.trace_id} {times} {seed}".encode()).hexdigest()[:32]
+    write_trace(
+        target,
+        meta=replace(trace.meta, trace_id=identity),
+        events=copies(),
+        operators=trace.operators,
+        channels=trace.channels,
+        workers=trace.workers,
+    )
+
+
+def _log(trace: Trace, worker: int) -> pl.DataFrame:
+    frame = pl.DataFrame(trace.events(workers=[worker]))
+    return frame.with_columns(pl.col("kind", "activity").cast(pl.String))

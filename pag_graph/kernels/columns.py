@@ -1,0 +1,112 @@
+"""From Arrow's buffers to columns that kernels read, and what must hold of each log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from pag_graph.kernels import ABSENT
+
+I8 = NDArray[np.int8]
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+
+
+@numba.njit(cache=True, nogil=True)
+def widen(values: Any, into: I64) -> tuple[int, int]:
+    """Copy integers that are all there, and return the least and the greatest of them.
+
+    Parameters
+    ----------
+    values
+        Integers of any width.
+    into
+        As many, as int64.
+
+    Returns
+    -------
+    low, high
+        The largest and the smallest int64 where there are no values.
+    """
+    low: Any = np.iinfo(np.int64).max
+    high: Any = np.iinfo(np.int64).min
+    for i in range(values.shape[0]):
+        value = np.int64(values[i])
+        into[i] = value
+        low, high = min(low, value), max(high, value)
+    return low, high
+
+
+@numba.njit(cache=True, nogil=True)
+def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int]:
+    """Copy integers, with `ABSENT` in place of null, and return the least and the greatest that are not null.
+
+    Parameters
+    ----------
+    values
+        Integers of any width; those that are null may be anything.
+    valid, first
+        A bit per value, the lowest of a byte first, and the place of the first value's bit.
+    into
+        As many, as int64.
+
+    Returns
+    -------
+    low, high
+        The largest and the smallest int64 where all are null.
+    """
+    low: Any = np.iinfo(np.int64).max
+    high: Any = np.iinfo(np.int64).min
+    for i in range(values.shape[0]):
+        bit = first + i
+        if (valid[bit >> 3] >> (bit & 7)) & 1:
+            value = np.int64(values[i])
+            into[i] = value
+            low, high = min(low, value), max(high, value)
+        else:
+            into[i] = ABSENT
+    return low, high
+
+
+@numba.njit(cache=True, nogil=True)
+def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8) -> None:
+    """Replace places in a dictionary by codes.
+
+    Parameters
+    ----------
+    places
+        Integers of any width; those that are null may be anything.
+    valid, first
+        As for `fill_absent`; no bits where none is null.
+    codes
+        Per word of the dictionary.
+    default
+        Code of null.
+    into
+        As many as there are places.
+    """
+    all_valid = valid.shape[0] == 0
+    for i in range(places.shape[0]):
+        bit = first + i
+        if all_valid or (valid[bit >> 3] >> (bit & 7)) & 1:
+            into[i] = codes[places[i]]
+        else:
+            into[i] = default
+
+
+@numba.njit(cache=True, nogil=True)
+def in_order(seq: I64, epoch: I64, t: I64) -> bool:
+    """Say whether numbers increase, and neither epochs nor times decrease.
+
+    Parameters
+    ----------
+    seq, epoch, t
+        Rows of one worker in log order.
+    """
+    for row in range(1, seq.shape[0]):
+        if seq[row] <= seq[row - 1] or epoch[row] < epoch[row - 1] or t[row] < t[row - 1]:
+            return False
+    return True

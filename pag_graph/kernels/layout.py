@@ -1,0 +1,201 @@
+"""Rows of several workers, each in the order of its log, laid out in the order of epochs."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from pag_graph.kernels import ABSENT
+
+I8 = NDArray[np.int8]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U64 = NDArray[np.uint64]
+
+# Places of the numbers of a vertex, and of an edge.
+ID, POS, SEQ, EPOCH, TIME, OPERATOR, SEGMENT = range(7)
+VERTEX_NUMBERS = 7
+SRC, DST, DST_EPOCH, SRC_EPOCH, START, DURATION, WHO, ACTIVATION, CHANNEL, RECORDS, BYTES, BUFFERED, READ = range(13)
+EDGE_NUMBERS = 13
+
+
+@numba.njit(cache=True, nogil=True)
+def runs(values: I64) -> tuple[I64, I64]:
+    """Return the distinct values of a column that does not decrease, and how often each occurs."""
+    count = 0
+    for i in range(values.shape[0]):
+        count += i == 0 or values[i] != values[i - 1]
+    distinct, rows = np.empty(count, np.int64), np.zeros(count, np.int64)
+    at = -1
+    for i in range(values.shape[0]):
+        if i == 0 or values[i] != values[i - 1]:
+            at += 1
+            distinct[at] = values[i]
+        rows[at] += 1
+    return distinct, rows
+
+
+@numba.njit(cache=True, nogil=True)
+def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -> I64:
+    """Return the epochs of vertices.
+
+    Parameters
+    ----------
+    pos
+        Their positions; an inserted vertex has the epoch of the event that it precedes.
+    epoch, first_order
+        Rows of the worker in log order, and the order of the first of them.
+    before, after
+        Epochs of vertices before these rows, and after the last.
+    """
+    rows = epoch.shape[0]
+    found = np.empty(pos.shape[0], np.int64)
+    for i in range(pos.shape[0]):
+        row = (pos[i] + 1) // 2 - first_order
+        found[i] = before if row < 0 else epoch[row] if row < rows else after
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def place_vertices(
+    row: I64,
+    pos: I64,
+    t: I64,
+    segment: I64,
+    epoch: I64,
+    seq: I64,
+    label: I8,
+    operator: I64,
+    inserted: int,
+    worker: int,
+    base: int,
+    ends: I64,
+    shift: I64,
+    numbers: I64,
+    workers: I32,
+    kind: I8,
+) -> None:
+    """Write the vertices of a worker where they belong.
+
+    Parameters
+    ----------
+    row, pos, t, segment
+        As from `pag_graph.kernels.assembly.local_graph`.
+    epoch
+        Per vertex.
+    seq, label, operator
+        Rows of the worker.
+    inserted
+        Label of the vertices whose row is -1; one more for -2, two more for -3.
+    worker, base
+        Its number, and the id of its position 0.
+    ends, shift
+        Per run of one epoch: the vertex after its last, and how far its place lies behind.
+    numbers, workers, kind
+        Written here: columns `ID` to `SEGMENT`, the worker, and the label.
+    """
+    run = 0
+    for i in range(pos.shape[0]):
+        while i >= ends[run]:
+            run += 1
+        at = i + shift[run]
+        source = row[i]
+        numbers[ID, at], numbers[POS, at], numbers[EPOCH, at] = base | pos[i], pos[i], epoch[i]
+        numbers[TIME, at], numbers[SEGMENT, at] = t[i], base | segment[i]
+        workers[at] = worker
+        if source >= 0:
+            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = seq[source], operator[source], label[source]
+        else:
+            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = ABSENT, ABSENT, inserted - 1 - source
+
+
+@numba.njit(cache=True, nogil=True)
+def place_edges(
+    src: I64,
+    dst: I64,
+    epoch: I64,
+    src_epoch: I64,
+    start: I64,
+    end: I64,
+    operator: I64,
+    activation: I64,
+    records: I64,
+    local_kind: I8,
+    local_flags: I8,
+    base: int,
+    messages: I64,
+    message_kind: I8,
+    message_flags: I32,
+    ends: I64,
+    shift: I64,
+    numbers: I64,
+    kind: I8,
+    flags: I32,
+) -> None:
+    """Write the edges that end on a worker where they belong: by the vertex that they end at, local edges first.
+
+    Parameters
+    ----------
+    src, dst, epoch, src_epoch, start, end, operator, activation, records, local_kind, local_flags
+        Local edges in the order of their ends, vertices as positions.
+    base
+        Id of the worker's position 0.
+    messages
+        Numbers of the messages, in the order of their ends, a row of columns `SRC` to `READ` each.
+    message_kind, message_flags
+        Per message: its type; and its flags and alternatives.
+    ends, shift
+        As for `place_vertices`.
+    numbers, kind, flags
+        Written here: columns `SRC` to `READ`, the type, and flags and alternatives.
+    """
+    run, message = 0, 0
+    count = messages.shape[0]
+    edge, edges = 0, dst.shape[0]
+    for i in range(edges + count):
+        while i >= ends[run]:
+            run += 1
+        at = i + shift[run]
+        if edge < edges and (message >= count or (base | dst[edge]) <= messages[message, DST]):
+            numbers[SRC, at], numbers[DST, at] = base | src[edge], base | dst[edge]
+            numbers[DST_EPOCH, at], numbers[SRC_EPOCH, at] = epoch[edge], src_epoch[edge]
+            numbers[START, at], numbers[DURATION, at] = start[edge], end[edge] - start[edge]
+            numbers[WHO, at] = operator[edge]
+            numbers[ACTIVATION, at] = base | activation[edge] if activation[edge] >= 0 else ABSENT
+            numbers[CHANNEL, at], numbers[RECORDS, at], numbers[BYTES, at] = ABSENT, records[edge], ABSENT
+            numbers[BUFFERED, at], numbers[READ, at] = ABSENT, ABSENT
+            kind[at], flags[0, at], flags[1, at] = local_kind[edge], local_flags[edge], 0
+            edge += 1
+        else:
+            for column in range(EDGE_NUMBERS):
+                numbers[column, at] = messages[message, column]
+            kind[at] = message_kind[message]
+            flags[0, at], flags[1, at] = message_flags[message, 0], message_flags[message, 1]
+            message += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def mix(mixed: U64, values: I64, null: int) -> None:
+    """Mix a column into one number per row; differences of one row go into all bits of its number.
+
+    Parameters
+    ----------
+    mixed
+        Per row, changed here.
+    values, null
+        The column, and what stands in it for `ABSENT`.
+    """
+    for i in range(mixed.shape[0]):
+        value = values[i] if values[i] != ABSENT else null
+        # Multiplication carries differences up and the shift brings them down again (splitmix64).
+        x = (mixed[i] ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed[i] = x ^ (x >> np.uint64(29))
+
+
+@numba.njit(cache=True, nogil=True)
+def mix_codes(mixed: U64, values: I8, meaning: I64) -> None:
+    """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code."""
+    for i in range(mixed.shape[0]):
+        x = (mixed[i] ^ np.uint64(meaning[values[i]])) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed[i] = x ^ (x >> np.uint64(29))

@@ -1,0 +1,247 @@
+"""Which send each receive belongs to, by a hash table of the sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+from pag_graph.model.ids import POSITION_BITS
+
+I32 = NDArray[np.int32]
+
+EVERYONE = -1
+"""Receiver of a progress message, which goes to all workers."""
+
+
+@numba.njit(cache=True, nogil=True)
+def count_sends(kind: I8) -> int:
+    """Count the rows that send something."""
+    sends = 0
+    for row in range(kind.shape[0]):
+        sends += kind[row] == SEND or kind[row] == PROGRESS_SEND
+    return sends
+
+
+@numba.njit(cache=True, nogil=True)
+def collect_sends(
+    kind: I8,
+    channel: I64,
+    peer: I64,
+    message_seq: I64,
+    epoch: I64,
+    t: I64,
+    worker: int,
+    first_order: int,
+    first: int,
+    key: I64,
+    origin: I64,
+) -> None:
+    """Write down the sends of one worker.
+
+    Parameters
+    ----------
+    kind, channel, peer, message_seq, epoch, t
+        Rows of the worker in log order.
+    worker, first_order
+        Its number, and the order of its first row.
+    first
+        Where to begin in what follows.
+    key
+        Written here, four columns: channel, sender, receiver (`EVERYONE` for progress) and number.
+    origin
+        Written here, three columns: vertex, time and epoch.
+    """
+    at = first
+    for row in range(kind.shape[0]):
+        if kind[row] == SEND or kind[row] == PROGRESS_SEND:
+            key[at, 0], key[at, 1], key[at, 3] = channel[row], worker, message_seq[row]
+            key[at, 2] = peer[row] if kind[row] == SEND else EVERYONE
+            origin[at, 0] = (worker << POSITION_BITS) | (2 * (first_order + row))
+            origin[at, 1], origin[at, 2] = t[row], epoch[row]
+            at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _mixed(mixed: Any, value: int) -> Any:
+    x = (np.uint64(mixed) ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
+    return x ^ (x >> np.uint64(29))
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_slot(mixed: Any, bits: int) -> Any:
+    return np.int64((np.uint64(mixed) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+
+
+@numba.njit(cache=True, nogil=True)
+def _same(key: I64, one: int, others: I64, other: int) -> bool:
+    same = True
+    for column in range(key.shape[1]):
+        same &= key[one, column] == others[other, column]
+    return same
+
+
+@numba.njit(cache=True, nogil=True)
+def index_sends(key: I64) -> tuple[I32, I32]:
+    """Make the hash table of sends.
+
+    Parameters
+    ----------
+    key
+        A row per send, in order.
+
+    Returns
+    -------
+    table
+        Per slot the first send with a key, or -1; its length is a power of two, at least twice the number of sends.
+    following
+        Per send: the next one with the same key, or -1.
+
+    Notes
+    -----
+    O(sends).
+    """
+    sends = key.shape[0]
+    bits = 4
+    while (1 << bits) < 2 * sends:
+        bits += 1
+    table = np.full(1 << bits, -1, np.int32)
+    following = np.full(sends, -1, np.int32)
+    newest = np.empty(sends, np.int32)
+    last = (1 << bits) - 1
+    for send in range(sends):
+        mixed: Any = np.uint64(0)
+        for column in range(key.shape[1]):
+            mixed = _mixed(mixed, key[send, column])
+        slot = _first_slot(mixed, bits)
+        while table[slot] >= 0 and not _same(key, send, key, table[slot]):
+            slot = (slot + 1) & last
+        first = table[slot]
+        if first < 0:
+            table[slot] = send
+            newest[send] = send
+        else:
+            following[newest[first]] = send
+            newest[first] = send
+    return table, following
+
+
+@numba.njit(cache=True, nogil=True)
+def _bits(table: I32) -> int:
+    bits = 0
+    while (1 << bits) < table.shape[0]:
+        bits += 1
+    return bits
+
+
+@numba.njit(cache=True, nogil=True)
+def find_sends(
+    kind: I8,
+    channel: I64,
+    peer: I64,
+    message_seq: I64,
+    worker: int,
+    key: I64,
+    origin: I64,
+    table: I32,
+    never: int,
+    seen: I64,
+    vertex: I64,
+    sent: I64,
+    epoch: I64,
+) -> int:
+    """Find the send of every receive of one worker.
+
+    Parameters
+    ----------
+    kind, channel, peer, message_seq
+        Rows of the worker in log order.
+    worker
+        Its number.
+    key, origin, table
+        The sends, as from `collect_sends` and `index_sends`.
+    never
+        What to write as time where there is no send.
+    seen
+        Per send: how many receives found it; what is found here is added.
+    vertex, sent, epoch
+        Per row, written here: vertex, time and epoch of its send; -1, `never` and -1 where it has none.
+
+    Returns
+    -------
+    lost
+        How many receives have no send.
+    """
+    bits, last = _bits(table), table.shape[0] - 1
+    lost = 0
+    for row in range(kind.shape[0]):
+        vertex[row], sent[row], epoch[row] = -1, never, -1
+        if kind[row] != RECEIVE and kind[row] != PROGRESS_RECEIVE:
+            continue
+        receiver = worker if kind[row] == RECEIVE else EVERYONE
+        mixed = _mixed(_mixed(np.uint64(0), channel[row]), peer[row])
+        slot = _first_slot(_mixed(_mixed(mixed, receiver), message_seq[row]), bits)
+        found = table[slot]
+        while found >= 0 and (
+            key[found, 3] != message_seq[row]
+            or key[found, 0] != channel[row]
+            or key[found, 1] != peer[row]
+            or key[found, 2] != receiver
+        ):
+            slot = (slot + 1) & last
+            found = table[slot]
+        if found >= 0:
+            vertex[row], sent[row], epoch[row] = origin[found, 0], origin[found, 1], origin[found, 2]
+            seen[found] += 1
+        else:
+            lost += 1
+    return lost
+
+
+@numba.njit(cache=True, nogil=True)
+def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
+    """Find all sends of receives.
+
+    Parameters
+    ----------
+    key
+        A row per receive.
+    sends, table, following
+        The sends' keys, and as from `index_sends`.
+
+    Returns
+    -------
+    receive, send
+        Per pair, in the order of the receives, then of the sends.
+
+    Notes
+    -----
+    O(receives + pairs).
+    """
+    bits, last = _bits(table), table.shape[0] - 1
+    first = np.empty(key.shape[0], np.int64)
+    count = 0
+    for at in range(key.shape[0]):
+        mixed = np.uint64(0)
+        for column in range(key.shape[1]):
+            mixed = _mixed(mixed, key[at, column])
+        slot = _first_slot(mixed, bits)
+        while table[slot] >= 0 and not _same(key, at, sends, table[slot]):
+            slot = (slot + 1) & last
+        first[at] = table[slot]
+        send = first[at]
+        while send >= 0:
+            count += 1
+            send = following[send]
+    receive, found = np.empty(count, np.int64), np.empty(count, np.int64)
+    count = 0
+    for at in range(key.shape[0]):
+        send = first[at]
+        while send >= 0:
+            receive[count], found[count] = at, send
+            count += 1
+            send = following[send]
+    return receive, found

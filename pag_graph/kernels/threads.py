@@ -1,0 +1,36 @@
+"""Work on several columns at a time: kernels, Arrow and NumPy leave Python while they compute."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CORES = os.cpu_count() or 1
+"""How many tasks run at the same time."""
+
+
+def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Run a task on every item, several at a time; worth it where most of the work is done outside Python.
+
+    Parameters
+    ----------
+    task, items
+        What to run, and on what.
+
+    Returns
+    -------
+    list
+        Results in the order of the items; an error is that of the first item that has one.
+    """
+    threads = min(len(items), CORES)
+    if threads <= 1:
+        return [task(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(task, items))

@@ -1,0 +1,367 @@
+"""Vertices and edges of a slice as plain columns, in the order of the store; tables only where they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels.layout import EDGE_NUMBERS, VERTEX_NUMBERS
+from pag_graph.kernels.threads import each
+from pag_graph.model.enums import VertexKind
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
+from pag_graph.rules.rows import EDGE_TYPES, KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.rules.rows import WorkerRows
+
+    I8 = NDArray[np.int8]
+    I32 = NDArray[np.int32]
+    I64 = NDArray[np.int64]
+
+VERTEX_KINDS = (*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END)
+"""Kinds of vertices, by their codes."""
+
+INSERTED = len(KINDS)
+"""Code of the first of them that no event stands behind."""
+
+_VERTEX_NAMES = ("id", "pos", "seq", "epoch", "t_ns", "operator", "segment")
+_EDGE_NAMES = (
+    *("src", "dst", "epoch", "src_epoch", "start_ns", "duration_ns", "operator", "activation"),
+    *("channel", "records", "bytes", "receive_buffer_ns", "read"),
+)
+_LEAST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertices:
+    """Columns of vertices."""
+
+    numbers: I64
+    """A row per column: id, pos, seq, epoch, t_ns, operator, segment."""
+    worker: I32
+    kind: I8
+    """Place in `VERTEX_KINDS`."""
+
+    @classmethod
+    def empty(cls, rows: int) -> Vertices:
+        """Make columns that are to be filled."""
+        numbers = np.empty((VERTEX_NUMBERS, rows), np.int64)
+        return cls(numbers=numbers, worker=np.empty(rows, np.int32), kind=np.empty(rows, np.int8))
+
+    @property
+    def epoch(self) -> I64:
+        """Epochs, which do not decrease."""
+        result: I64 = self.numbers[layout.EPOCH]
+        return result
+
+    def table(self, low: int, high: int) -> pa.Table:
+        """Return rows `low` to `high` (exclusive) as rows of `PAG_VERTICES`, words dictionary-encoded."""
+        columns = _numbers(self.numbers, _VERTEX_NAMES, PAG_VERTICES, low, high)
+        columns |= {"worker": pa.array(self.worker[low:high]), "kind": _words(self.kind[low:high], VERTEX_KINDS)}
+        return _table(columns, PAG_VERTICES)
+
+    def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
+        """Return a number that depends on the first rows and not on their order; those of parts add up.
+
+        Parameters
+        ----------
+        rows
+            How many.
+        words
+            A number per kind.
+        """
+        mixed = np.full(rows, len(PAG_VERTICES), np.uint64)
+        numbers = dict(zip(_VERTEX_NAMES, self.numbers, strict=True)) | {"worker": self.worker.astype(np.int64)}
+        _mix(mixed, PAG_VERTICES, numbers, "kind", self.kind, [words[str(kind)] for kind in VERTEX_KINDS])
+        return int(mixed.sum(dtype=np.uint64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """Columns of edges."""
+
+    numbers: I64
+    """A row per column: src, dst, epoch, src_epoch, start_ns, duration_ns, operator, activation, channel, records,
+    bytes, receive_buffer_ns, read."""
+    kind: I8
+    """Place in `EDGE_TYPES`."""
+    flags: I32
+    """A row per column: flags, alternatives."""
+
+    @classmethod
+    def empty(cls, rows: int) -> Edges:
+        """Make columns that are to be filled."""
+        numbers = np.empty((EDGE_NUMBERS, rows), np.int64)
+        return cls(numbers=numbers, kind=np.empty(rows, np.int8), flags=np.empty((2, rows), np.int32))
+
+    @property
+    def epoch(self) -> I64:
+        """Epochs, which do not decrease."""
+        result: I64 = self.numbers[layout.DST_EPOCH]
+        return result
+
+    def table(self, low: int, high: int) -> pa.Table:
+        """Return rows `low` to `high` (exclusive) as rows of `PAG_EDGES`, words dictionary-encoded."""
+        columns = _numbers(self.numbers, _EDGE_NAMES, PAG_EDGES, low, high)
+        columns["type"] = _words(self.kind[low:high], EDGE_TYPES)
+        columns["send_buffer_ns"] = pa.nulls(high - low, pa.int64())
+        columns |= {name: pa.array(self.flags[at, low:high]) for at, name in enumerate(("flags", "alternatives"))}
+        return _table(columns, PAG_EDGES)
+
+    def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
+        """Return a number that depends on the first rows and not on their order, as `Vertices.fingerprint`."""
+        mixed = np.full(rows, len(PAG_EDGES), np.uint64)
+        numbers = dict(zip(_EDGE_NAMES, self.numbers, strict=True))
+        numbers |= {name: self.flags[at].astype(np.int64) for at, name in enumerate(("flags", "alternatives"))}
+        numbers["send_buffer_ns"] = np.full(rows, ABSENT, np.int64)
+        _mix(mixed, PAG_EDGES, numbers, "type", self.kind, [words[str(kind)] for kind in EDGE_TYPES])
+        return int(mixed.sum(dtype=np.uint64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphColumns:
+    """Vertices, edges and findings of a slice; vertices in the order of (epoch, id), edges of (epoch, dst)."""
+
+    vertices: Vertices
+    edges: Edges
+    rows_of_vertices: tuple[I64, I64]
+    """Epochs that vertices carry, and how many each."""
+    rows_of_edges: tuple[I64, I64]
+    """The same of edges."""
+    findings: pa.Table
+    """Rows of `PAG_FINDINGS`."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Events that became no vertex, counted by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalEdges:
+    """Edges of one worker between its own vertices, in the order of their ends; vertices as positions."""
+
+    src: I64
+    dst: I64
+    epoch: I64
+    src_epoch: I64
+    start: I64
+    end: I64
+    operator: I64
+    activation: I64
+    records: I64
+    kind: I8
+    flags: I8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Edges from other workers to one, in any order; vertices as ids."""
+
+    numbers: I64
+    """A row per message, with columns as a row of `Edges.numbers`."""
+    kind: I8
+    flags: I32
+    """A row per message: flags and alternatives."""
+
+    @property
+    def epoch(self) -> I64:
+        """Per message: the epoch of the vertex that it ends at."""
+        result: I64 = np.ascontiguousarray(self.numbers[:, layout.DST_EPOCH])
+        return result
+
+    def and_one(self, numbers: I64, kind: int) -> Messages:
+        """Add one more, without flags, after all others."""
+        return Messages(
+            numbers=np.vstack((self.numbers, numbers)),
+            kind=np.append(self.kind, np.int8(kind)),
+            flags=np.vstack((self.flags, np.zeros((1, 2), np.int32))),
+        )
+
+    def in_order(self) -> Messages:
+        """Sort by the vertex that they end at; those that end at the same one stay as they are."""
+        dst = self.numbers[:, layout.DST]
+        if (dst[1:] >= dst[:-1]).all():
+            return self
+        # Nearly in order: only what ended a wait stands too late.
+        order = np.argsort(dst, kind="stable")
+        return Messages(numbers=self.numbers[order], kind=self.kind[order], flags=self.flags[order])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGraph:
+    """The part of one worker in the graph of a slice, in its own order."""
+
+    rows: WorkerRows
+    operator: I64
+    """Per row of the worker: the operator that a vertex of it has."""
+    row: I64
+    """Per vertex: its row, negative for an inserted one (`pag_graph.kernels.assembly`)."""
+    pos: I64
+    t: I64
+    segment: I64
+    """Position of the vertex that starts its segment."""
+    epoch: I64
+    local: LocalEdges
+    messages: Messages
+    """In order."""
+
+
+def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
+    """Lay out the parts of all workers in the order of the store.
+
+    Parameters
+    ----------
+    parts
+        Workers ascending.
+    findings, dropped
+        As in `GraphColumns`.
+
+    Returns
+    -------
+    GraphColumns
+        O(rows); nothing is sorted, for each part is.
+    """
+    of_vertices = _Layout.of([[layout.runs(part.epoch)] for part in parts])
+    of_edges = _Layout.of([[layout.runs(part.local.epoch), layout.runs(part.messages.epoch)] for part in parts])
+    vertices, edges = Vertices.empty(of_vertices.rows), Edges.empty(of_edges.rows)
+
+    def place(at: int) -> None:
+        part, rows = parts[at], parts[at].rows
+        local, messages = part.local, part.messages
+        base = rows.worker << POSITION_BITS
+        layout.place_vertices(
+            part.row,
+            part.pos,
+            part.t,
+            part.segment,
+            part.epoch,
+            rows.seq,
+            rows.label,
+            part.operator,
+            INSERTED,
+            rows.worker,
+            base,
+            of_vertices.ends[at],
+            of_vertices.shift[at],
+            vertices.numbers,
+            vertices.worker,
+            vertices.kind,
+        )
+        layout.place_edges(
+            local.src,
+            local.dst,
+            local.epoch,
+            local.src_epoch,
+            local.start,
+            local.end,
+            local.operator,
+            local.activation,
+            local.records,
+            local.kind,
+            local.flags,
+            base,
+            messages.numbers,
+            messages.kind,
+            messages.flags,
+            of_edges.ends[at],
+            of_edges.shift[at],
+            edges.numbers,
+            edges.kind,
+            edges.flags,
+        )
+
+    each(place, range(len(parts)))
+    return GraphColumns(
+        vertices=vertices,
+        edges=edges,
+        rows_of_vertices=(of_vertices.epochs, of_vertices.counts),
+        rows_of_edges=(of_edges.epochs, of_edges.counts),
+        findings=findings,
+        dropped=dropped,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the rows of several workers belong, when epochs are laid out one after the other."""
+
+    rows: int
+    epochs: I64
+    """Distinct epochs."""
+    counts: I64
+    """The same: how many rows."""
+    ends: list[I64]
+    """Per worker and epoch of its own: the row after the last, in the worker's order."""
+    shift: list[I64]
+    """The same: how far behind their place lies."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Sequence[tuple[I64, I64]]]) -> _Layout:
+        """Lay out rows; per worker its epochs and how many rows each has, several times over for rows to be merged."""
+        epochs = np.unique(np.concatenate([values for mine in runs for values, _ in mine] or [np.empty(0, np.int64)]))
+        counts = np.zeros((len(runs), len(epochs)), np.int64)
+        for worker, mine in enumerate(runs):
+            for values, rows in mine:
+                counts[worker, np.searchsorted(epochs, values)] += rows
+        ends = np.cumsum(counts, axis=1)
+        shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
+        present = [np.flatnonzero(mine) for mine in counts]
+        return cls(
+            rows=int(counts.sum()),
+            epochs=epochs,
+            counts=counts.sum(axis=0),
+            ends=[mine[at] for mine, at in zip(ends, present, strict=True)],
+            shift=[mine[at] for mine, at in zip(shift, present, strict=True)],
+        )
+
+
+def _mix(
+    mixed: NDArray[np.uint64],
+    schema: pa.Schema,
+    numbers: Mapping[str, I64],
+    words: str,
+    codes: I8,
+    meaning: Sequence[int],
+) -> None:
+    for column in schema:
+        if column.name == words:
+            layout.mix_codes(mixed, codes, np.array(meaning, np.int64))
+        else:
+            layout.mix(mixed, numbers[column.name], _LEAST if column.nullable else ABSENT)
+
+
+def _numbers(numbers: I64, names: Sequence[str], schema: pa.Schema, low: int, high: int) -> dict[str, pa.Array]:
+    """Return columns as Arrow arrays over the same memory; `ABSENT` is null where the column allows it."""
+    result = {}
+    for name, column in zip(names, numbers, strict=True):
+        values = column[low:high]
+        bits = None
+        if schema.field(name).nullable:
+            present = values >= 0
+            if not present.any():
+                result[name] = pa.nulls(len(values), pa.int64())
+                continue
+            if not present.all():
+                bits = pa.py_buffer(np.packbits(present, bitorder="little"))
+        result[name] = pa.Array.from_buffers(pa.int64(), len(values), [bits, pa.py_buffer(values)])
+    return result
+
+
+def _words(codes: I8, words: Sequence[str]) -> pa.DictionaryArray:
+    present = np.flatnonzero(np.bincount(codes, minlength=len(words)))
+    dense = np.zeros(len(words), np.int8)
+    dense[present] = np.arange(len(present))
+    dictionary = pa.array([str(words[at]) for at in present.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(dense[codes]), dictionary)
+
+
+def _table(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
+    fields = [pa.field(f.name, columns[f.name].type, f.nullable, f.metadata) for f in schema]
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=pa.schema(fields))
