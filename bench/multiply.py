@@ -53,7 +53,7 @@ def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
     epochs = (
         1 + max(int(log["epoch"][-1]) for log in logs.values()) - min(int(log["epoch"][0]) for log in logs.values())
     )
-    numbers = 1 + max(int(log["message_seq"].max() or 0) for log in logs.values())
+    numbers = 1 + max(int(log["message_seq"].fill_null(0).to_numpy().max()) for log in logs.values())
 
     def copies() -> Iterator[tuple[str, pa.Table]]:
         for worker, log in logs.items():

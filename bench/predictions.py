@@ -28,7 +28,7 @@ from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pag_graph.pag.snapshot import Run
 
@@ -277,15 +277,16 @@ def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     pairs = [Pair(**entry) for entry in result["pairs"]]
     found, facts = summary(pairs), result["machine"]
-    first = ", before all other processes" if result["first_in_line"] else ""
-    loads = [load for piece in result["pieces"] for load in (piece["load_average"], piece["load_average_after"])]
-    begun = sorted(piece["begun"] for piece in result["pieces"])
+    pieces = result["pieces"]
+    first = ", before all other processes" if all(piece["first_in_line"] for piece in pieces) else ""
+    loads = [load for piece in pieces for load in (piece["load_average"], piece["load_average_after"])]
+    repeats, begun = (_range(piece[name] for piece in pieces) for name in ("repeat", "begun"))
+    commits = ", ".join(sorted({str(piece["commit"]) for piece in pieces}))
     head = (
         f"{found['pairs']:.0f} pairs: median error {found['median']:.1%}, 95 % of them within {found['p95']:.1%}, the"
-        f" worst {found['most']:.1%}; {found['beyond_spread']:.0f} are off by more than `spread`. Each is"
-        f" {result['repeat']} recordings and as many runs with the change, in turn{first}, on {facts['cores']} cores"
-        f" ({facts['processor']}), load average {min(loads)} to {max(loads)}, commit {result['commit'] or 'unknown'},"
-        f" {begun[0]} to {begun[-1]}."
+        f" worst {found['most']:.1%}; {found['beyond_spread']:.0f} are off by more than `spread`. Each is {repeats}"
+        f" recordings and as many runs with the change, in turn{first}, on {facts['cores']} cores"
+        f" ({facts['processor']}), load average {_range(loads)}, commits {commits}, {begun}."
     )
     names = (
         "program",
@@ -305,6 +306,12 @@ def section(result: Mapping[str, Any]) -> str:
     return "\n\n".join([BEGIN, *parts, END])
 
 
+def _range(values: Iterable[Any]) -> str:
+    """Return the least and the most of some values, once where they are the same."""
+    ordered = sorted(set(values))
+    return str(ordered[0]) if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+
+
 def write_page(result: Mapping[str, Any]) -> None:
     """Replace the generated part of ``docs/predictions.md``."""
     text = PAGE.read_text(encoding="utf-8")
@@ -312,7 +319,9 @@ def write_page(result: Mapping[str, Any]) -> None:
     PAGE.write_text(head + section(result) + rest.partition(END)[2], encoding="utf-8")
 
 
-def write(before: Mapping[str, Any], pairs: Sequence[Pair], piece: Mapping[str, Any], **common: Any) -> None:
+def write(
+    before: Mapping[str, Any], pairs: Sequence[Pair], piece: Mapping[str, Any], *, machine: Mapping[str, Any]
+) -> None:
     """Save the result, with what another run says about other programs, and write the page."""
     programs = [program.name for program in PROGRAMS]
     covered = {name for other in before.get("pieces", []) for name in other["programs"]} - set(piece["programs"])
@@ -324,9 +333,8 @@ def write(before: Mapping[str, Any], pairs: Sequence[Pair], piece: Mapping[str, 
     result = {
         "format": harness.FORMAT,
         "bench": "predictions",
-        "commit": harness.commit(),
         "pieces": [*(other for other in others if other["programs"]), piece],
-        **common,
+        "machine": machine,
         "pairs": entries,
     }
     RESULT.parent.mkdir(exist_ok=True)
@@ -369,9 +377,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "begun": begun.isoformat(timespec="seconds"),
             "load_average": facts["load_average"],
             "load_average_after": facts["load_average_after"],
+            "repeat": repeat,
+            "first_in_line": given.first_in_line,
+            "commit": harness.commit(),
         }
         before = harness.load(RESULT) if given.only and RESULT.exists() else {}
-        write(before, pairs, piece, machine=facts, repeat=repeat, first_in_line=given.first_in_line)
+        write(before, pairs, piece, machine=facts)
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -68,7 +68,7 @@ def _repeats(name: str) -> bool:
     return any(word in name for word in ("Task", "Stage", "Job", "SQLExecution", "SQLAdaptive", "DriverAccum"))
 
 
-def _shifted(event: dict, copy: int, step: int, span: int) -> list[bytes]:
+def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[bytes]:
     shift = copy * step
     name = event["Event"]
     if name in {"SparkListenerTaskStart", "SparkListenerTaskEnd"}:

@@ -96,11 +96,12 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         pq.write_table(
             content,
             directory / path,
-            compression="zstd",
+            compression="lz4",
             row_group_size=_ROW_GROUP,
             use_dictionary=[f.name for f in schema if pa.types.is_string(f.type)],
-            # Neighbouring ids and times differ by little.
-            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
+            # with zstd took half as long again to write, and a tenth more room.
+            column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
             store_schema=False,
         )
     except OSError as error:

@@ -161,9 +161,7 @@ class Oracle:
         stays = {n for n, edge in across.items() if self._is_local(edge) and edge["type"] != "spawn"}
         local = sorted((edge["dst"], n) for n, edge in across.items() if n in stays)
         active = [n for _, n in local if across[n]["type"] != "waiting"]
-        under_way = [
-            (-edge["start_ns"], edge["src"], edge["dst"], n) for n, edge in across.items() if n not in stays
-        ]
+        under_way = [(-edge["start_ns"], edge["src"], edge["dst"], n) for n, edge in across.items() if n not in stays]
         return active[0] if active else min(under_way)[-1] if under_way else local[0][1]
 
     def _vertex(self, number: int, edge: Row, end: str) -> Vertex:

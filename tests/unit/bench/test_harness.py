@@ -159,9 +159,10 @@ def test_predictions_made_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def measured(program: str, *runs: float) -> None:
         pair = predictions.Pair(program=program, workers=2, change="c", extra=False)
         pair.recorded_ns, pair.predicted_ns, pair.measured_ns = [200.0, 220.0], [110.0, 110.0], list(runs)
-        piece = {"programs": [program], "begun": f"day {len(runs)}", "load_average": 0.1, "load_average_after": 0.5}
+        piece = {"programs": [program], "begun": f"day {len(runs)}", "repeat": len(runs), "commit": "c"}
+        piece |= {"first_in_line": False, "load_average": 0.1, "load_average_after": 0.5}
         known = predictions.harness.load(predictions.RESULT) if predictions.RESULT.exists() else {}
-        predictions.write(known, [pair], piece, machine=machine, repeat=2, first_in_line=False)
+        predictions.write(known, [pair], piece, machine=machine)
 
     measured("skewed", 100.0, 100.0)
     measured("balanced", 100.0, 90.0)
@@ -177,5 +178,7 @@ def test_predictions_made_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert text.startswith("before\n<!--")
     assert text.endswith("after\n")
     assert "2 pairs" in text
+    assert "Each is 2 to 3 recordings" in text
+    assert "day 2 to day 3" in text
     assert "1 are off by more than `spread`" in text
     assert "old" not in text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bench import spark_cores
-from bench.spark_cores import Recording, compare, page, summary
+from bench.spark_cores import Recording, compare, page, recordings, section, summary
 
 S = 10**9
 
@@ -47,3 +49,11 @@ def test_every_shape_predicts_those_of_other_numbers_of_cores() -> None:
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     assert "| a | 1 | 1x2 | 10.00 | 6.00 | 8.00 | -25.0% | 1 |  |" in text
+
+
+def test_the_real_runs_are_predicted_within_ten_percent_at_the_median_and_the_page_says_so() -> None:
+    found = compare(recordings(spark_cores.LOGS))
+    assert len({row.program for row in found}) >= 6
+    assert summary(found)["median"] <= 0.10
+    assert section(found) in spark_cores.PAGE.read_text(encoding="utf-8")
+    assert json.loads(spark_cores.RESULT.read_text())["summary"] == summary(found)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -238,6 +239,21 @@ def test_a_reader_sees_one_state_while_another_is_written(place: Path) -> None:
     build(place, "trace-2", "append")
     assert pag.epochs.height == 1 + 1
     assert pag.vertices().collect().height == len(build_reference(WHOLE.until_epoch(0)).vertices)
+
+
+def test_a_slice_may_fill_several_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pag_build, "_FILE_ROWS", 7)
+    info = build(place, "whole").store
+    for name, key in (("vertices", "id"), ("edges", "dst")):
+        files = [pq.read_table(file) for file in info.files(name)]
+        assert len(files) > 1
+        assert all(0 < file.num_rows < 2 * 7 for file in files)
+        for file in files:
+            rows = list(zip(*(file[column].to_pylist() for column in ("epoch", key)), strict=True))
+            assert rows == sorted(rows)
+    assert holds(place, WHOLE)
+    build(place, "whole", "replace")
+    assert holds(place, WHOLE)
 
 
 def test_the_commit_says_where_it_came_from(place: Path) -> None:

@@ -1,0 +1,67 @@
+"""Building the graph of a hundred million events: what an event costs, and how much memory a build needs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.analyses import triangles
+from bench.build import in_memory, into_store, reads, writes_the_same
+from bench.harness import Bench, Figure, Session
+from bench.multiply import multiply
+from pag_graph.model.enums import RuleSet
+from pag_graph.store.trace import Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SEED = 1
+_SIZES = {"20 M": 10, "100 M": 48}
+"""Copies of the recorded trace (2.1 M events)."""
+
+
+def run(session: Session) -> None:
+    """Make the measurements."""
+    recorded, store = triangles(session)
+    per_event = {}
+    for size, times in _SIZES.items() if not session.quick else {"quick": 3}.items():
+        name = f"{recorded.name.removesuffix('.trace')}-x{times}-{_SEED}.trace"
+        trace = session.fixed(name, partial(_multiplied, recorded, times))
+        events = Trace.open(trace).rows
+        for what, subject, before in (
+            ("in memory, no output", lambda _, trace=trace: in_memory(session, trace, RuleSet.TIMELY), lambda: None),
+            (
+                "into a store, in process",
+                lambda path, trace=trace: into_store(trace, path, RuleSet.TIMELY),
+                lambda: session.new_folder("build.pag"),
+            ),
+        ):
+            figure = session.measure(
+                f"{what} ({size} events)",
+                subject,
+                before=before,
+                against=writes_the_same(session, recorded, store, times=times) if "store" in what else reads(trace),
+                items=events,
+                repeat=1,
+                warm=0,
+                target="2 GB" if size == "100 M" else "",
+            )
+            per_event[f"{what}, {size}"] = 1e9 * figure.median / events
+        session.new_folder("build.pag")
+    session.keep(Figure(name="time per event, ns", values=per_event))
+
+
+def _multiplied(recorded: Path, times: int, path: Path) -> None:
+    multiply(recorded, path, times=times, seed=_SEED)
+
+
+BENCH = Bench(
+    name="large",
+    title="Building the graph of many events",
+    about=(
+        "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1), by the rules `timely`, cut in"
+        " slices of about 4 M events. A build of several slices reads each of them twice: once to match messages and to"
+        " learn what crosses its borders, once to assemble it. One run each: they are long."
+    ),
+    run=run,
+)
