@@ -37,6 +37,7 @@ __all__ = [
     "plan_work",
     "predict_cores",
     "recorded_cores",
+    "settled",
     "warm_up",
     "with_cores",
 ]
@@ -320,27 +321,72 @@ def warm_up(schedule: Schedule) -> tuple[I64, dict[tuple[int, int], int]]:
     first
         Stage and attempt to nanoseconds.
     """
-    tasks = schedule.tasks.with_row_index("number").with_columns(held=pl.col("free") - pl.col("receipt"))
-    held = tasks["held"].to_numpy().copy()
+    first = _first_tasks(schedule)
+    rows = first.select(pl.min_horizontal("usual", "extra")).to_series().to_numpy()
+    by_stage = first.unique(["stage", "stage_attempt"], maintain_order=True)
+    return _held(schedule, first["number"].to_numpy(), rows), {
+        (int(s), int(a)): int(ns) for s, a, ns in by_stage.select("stage", "stage_attempt", "usual").iter_rows()
+    }
+
+
+def settled(schedule: Schedule) -> I64:
+    """Return how long tasks take without what their core or executor took for them only because they were the first.
+
+    As `warm_up`, but by task: what its own deserialisation took more than usual counts as well, and of an executor's
+    very first task `COLD_START` times that. An executor that starts when others are at work is no reason to call its
+    first task slow.
+
+    Parameters
+    ----------
+    schedule
+        Of one log.
+
+    Returns
+    -------
+    array
+        Per task, nanoseconds.
+    """
+    first = _first_tasks(schedule)
+    cold = pl.when("ever").then(COLD_START * pl.col("loading")).otherwise("loading")
+    rows = first.select(pl.min_horizontal("extra", pl.max_horizontal("usual", cold))).to_series().to_numpy()
+    return _held(schedule, first["number"].to_numpy(), rows)
+
+
+def _held(schedule: Schedule, numbers: I64, less: I64) -> I64:
+    held = (schedule.tasks["free"] - schedule.tasks["receipt"]).to_numpy().copy()
+    held[numbers] -= less
+    return held
+
+
+def _first_tasks(schedule: Schedule) -> pl.DataFrame:
+    """Return the first task of each stage on each core.
+
+    How much longer than the median of the others it took (`extra`), how much of that its deserialisation (`loading`),
+    what is `usual` in the stage, and whether it was the first that its executor `ever` had.
+    """
+    columns = ("stage", "stage_attempt", "core", "executor", "receipt", "deserialize", "succeeded")
+    tasks = schedule.tasks.select(*columns, held=pl.col("free") - pl.col("receipt")).with_row_index("number")
     key = ["stage", "stage_attempt"]
-    first = tasks.sort("receipt", "number").unique([*key, "core"], keep="first", maintain_order=True)
+    order = tasks.sort("receipt", "number")
+    ever = order.unique("executor", keep="first", maintain_order=True)["number"]
+    first = order.unique([*key, "core"], keep="first", maintain_order=True)
     others = (
         tasks.filter(~pl.col("number").is_in(first["number"].implode()) & pl.col("succeeded"))
         .group_by(key)
         .agg(pl.col("held").median().alias("typical"), pl.col("deserialize").median().alias("usual_deserialize"))
     )
-    loading = (pl.col("deserialize") - pl.col("usual_deserialize")).clip(lower_bound=0)
     extra = (
-        first.join(others, on=key, how="inner")
-        .with_columns(extra=(pl.col("held") - pl.col("typical")).clip(lower_bound=0))
+        first.join(others, on=key, how="inner", maintain_order="left")
         .with_columns(
-            extra=pl.when(pl.len().over(key) > 1)
+            extra=(pl.col("held") - pl.col("typical")).clip(lower_bound=0).cast(pl.Int64),
+            loading=(pl.col("deserialize") - pl.col("usual_deserialize")).clip(lower_bound=0).cast(pl.Int64),
+            ever=pl.col("number").is_in(ever.implode()),
+        )
+        .with_columns(
+            told=pl.when(pl.len().over(key) > 1)
             .then("extra")
-            .otherwise(pl.min_horizontal("extra", COLD_START * loading))
-            .cast(pl.Int64)
+            .otherwise(pl.min_horizontal("extra", COLD_START * pl.col("loading")))
         )
     )
-    usual = extra.group_by(key).agg(usual=pl.col("extra").sort().get((pl.len() - 1) // 2))
-    taken = extra.join(usual, on=key, how="inner")
-    held[taken["number"].to_numpy()] -= taken.select(pl.min_horizontal("usual", "extra")).to_series().to_numpy()
-    return held, {(int(s), int(a)): int(ns) for s, a, ns in usual.select(*key, "usual").iter_rows()}
+    usual = extra.group_by(key).agg(usual=pl.col("told").sort().get((pl.len() - 1) // 2))
+    return extra.join(usual, on=key, how="inner", maintain_order="left")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.sources.spark.cores import warm_up
+from pag_graph.sources.spark.cores import settled
 from pag_graph.sources.spark.list_schedule import WorkPlan, list_schedule
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Look:
             held=pl.col("free") - pl.col("receipt"), number=pl.col("number").cast(pl.Int64)
         )
         self.base = list_schedule(plan, cores)
-        self.warm = warm_up(schedule)[0]
+        self.warm = settled(schedule)
 
     @cached_property
     def by_stage(self) -> dict[tuple[int, int], pl.DataFrame]:

@@ -184,6 +184,26 @@ def test_slow_first_tasks_of_all_cores_are_no_alarm(tmp_path: Path) -> None:
     assert names(stage_of([4000, 4000, *[500] * 12], tmp_path)) == []
 
 
+def test_the_first_task_of_an_executor_that_starts_late_is_no_alarm(tmp_path: Path) -> None:
+    log = EventLog(cores=[1, 1]).job(0, 1000, [0, 1], parents={1: [0]}).stage(0, 1000, tasks=1)
+    log.task(0, 0, "0", 1010, 1310, run=100, deserialize=200).stage_done(0, 1310).stage(1, 1310, tasks=6)
+    # Executor 1 loads everything now; executor 0 has loaded most of it already.
+    log.task(1, 0, "1", 1310, 6810, run=4000, deserialize=1500)
+    for index in range(1, 6):
+        start = 1310 + 500 * (index - 1)
+        log.task(1, index, "0", start, start + 500, run=490, deserialize=10)
+    log.stage_done(1, 6810).job_done(0, 6820).end(6830)
+    assert names(diagnosis_of(log, tmp_path)) == []
+    # Without that much to load the same task is a straggler.
+    log.events = [
+        event
+        if event["Event"] != "SparkListenerTaskEnd" or event["Task Info"]["Executor ID"] == "0"
+        else {**event, "Task Metrics": {**event["Task Metrics"], "Executor Deserialize Time": 20}}
+        for event in log.events
+    ]
+    assert names(diagnosis_of(log, tmp_path)) == ["straggler"]
+
+
 def test_one_task_with_more_data_is_skew_and_with_as_much_a_straggler(tmp_path: Path) -> None:
     times = [500, 500, 500, 500, 500, 9000, 500, 500]
     reads = [(1000, 0, 100)] * 5 + [(18_000, 0, 1800)] + [(1000, 0, 100)] * 2
