@@ -108,7 +108,7 @@ class Tail:
     t: int
     epoch: int
     depth: int
-    """Activations still open: where any is, the next slice cannot be understood without this one."""
+    """What is still open, activations or a park that was cut off: the next slice cannot be understood without this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

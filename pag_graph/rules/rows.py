@@ -151,7 +151,7 @@ class Survey:
     dropped: I8
     """Why a row becomes no vertex: one of `DROPPED`, 0 where it becomes one."""
     depth: int
-    """Activities that are open at the end: where any is, what follows cannot be understood without these rows."""
+    """What is open at the end (activities, a park): where anything is, these rows tell what follows them."""
     idle: int | None
     """Epoch of the last idle interval, whose ender may be read later; None where there is none."""
     active: int | None

@@ -71,9 +71,13 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
     parks, unparks, last_parks = act.idle_intervals(rows.kind)
     open_ = np.flatnonzero(trouble == act.OPEN)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, MERGED)
+    # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
+    kept = dropped[::-1] == 0
+    after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
     return TimelySurvey(
-        dropped=act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, MERGED),
-        depth=len(open_),
+        dropped=dropped,
+        depth=len(open_) + after_park,
         idle=int(rows.epoch[unparks[-1]]) if len(unparks) else None,
         active=int(rows.epoch[open_[0]]) if len(open_) else None,
         marks=(),

@@ -17,12 +17,12 @@ from pag_graph.model.enums import EventKind
 from pag_graph.testing.compare import assembled, committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
+from pag_graph.testing.traces import Event, SmallTrace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.testing.reference import Reference
-    from pag_graph.testing.traces import SmallTrace
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 WORKERS = 8 if PROVE else 4
@@ -58,6 +58,22 @@ def test_a_build_is_what_the_definitions_say(
     check_tiling(found, trace)
     check_ends(found)
     check_windows(found)
+
+
+@pytest.mark.parametrize("slice_events", [1, 2, 3, 100])
+def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(folder: Path, slice_events: int) -> None:
+    kinds = ["start", "stop", "park", "push_progress", "park", "unpark", "start", "stop", "epoch_end"]
+    times = [0, 10, 20, 21, 25, 30, 31, 40, 41]
+    events = tuple(
+        Event(
+            worker=0, seq=seq, epoch=0, t_ns=t, kind=EventKind(kind), operator=2 if kind in {"start", "stop"} else None
+        )
+        for seq, (kind, t) in enumerate(zip(kinds, times, strict=True))
+    )
+    trace = SmallTrace(events=(events,), processes=(0,), offsets_ns=(0,), uncertainty_ns=(None,))
+    found = assembled(trace, folder, slice_events=slice_events)
+    assert differences(found, build_reference(trace)) == ""
+    assert [(row["start_ns"], row["duration_ns"]) for row in found.edges if row["type"] == "unknown"] == [(20, 5)]
 
 
 @BUILDS
