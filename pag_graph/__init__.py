@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pag_graph.api import BuildReport, CriticalPath, Pag, Snapshot, Window, build, convert, open  # noqa: A004
+    from pag_graph.analyses.critical_path import CriticalPath
+    from pag_graph.api import Pag, Snapshot, Window, build, convert, open  # noqa: A004
+    from pag_graph.pag.build import BuildReport
 
 __all__ = [
     "BuildReport",
@@ -22,11 +24,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Polars, numba and Arrow take a second to load: only who uses the API pays for it.
-    if name in __all__:
-        from pag_graph import api
+_ELSEWHERE = {"BuildReport": "pag_graph.pag.build", "CriticalPath": "pag_graph.analyses.critical_path"}
 
-        return getattr(api, name)
+
+def __getattr__(name: str) -> Any:
+    # Polars and Arrow take half a second to load, numba as much again: only who uses them pays for it.
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module(_ELSEWHERE.get(name, "pag_graph.api")), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

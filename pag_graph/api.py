@@ -21,11 +21,9 @@ import pyarrow.parquet as pq
 
 from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
 from pag_graph.analyses.columns import with_epoch
-from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.model.enums import EpochRole, RuleSet
-from pag_graph.pag.build import BuildReport, silent
-from pag_graph.pag.build import build as _build
+from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run, Snapshot, Window
 from pag_graph.sources import convert
 
@@ -37,10 +35,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.analyses import Result
+    from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.analyses.frames import Frames
     from pag_graph.engines.motif import SparkMotifQuery
     from pag_graph.motif.paths import KHopPaths
     from pag_graph.motif.query import MotifQuery
+    from pag_graph.pag.build import BuildReport
     from pag_graph.pag.engine import Engine
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.sinks.export import Exported
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANALYSES",
-    "BuildReport",
-    "CriticalPath",
     "EpochRole",
     "Pag",
     "RuleSet",
@@ -114,8 +112,11 @@ def build(
     BuildReport
         What was committed, and what was found.
     """
+    # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
+    from pag_graph.pag.build import build as run_build
+
     chosen = make_engine(engine) if isinstance(engine, str) else engine
-    return _build(
+    return run_build(
         Path(trace),
         Path(store),
         engine=chosen,
@@ -204,6 +205,8 @@ class Pag:
 
     def critical_path(self, *, spark: SparkSession | None = None, **window: Any) -> CriticalPath:
         """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`)."""
+        from pag_graph.analyses.critical_path import critical_path
+
         return critical_path(_subject(self.run, self._window(**window), spark))
 
     def analyse(
@@ -797,5 +800,6 @@ def _write(table: pa.Table, target: Path, stem: str) -> int:
 
 
 def _critical_path_of(store: Path, window: Window) -> CriticalPath:
-    run = Run(store)
-    return critical_path(run.snapshot(window))
+    from pag_graph.analyses.critical_path import critical_path
+
+    return critical_path(Run(store).snapshot(window))

@@ -27,6 +27,7 @@ from pag_graph.kernels.threads import each
 from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
 from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
 from pag_graph.pag import slices
+from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
@@ -84,11 +85,6 @@ class Output:
     """The same of the epochs that the store had before, for an append."""
     epochs: pl.DataFrame | None = None
     """For rule sets without windows: one row per epoch."""
-
-
-def silent(label: str, done: int, total: int) -> None:
-    """Report progress to nobody."""
-    del label, done, total
 
 
 def build(

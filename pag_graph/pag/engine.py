@@ -8,8 +8,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+__all__ = ["Engine", "silent"]
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def silent(label: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
+    del label, done, total
 
 
 class Engine(Protocol):

@@ -14,8 +14,6 @@ import numpy as np
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.kernels.replay import group_arcs
-from pag_graph.kernels.windows import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.store.delta import StoreInfo, open_store
@@ -307,6 +305,9 @@ class Run:
             if np.any(np.diff(starts) < 0) or np.any(np.diff(ends) < 0):
                 yield from map(self.snapshot, part)
                 continue
+            from pag_graph.kernels.replay import group_arcs
+            from pag_graph.kernels.windows import spread
+
             wide = self.snapshot(self._labelled(int(starts[0]), int(ends[-1])))
             start = wide.edges["start_ns"].to_numpy()
             end = start + wide.edges["duration_ns"].to_numpy()
@@ -321,6 +322,8 @@ class Run:
                 yield Snapshot(run=self, window=window, edges=edges, within=wide)
 
     def _of_epochs(self, windows: Sequence[Window]) -> Iterator[Snapshot]:
+        from pag_graph.kernels.replay import group_arcs
+
         epochs = np.array([window.epoch for window in windows], np.int64)
         edges = self.scan("edges").filter(pl.col("epoch").is_in(epochs)).collect()
         first, order = group_arcs(places(epochs, edges["epoch"].to_numpy()), len(windows))

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.engines.local import LocalEngine
-from pag_graph.pag.build import _build_sliced, silent
+from pag_graph.pag.build import _build_sliced
+from pag_graph.pag.engine import silent
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.store.delta import open_store
 from pag_graph.store.trace import Trace

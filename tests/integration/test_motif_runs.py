@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import polars as pl
 import pytest
 
 from pag_graph import api
-from pag_graph.cli import app as cli
 from pag_graph.cli import motif as motif_command
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.motif import parse_epochs
@@ -317,46 +315,34 @@ def test_spark_lists_the_same_paths(sliced: api.Pag, spark: SparkSession) -> Non
 
 
 @pytest.fixture
-def pag_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
 def store(pags: dict[str, api.Pag]) -> Path:
     return pags["bfs"].run.info.path
 
 
-def test_the_command_lists_paths(pag_command: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:
+def test_the_command_lists_paths(run_pag: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:
     expected = pags["bfs"].k_hop_paths(2, limit=3, epoch=4)
-    code, text, _ = pag_command("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4, "--format", "json")
+    code, text, _ = run_pag("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4, "--format", "json")
     facts = json.loads(text)
     assert (code, facts["paths"], facts["shown"]) == (0, expected.total, 3)
     assert facts["rows"] == expected.paths.to_pylist()
-    code, text, _ = pag_command("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4)
+    code, text, _ = run_pag("k-hop-paths", store, "-k", 2, "-n", 3, "--epoch", 4)
     assert (code, str(expected) in text) == (0, True)
-    code, text, _ = pag_command("k-hop-paths", store, "--causes-only", "--epoch", 4, "--format", "csv")
+    code, text, _ = run_pag("k-hop-paths", store, "--causes-only", "--epoch", 4, "--format", "csv")
     assert code == 0
     assert "waiting" not in text
-    code, _, _ = pag_command("k-hop-paths", store, "-k", motif_command.MOST_HOPS + 1)
+    code, _, _ = run_pag("k-hop-paths", store, "-k", motif_command.MOST_HOPS + 1)
     assert code == 2
     assert motif_command.MOST_HOPS == MOST_HOPS
 
 
-def test_the_command_prints_matches(pag_command: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:
+def test_the_command_prints_matches(run_pag: Callable[..., Any], store: Path, pags: dict[str, api.Pag]) -> None:
     expected = rows_of(pags["bfs"], "late_receiver")
-    code, text, _ = pag_command("motif", "late_receiver", store, "--format", "csv")
+    code, text, _ = run_pag("motif", "late_receiver", store, "--format", "csv")
     assert code == 0
     header, *lines = text.splitlines()
     assert header.split(",") == list(PATTERNS["late_receiver"].shown)
     assert len(lines) == len(expected)
-    code, text, _ = pag_command("motif", "late_receiver", store, "--format", "json", "--limit", 2)
+    code, text, _ = run_pag("motif", "late_receiver", store, "--format", "json", "--limit", 2)
     facts = json.loads(text)
     assert (facts["pattern"], facts["matches"], facts["shown"], len(facts["rows"])) == (
         "late_receiver",
@@ -364,13 +350,13 @@ def test_the_command_prints_matches(pag_command: Callable[..., Any], store: Path
         2,
         2,
     )
-    code, text, _ = pag_command("motif", "late_receiver", store, "--limit", 2)
+    code, text, _ = run_pag("motif", "late_receiver", store, "--limit", 2)
     assert text.startswith(f"late_receiver: {len(expected)} matches, 2 shown (--limit)")
-    code, text, _ = pag_command("motif", "late_receiver", store, "--set", "min_ns=1000000000")
+    code, text, _ = run_pag("motif", "late_receiver", store, "--set", "min_ns=1000000000")
     assert (code, text) == (0, "No match.\n")
 
 
-def test_the_command_takes_any_motif(pag_command: Callable[..., Any], store: Path) -> None:
+def test_the_command_takes_any_motif(run_pag: Callable[..., Any], store: Path) -> None:
     motif = "(a)-[w]->(z); (s)-[m]->(z)"
     given = (
         motif,
@@ -382,14 +368,14 @@ def test_the_command_takes_any_motif(pag_command: Callable[..., Any], store: Pat
         "--set",
         "kind=waiting",
     )
-    code, text, _ = pag_command("motif", *given, "--columns", "z.id, w.duration_ns", "--format", "csv")
+    code, text, _ = run_pag("motif", *given, "--columns", "z.id, w.duration_ns", "--format", "csv")
     assert code == 0
     assert text.splitlines()[0] == "z.id,w.duration_ns"
-    code, table, _ = pag_command("motif", *given)
+    code, table, _ = run_pag("motif", *given)
     assert f"{motif}: {len(text.splitlines()) - 1} matches" in table
-    code, plan, _ = pag_command("motif", *given, "--explain")
+    code, plan, _ = run_pag("motif", *given, "--explain")
     assert plan.startswith(f"motif {motif}\n1. scan (a)-[w]->(z)  [rows: estimated")
-    code, listed, _ = pag_command("motif", "--format", "json")
+    code, listed, _ = run_pag("motif", "--format", "json")
     assert [row["name"] for row in json.loads(listed)] == list(PATTERNS)
 
 
@@ -406,10 +392,8 @@ def test_the_command_takes_any_motif(pag_command: Callable[..., Any], store: Pat
         (("(a)",), "needs a store"),
     ],
 )
-def test_the_command_refuses(
-    pag_command: Callable[..., Any], store: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    code, _, error = pag_command("motif", *(str(store) if word == "STORE" else word for word in arguments))
+def test_the_command_refuses(run_pag: Callable[..., Any], store: Path, arguments: tuple[str, ...], said: str) -> None:
+    code, _, error = run_pag("motif", *(str(store) if word == "STORE" else word for word in arguments))
     assert code == 2
     assert said in error
 

@@ -20,7 +20,8 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.sources import convert
 
 if TYPE_CHECKING:
-    from pag_graph.api import CriticalPath, Pag
+    from pag_graph.analyses.critical_path import CriticalPath
+    from pag_graph.api import Pag
 
 ORACLES = Path(os.environ.get("PAG_ORACLES", Path(__file__).parents[2].parent / "shared" / "oracles")) / "timely"
 BUNDLED = ["skewed", "bfs"]

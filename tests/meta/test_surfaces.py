@@ -18,7 +18,6 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
 from pag_graph.analyses.reference import page
-from pag_graph.cli import app as cli
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.gallery import pictures
 from pag_graph.cypher import list_queries
@@ -62,19 +61,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[RuleSet, Path]:
 
 def store_of(stores: dict[RuleSet, Path], analysis: Analysis) -> Path:
     return stores[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
-
-
-def run_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def test_every_module_is_listed() -> None:
@@ -130,11 +116,9 @@ def test_every_analysis_is_a_method(analysis: Analysis, stores: dict[RuleSet, Pa
 def test_every_analysis_is_a_command(
     analysis: Analysis,
     stores: dict[RuleSet, Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run_pag: Callable[..., tuple[int, str, str]],
 ) -> None:
-    pag = run_command(capsys, monkeypatch)
-    code, text, _ = pag(analysis.name, "--help")
+    code, text, _ = run_pag(analysis.name, "--help")
     assert code == 0
     assert f"Example: pag {analysis.name}" in " ".join(text.split())
     store = store_of(stores, analysis)
@@ -147,7 +131,7 @@ def test_every_analysis_is_a_command(
     expected = table_of(api.open(store).analyse(analysis.name, **NEEDED.get(analysis.name, {})))
     fine = {0, 9} if analysis.alarm else {0}
     for form in ("table", "json", "csv", "markdown", "html"):
-        code, text, error = pag(analysis.name, store, "--format", form, *given)
+        code, text, error = run_pag(analysis.name, store, "--format", form, *given)
         assert code in fine, error
         assert text
         if form == "json":

@@ -18,7 +18,8 @@ from pag_graph.testing.strategies import small_traces
 if TYPE_CHECKING:
     import pytest
 
-    from pag_graph.api import CriticalPath, Pag, Window
+    from pag_graph.analyses.critical_path import CriticalPath
+    from pag_graph.api import Pag, Window
     from pag_graph.testing.traces import SmallTrace
 
     Rows = list[dict[str, Any]]

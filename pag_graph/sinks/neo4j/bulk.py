@@ -17,7 +17,7 @@ import polars as pl
 
 from pag_graph.errors import Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.pag.build import silent
+from pag_graph.pag.engine import silent
 from pag_graph.sinks.neo4j import lease as leases
 from pag_graph.sinks.neo4j import loader, server
 from pag_graph.sinks.neo4j.content import Content, Reader

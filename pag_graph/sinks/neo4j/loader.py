@@ -25,7 +25,7 @@ import polars as pl
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.build import silent
+from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run
 from pag_graph.sinks.neo4j import lease as leases
 from pag_graph.sinks.neo4j.content import Reader

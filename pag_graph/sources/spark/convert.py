@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import TraceFormatError
+from pag_graph.pag.engine import silent
 from pag_graph.sources.files import fingerprint
 from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
-from pag_graph.sources.spark.reader import read_log, silent
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.store.trace import write_trace
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pag_graph.errors import TraceFormatError
+from pag_graph.pag.engine import silent
 from pag_graph.sources.spark import tables
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.plans import Plan, plan_nodes
@@ -22,14 +23,10 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["read_log", "silent"]
+__all__ = ["read_log"]
 
 _LONGEST_LINE = 64 << 20
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
-
-
-def silent(label: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 def read_log(log: LogFiles, *, progress: Callable[[str, int, int], None] = silent) -> SparkLog:

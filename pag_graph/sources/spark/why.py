@@ -15,6 +15,7 @@ from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.pag.build import build
+from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run
 from pag_graph.sources.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log, write_mapped
@@ -22,7 +23,7 @@ from pag_graph.sources.spark.cores import predict_cores
 from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
-from pag_graph.sources.spark.reader import read_log, silent
+from pag_graph.sources.spark.reader import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

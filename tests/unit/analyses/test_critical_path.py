@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pag_graph.api import CriticalPath, Pag
+    from pag_graph.analyses.critical_path import CriticalPath
+    from pag_graph.api import Pag
 
     Build = Callable[..., Pag]
 

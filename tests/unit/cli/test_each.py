@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pag_graph import api
-from pag_graph.cli import app as cli
 from pag_graph.cli.demo import SAMPLES
 
 if TYPE_CHECKING:
@@ -19,18 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def pag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +27,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["k-hops", "waits", "why"])
-def test_each_epoch_says_what_it_says_alone(pag: Command, store: Path, name: str) -> None:
+def test_each_epoch_says_what_it_says_alone(run_pag: Command, store: Path, name: str) -> None:
     opened = api.open(store)
     alone = [
         {**row, "epoch": window.epoch}
         for window in opened.run.windows()
         for row in _rows(opened.analyse(name, epoch=window.epoch))
     ]
-    _, text, _ = pag(name, store, "--each", "--format", "json")
+    _, text, _ = run_pag(name, store, "--each", "--format", "json")
     answer = json.loads(text)
     rows = next(value for key, value in answer.items() if isinstance(value, list) and key != "words")
     assert rows == alone
-    _, text, _ = pag(name, store, "--each", "--format", "csv")
+    _, text, _ = run_pag(name, store, "--each", "--format", "csv")
     assert len(list(csv.DictReader(io.StringIO(text)))) == len(alone)
 
 
@@ -60,19 +46,19 @@ def _rows(result: object) -> list[dict[str, object]]:
     return getattr(result, "table", result).to_pylist()  # type: ignore[no-any-return, attr-defined]
 
 
-def test_parameters_are_named_beside_the_rows(pag: Command, store: Path) -> None:
-    code, text, _ = pag("k-hops", store, "--each", "-k", "2", "--format", "json")
+def test_parameters_are_named_beside_the_rows(run_pag: Command, store: Path) -> None:
+    code, text, _ = run_pag("k-hops", store, "--each", "-k", "2", "--format", "json")
     answer = json.loads(text)
     assert code == 0
     assert answer["k"] == 2
     assert {row["hop"] for row in answer["hops"]} == {1, 2}
 
 
-def test_tables_begin_with_the_epoch(pag: Command, store: Path) -> None:
-    _, text, _ = pag("critical-path", store, "--each", "--top", "3")
+def test_tables_begin_with_the_epoch(run_pag: Command, store: Path) -> None:
+    _, text, _ = run_pag("critical-path", store, "--each", "--top", "3")
     assert text.splitlines()[0].startswith("critical-path (3 of ")
     assert text.splitlines()[1].split()[:2] == ["epoch", "step"]
-    _, text, _ = pag("waits", store, "--each", "--top", "3", "--format", "markdown")
+    _, text, _ = run_pag("waits", store, "--each", "--top", "3", "--format", "markdown")
     assert "| epoch | worker |" in text
 
 
@@ -86,14 +72,14 @@ def test_tables_begin_with_the_epoch(pag: Command, store: Path) -> None:
         ("waits", "--each", "--picture", "waits.svg"),
     ],
 )
-def test_each_stands_alone(pag: Command, store: Path, arguments: tuple[str, ...]) -> None:
-    code, out, err = pag(arguments[0], store, *arguments[1:])
+def test_each_stands_alone(run_pag: Command, store: Path, arguments: tuple[str, ...]) -> None:
+    code, out, err = run_pag(arguments[0], store, *arguments[1:])
     assert code == 2
     assert not out
     assert "--each" in err
 
 
-def test_what_looks_at_no_window_has_no_each(pag: Command, store: Path) -> None:
-    code, _, err = pag("invariants", store, "--each")
+def test_what_looks_at_no_window_has_no_each(run_pag: Command, store: Path) -> None:
+    code, _, err = run_pag("invariants", store, "--each")
     assert code == 2
     assert "--each" in err

@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 import json
-import sys
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pag_graph.cli import app as cli
 from pag_graph.cypher import queries_for_people
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from typing import TypeAlias
 
-    Pag: TypeAlias = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def pag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Pag:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pag", "neo4j", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
+    Command = Callable[..., tuple[int, str, str]]
 
 
-def test_queries_are_listed(pag: Pag) -> None:
-    code, text, _ = pag("queries")
+def test_queries_are_listed(run_pag: Command) -> None:
+    code, text, _ = run_pag("neo4j", "queries")
     assert code == 0
     for query in queries_for_people():
         assert f"  {query.name.rpartition('/')[2]} " in text
-    code, text, _ = pag("queries", "--format", "json")
+    code, text, _ = run_pag("neo4j", "queries", "--format", "json")
     rows = json.loads(text)
     assert [row["query"] for row in rows] == [query.name for query in queries_for_people()]
-    code, text, _ = pag("queries", "--format", "csv")
+    code, text, _ = run_pag("neo4j", "queries", "--format", "csv")
     assert text.splitlines()[0] == "query,takes,answers"
     assert len(text.splitlines()) == len(rows) + 1
 
 
-def test_a_query_is_told_with_its_example(pag: Pag) -> None:
-    code, text, _ = pag("queries", "waited_for")
+def test_a_query_is_told_with_its_example(run_pag: Command) -> None:
+    code, text, _ = run_pag("neo4j", "queries", "waited_for")
     assert code == 0
     assert "pag neo4j query root_cause/waited_for [--run STRING] --worker INTEGER --at_ns INTEGER" in text
     assert "of the bundled trace skewed --worker 2" in text
-    facts = json.loads(pag("queries", "path_profile", "-f", "json")[1])
+    facts = json.loads(run_pag("neo4j", "queries", "path_profile", "-f", "json")[1])
     by = next(each for each in facts["parameters"] if each["name"] == "by")
     assert (by["type"], by["default"], by["required"]) == ("type|operator|worker|pair", "operator", False)
     assert facts["text"].startswith("// purpose:")
@@ -74,21 +59,21 @@ def test_a_query_is_told_with_its_example(pag: Pag) -> None:
         (["held_up_by", "--explain", "--profile"], "Give only one of --explain and --profile"),
     ],
 )
-def test_mistakes_are_told_before_a_server_is_asked(pag: Pag, words: list[str], said: str) -> None:
-    code, _, error = pag("query", *words)
+def test_mistakes_are_told_before_a_server_is_asked(run_pag: Command, words: list[str], said: str) -> None:
+    code, _, error = run_pag("neo4j", "query", *words)
     assert code == 2
     assert said in " ".join(error.split())
 
 
-def test_no_server_is_said_in_plain_words(pag: Pag, tmp_path: Path) -> None:
+def test_no_server_is_said_in_plain_words(run_pag: Command, tmp_path: Path) -> None:
     for words in (["query", "held_up_by"], ["browser"]):
-        code, _, error = pag(*words, "--home", tmp_path / "none")
+        code, _, error = run_pag("neo4j", *words, "--home", tmp_path / "none")
         assert code == 6
         assert "pag neo4j start" in error
 
 
-def test_saved_queries_are_written(pag: Pag, tmp_path: Path) -> None:
-    code, text, _ = pag("browser", "--saved", tmp_path / "queries.zip")
+def test_saved_queries_are_written(run_pag: Command, tmp_path: Path) -> None:
+    code, text, _ = run_pag("neo4j", "browser", "--saved", tmp_path / "queries.zip")
     assert code == 0
     assert "Favorites" in text
     with zipfile.ZipFile(tmp_path / "queries.zip") as archive:

@@ -34,7 +34,7 @@ from pag_graph.testing.traces import draw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.api import BuildReport
+    from pag_graph.pag.build import BuildReport
 
 # Three epochs: worker 0 works and tells worker 1, which waits for it. Worker 2 never logs anything.
 WORK = " | ".join(
