@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from bench.analyses import ORACLES, triangles
 from bench.harness import Bench, Session, Yardstick
 from pag_graph import api
 from pag_graph.engines.local import LocalEngine
+from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.build import construct
 from pag_graph.store.trace import Trace
@@ -73,7 +73,7 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
     from pag_graph.engines.session import spark_session
     from pag_graph.engines.spark import SparkEngine
 
-    cores = os.cpu_count() or 1
+    cores = CORES
     spark = spark_session(app="bench", master=f"local[{cores}]")
     try:
         engine = SparkEngine(spark)

@@ -22,6 +22,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.kernels.threads import CORES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -294,7 +296,7 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "processor": model,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": CORES,
         "memory_bytes": memory,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

@@ -57,8 +57,9 @@ def _java() -> Check:
 
 
 def _cores() -> Check:
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Check(name="cores", ok=True, found=str(count), needed_for="speed: one slice of a trace is built per core")
+    from pag_graph.kernels.threads import CORES
+
+    return Check(name="cores", ok=True, found=str(CORES), needed_for="speed: one slice of a trace is built per core")
 
 
 def _memory() -> Check:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import EngineError, MissingExtraError
+from pag_graph.kernels.threads import CORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +106,7 @@ def spark_session(
         master = master or os.environ.get("SPARK_MASTER") or "local[*]"
         builder = builder.master(master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-        builder = builder.config("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
+        builder = builder.config("spark.sql.shuffle.partitions", str(2 * CORES))
         if master.startswith("local") or any(f"//{host}" in master for host in _LOOPBACK):
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # Java 17's own warnings about Spark's use of internals tell a user nothing.

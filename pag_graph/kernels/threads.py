@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-CORES = os.cpu_count() or 1
-"""How many tasks run at the same time."""
+# Of the machine's cores a container or `taskset` may leave some only; not every system can tell.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""How many cores this process may use, and so how many tasks run at the same time."""
 
 
 def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -24,6 +24,7 @@ import polars as pl
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
+from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run
@@ -76,7 +77,7 @@ PATIENCE_S = 120.0
 
 def default_sessions() -> int:
     """Return how many sessions write at once unless told: what most servers on this machine could use."""
-    return min(os.cpu_count() or 1, 4)
+    return min(CORES, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
