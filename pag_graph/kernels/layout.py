@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -176,8 +178,16 @@ def place_edges(
 
 
 @numba.njit(cache=True, nogil=True)
+def mixed_with(mixed: Any, value: int) -> Any:
+    """Return a number of 64 bits with another one mixed in; differences go into all bits of it."""
+    # Multiplication carries differences up and the shift brings them down again (splitmix64).
+    x = (np.uint64(mixed) ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
+    return x ^ (x >> np.uint64(29))
+
+
+@numba.njit(cache=True, nogil=True)
 def mix(mixed: U64, values: I64, null: int) -> None:
-    """Mix a column into one number per row; differences of one row go into all bits of its number.
+    """Mix a column into one number per row.
 
     Parameters
     ----------
@@ -187,15 +197,11 @@ def mix(mixed: U64, values: I64, null: int) -> None:
         The column, and what stands in it for `ABSENT`.
     """
     for i in range(mixed.shape[0]):
-        value = values[i] if values[i] != ABSENT else null
-        # Multiplication carries differences up and the shift brings them down again (splitmix64).
-        x = (mixed[i] ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed[i] = x ^ (x >> np.uint64(29))
+        mixed[i] = mixed_with(mixed[i], values[i] if values[i] != ABSENT else null)
 
 
 @numba.njit(cache=True, nogil=True)
 def mix_codes(mixed: U64, values: I8, meaning: I64) -> None:
     """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code."""
     for i in range(mixed.shape[0]):
-        x = (mixed[i] ^ np.uint64(meaning[values[i]])) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed[i] = x ^ (x >> np.uint64(29))
+        mixed[i] = mixed_with(mixed[i], meaning[values[i]])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+from pag_graph.kernels.layout import mixed_with
 from pag_graph.model.ids import POSITION_BITS
 
 I32 = NDArray[np.int32]
@@ -66,22 +67,28 @@ def collect_sends(
 
 
 @numba.njit(cache=True, nogil=True)
-def _mixed(mixed: Any, value: int) -> Any:
-    x = (np.uint64(mixed) ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
-    return x ^ (x >> np.uint64(29))
+def _bits(slots: int) -> int:
+    bits = 0
+    while (1 << bits) < slots:
+        bits += 1
+    return bits
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_slot(mixed: Any, bits: int) -> Any:
-    return np.int64((np.uint64(mixed) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
-
-
-@numba.njit(cache=True, nogil=True)
-def _same(key: I64, one: int, others: I64, other: int) -> bool:
-    same = True
-    for column in range(key.shape[1]):
-        same &= key[one, column] == others[other, column]
-    return same
+def _slot(wanted: I64, at: int, key: I64, table: I32, bits: int) -> int:
+    """Return where in the table the key of a row is, or the free slot where it belongs."""
+    mixed: Any = np.uint64(0)
+    for column in range(wanted.shape[1]):
+        mixed = mixed_with(mixed, wanted[at, column])
+    slot: Any = np.int64((np.uint64(mixed) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+    while table[slot] >= 0:
+        same = True
+        for column in range(wanted.shape[1]):
+            same &= wanted[at, column] == key[table[slot], column]
+        if same:
+            break
+        slot = (slot + 1) & (table.shape[0] - 1)
+    return slot  # type: ignore[no-any-return]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -105,20 +112,12 @@ def index_sends(key: I64) -> tuple[I32, I32]:
     O(sends).
     """
     sends = key.shape[0]
-    bits = 4
-    while (1 << bits) < 2 * sends:
-        bits += 1
+    bits = max(4, _bits(2 * sends))
     table = np.full(1 << bits, -1, np.int32)
     following = np.full(sends, -1, np.int32)
     newest = np.empty(sends, np.int32)
-    last = (1 << bits) - 1
     for send in range(sends):
-        mixed: Any = np.uint64(0)
-        for column in range(key.shape[1]):
-            mixed = _mixed(mixed, key[send, column])
-        slot = _first_slot(mixed, bits)
-        while table[slot] >= 0 and not _same(key, send, key, table[slot]):
-            slot = (slot + 1) & last
+        slot = _slot(key, send, key, table, bits)
         first = table[slot]
         if first < 0:
             table[slot] = send
@@ -127,14 +126,6 @@ def index_sends(key: I64) -> tuple[I32, I32]:
             following[newest[first]] = send
             newest[first] = send
     return table, following
-
-
-@numba.njit(cache=True, nogil=True)
-def _bits(table: I32) -> int:
-    bits = 0
-    while (1 << bits) < table.shape[0]:
-        bits += 1
-    return bits
 
 
 @numba.njit(cache=True, nogil=True)
@@ -175,24 +166,16 @@ def find_sends(
     lost
         How many receives have no send.
     """
-    bits, last = _bits(table), table.shape[0] - 1
+    bits = _bits(table.shape[0])
+    wanted = np.empty((1, 4), np.int64)
     lost = 0
     for row in range(kind.shape[0]):
         vertex[row], sent[row], epoch[row] = -1, never, -1
         if kind[row] != RECEIVE and kind[row] != PROGRESS_RECEIVE:
             continue
-        receiver = worker if kind[row] == RECEIVE else EVERYONE
-        mixed = _mixed(_mixed(np.uint64(0), channel[row]), peer[row])
-        slot = _first_slot(_mixed(_mixed(mixed, receiver), message_seq[row]), bits)
-        found = table[slot]
-        while found >= 0 and (
-            key[found, 3] != message_seq[row]
-            or key[found, 0] != channel[row]
-            or key[found, 1] != peer[row]
-            or key[found, 2] != receiver
-        ):
-            slot = (slot + 1) & last
-            found = table[slot]
+        wanted[0, 0], wanted[0, 1], wanted[0, 3] = channel[row], peer[row], message_seq[row]
+        wanted[0, 2] = worker if kind[row] == RECEIVE else EVERYONE
+        found = table[_slot(wanted, 0, key, table, bits)]
         if found >= 0:
             vertex[row], sent[row], epoch[row] = origin[found, 0], origin[found, 1], origin[found, 2]
             seen[found] += 1
@@ -221,17 +204,11 @@ def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
     -----
     O(receives + pairs).
     """
-    bits, last = _bits(table), table.shape[0] - 1
+    bits = _bits(table.shape[0])
     first = np.empty(key.shape[0], np.int64)
     count = 0
     for at in range(key.shape[0]):
-        mixed = np.uint64(0)
-        for column in range(key.shape[1]):
-            mixed = _mixed(mixed, key[at, column])
-        slot = _first_slot(mixed, bits)
-        while table[slot] >= 0 and not _same(key, at, sends, table[slot]):
-            slot = (slot + 1) & last
-        first[at] = table[slot]
+        first[at] = table[_slot(key, at, sends, table, bits)]
         send = first[at]
         while send >= 0:
             count += 1
