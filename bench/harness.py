@@ -398,10 +398,13 @@ def markdown(result: dict[str, Any]) -> str:
         parts.append(_table(header, rows))
         if named:
             parts.append(f"Yardsticks: how many times as long as what ran in turn with it ({'; '.join(named)}).")
-    others = [figure for figure in figures(result) if figure.values]
-    if others:
-        names = list(dict.fromkeys(name for figure in others for name in figure.values))
-        rows = [(figure.name, *(_value(figure.values.get(name)) for name in names)) for figure in others]
+    # A table for all that have the same values.
+    others: dict[tuple[str, ...], list[Figure]] = {}
+    for figure in figures(result):
+        if figure.values:
+            others.setdefault(tuple(figure.values), []).append(figure)
+    for names, alike in others.items():
+        rows = [(figure.name, *(_value(figure.values[name]) for name in names)) for figure in alike]
         parts.append(_table(("measurement", *names), rows))
     parts += [f"{figure.name}: {figure.note}" for figure in figures(result) if figure.note]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -5,6 +5,8 @@ the copies that is drawn from a seed (1 to 2 ms, the same for all workers); epoc
 messages go on where the copy before ended. So every message of the recording is matched once in every copy, no two
 copies share a key, and all workers stay on the clocks that they had. What differs from a run of that length: nothing
 drifts, and the run's startup and shutdown come again in every copy.
+
+As one epoch all copies are the first one: a single round that is as long as them all.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pag_graph.model.enums import EventKind
 from pag_graph.store.trace import Trace, write_trace
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 _GAP_NS = (1_000_000, 2_000_000)
 
 
-def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
+def multiply(source: Path, target: Path, *, times: int, seed: int, one_epoch: bool = False) -> None:
     """Write a trace that repeats another one.
 
     Parameters
@@ -40,6 +43,8 @@ def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
         How many copies, at least one.
     seed
         Of the gaps between them.
+    one_epoch
+        Whether all rows are of one epoch, which ends where the last copy ends.
     """
     trace = Trace.open(source)
     draw = random.Random(seed)
@@ -55,6 +60,8 @@ def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
     )
     numbers = 1 + max(int(log["message_seq"].fill_null(0).to_numpy().max()) for log in logs.values())
 
+    sent = dict.fromkeys(logs, 0)
+
     def copies() -> Iterator[tuple[str, pa.Table]]:
         for worker, log in logs.items():
             first, last = int(log["seq"][0]), int(log["seq"][-1])
@@ -65,9 +72,17 @@ def multiply(source: Path, target: Path, *, times: int, seed: int) -> None:
                     pl.col("seq") + copy * (last - first + 1),
                     pl.col("message_seq") + copy * numbers,
                 )
+                if one_epoch:
+                    ends = pl.col("kind") == EventKind.EPOCH_END
+                    later = later.filter(~ends | (ends.reverse().cum_sum().reverse() == 1) & (copy == times - 1))
+                    later = later.with_columns(
+                        epoch=pl.lit(log["epoch"][0], pl.Int64), seq=sent[worker] + pl.int_range(pl.len())
+                    )
+                    sent[worker] += later.height
                 yield f"worker-{worker:07}-{copy:07}", later.to_arrow()
 
-    identity = sha256(f"{trace.meta.trace_id} {times} {seed}".encode()).hexdigest()[:32]
+    made = f"{trace.meta.trace_id} {times} {seed}{' one epoch' if one_epoch else ''}"
+    identity = sha256(made.encode()).hexdigest()[:32]
     write_trace(
         target,
         meta=replace(trace.meta, trace_id=identity),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
+from pag_graph.testing.standalone import QUICK_JVM, Cluster, cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,10 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 180
 MOST_S = 1800
 """A job takes half a minute; machines that run tests are busy."""
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="module")
@@ -57,82 +52,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@contextlib.contextmanager
-def running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(30)
-
-
-def wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while text not in (said := log.read_text(errors="replace")):
-        assert process.poll() is None, said[-2000:]
-        assert time.monotonic() < end, said[-2000:]
-        time.sleep(0.2)
+@pytest.fixture(scope="module")
+def master(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster"), installed) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def cluster(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, dict[str, str]]]:
-    """Start a master and a worker on loopback; give the master's address, the worker's folder, the environment."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    folder = tmp_path_factory.mktemp("cluster")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
-    environment |= {
-        "SPARK_HOME": str(home),
-        # Spark's own web pages listen where this says.
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK,
-        "PYSPARK_PYTHON": str(installed),
-        "PYSPARK_DRIVER_PYTHON": str(installed),
-    }
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"spark://127.0.0.1:{port}"
-    start = str(home / "bin" / "spark-class")
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    master = [start, "org.apache.spark.deploy.master.Master", *here, "--port", str(port)]
-    with running(master, folder / "master.log", environment) as process:
-        wait_for("New state: ALIVE", folder / "master.log", process)
-        worker = [start, "org.apache.spark.deploy.worker.Worker", *here, "--cores", "2", "--memory", "1g"]
-        worker += ["--work-dir", str(folder / "work"), address]
-        with running(worker, folder / "worker.log", environment) as second:
-            wait_for("Successfully registered with master", folder / "worker.log", second)
-            yield address, folder / "work", environment
-
-
-@pytest.fixture(scope="module")
-def submit(cluster: tuple[str, Path, dict[str, str]]) -> Callable[..., dict[str, Any]]:
-    address, _, environment = cluster
-
+def submit(master: Cluster) -> Callable[..., dict[str, Any]]:
     def run(script: str, *arguments: object) -> dict[str, Any]:
-        options = ["--master", address, "--executor-memory", "512m", "--driver-java-options", QUICK]
+        options = ["--master", master.address, "--executor-memory", "512m", "--driver-java-options", QUICK_JVM]
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
-            "spark.executor.extraJavaOptions": QUICK,
+            "spark.executor.extraJavaOptions": QUICK_JVM,
         }
         options += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-        command = [Path(environment["SPARK_HOME"]) / "bin" / "spark-submit", *options]
+        command = [Path(master.environment["SPARK_HOME"]) / "bin" / "spark-submit", *options]
         command += [ROOT / "spark_jobs" / script, *arguments]
         done = subprocess.run(
             # Somewhere else, so that nothing of the repository is found by accident.
             list(map(str, command)),
-            env=environment,
+            env=master.environment,
             capture_output=True,
             text=True,
             check=False,
@@ -164,7 +107,7 @@ def test_the_wheel_holds_all_that_the_package_needs(installed: Path, tmp_path: P
 
 
 def test_jobs_run_on_a_standalone_cluster(
-    cluster: tuple[str, Path, dict[str, str]], submit: Callable[..., dict[str, Any]], tmp_path: Path
+    master: Cluster, submit: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     store = tmp_path / "job.pag"
     assert submit("build.py", SAMPLES / "skewed", store, "--slice-events", 1000)["committed"] is True
@@ -188,5 +131,4 @@ def test_jobs_run_on_a_standalone_cluster(
     assert sorted(map(str, matches.to_dicts())) == sorted(map(str, expected.to_dicts()))
 
     # The tasks ran in the cluster's own executors, one application after the other.
-    _, work, _ = cluster
-    assert len(list(work.glob("app-*/0/stderr"))) == 3
+    assert len(list(master.work.glob("0/app-*/0/stderr"))) == 3

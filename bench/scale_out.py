@@ -1,0 +1,225 @@
+"""The same build on more processes: several executors, epochs larger than a slice, and what a cluster would give."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.analyses import triangles
+from bench.harness import Bench, Figure, Session
+from bench.multiply import multiply
+from pag_graph import api
+from pag_graph.engines.local import LocalEngine
+from pag_graph.store.trace import Trace
+from pag_graph.testing.standalone import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pag_graph.pag.engine import Engine, Item, Result
+    from pag_graph.store.delta import StoreInfo
+
+_SEED = 1
+_CLUSTERS = {"2 cores": 2, "32 cores": 32, "100 nodes of 32 cores": 3_200}
+_BILLION = 1_000_000_000
+_TASK_S = 0.05
+"""What Spark takes to start a Python task on an executor that is warm, about."""
+
+
+class Watched:
+    """Passes all on to another engine and notes how long each step took and what it left on disk.
+
+    Parameters
+    ----------
+    engine
+        Where the tasks run.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.name = engine, engine.name
+        self.seconds: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+        self.items: dict[str, int] = {}
+        self.leftover_bytes = 0
+
+    def map(
+        self,
+        task: Callable[[Item], Result],
+        items: Sequence[Item],
+        *,
+        label: str,
+        progress: Callable[[str, int, int], None],
+    ) -> list[Result]:
+        """Run `task` on every item (see `pag_graph.pag.engine.Engine.map`)."""
+        return self._timed(label, len(items), lambda: self.engine.map(task, items, label=label, progress=progress))
+
+    def stitch(self, staging: Path) -> None:
+        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        self.leftover_bytes = _size(staging)
+        self._timed("stitch", 1, lambda: self.engine.stitch(staging))
+
+    def _timed(self, label: str, items: int, run: Callable[[], Any]) -> Any:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = run()
+        self.seconds[label] = self.seconds.get(label, 0.0) + time.perf_counter() - wall
+        self.cpu[label] = self.cpu.get(label, 0.0) + time.process_time() - cpu
+        self.items[label] = self.items.get(label, 0) + items
+        return result
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
+
+
+def run(session: Session) -> None:
+    """Make the measurements."""
+    recorded, _ = triangles(session)
+    copies, slice_events = (10, 2_000_000) if not session.quick else (2, 100_000)
+    stem = recorded.name.removesuffix(".trace")
+    trace = session.fixed(f"{stem}-x{copies}-{_SEED}.trace", partial(multiply, recorded, times=copies, seed=_SEED))
+    _cluster(session, trace, slice_events)
+    _one_epoch(session, recorded)
+    _plan(session, recorded, trace, slice_events)
+
+
+def _watch(session: Session, name: str, trace: Path, engine: Engine, slice_events: int) -> tuple[Watched, Figure]:
+    """Build once; keep how long each step took."""
+    runs: list[Watched] = []
+
+    def build(store: Path) -> None:
+        runs.append(Watched(engine))
+        api.build(trace, store, engine=runs[-1], slice_events=slice_events)
+
+    figure = session.measure(
+        name,
+        build,
+        before=lambda: session.new_folder("build.pag"),
+        items=Trace.open(trace).rows,
+        repeat=1,
+        warm=0,
+    )
+    watched = runs[-1]
+    figure.values = {
+        "slices": watched.items["assemble"],
+        **{f"{label}, s": watched.seconds.get(label, 0.0) for label in ("scan", "stitch", "carry", "assemble")},
+        "in the driver, s": figure.seconds[-1] - sum(watched.seconds.values()),
+        "leftovers of slices, MB": watched.leftover_bytes / 1e6,
+        "tables, MB": _size(session.scratch / "output" / "build.pag") / 1e6,
+    }
+    return watched, figure
+
+
+def _same(info: StoreInfo, other: StoreInfo) -> bool:
+    """Whether two stores hold the same rows: the fingerprint of all rows, and the epochs, row by row."""
+    epochs = [api.open(store.path).epochs for store in (info, other)]
+    return info.run["closed_fingerprint"] == other.run["closed_fingerprint"] and epochs[0].equals(epochs[1])
+
+
+def _cluster(session: Session, trace: Path, slice_events: int) -> None:
+    """Build on a master with two workers of one core each, and compare with a build in this process."""
+    from pag_graph.engines.session import spark_session
+    from pag_graph.engines.spark import SparkEngine
+
+    here = session.new_folder("here.pag")
+    api.build(trace, here, engine="local")
+    folder = session.new_folder("cluster")
+    folder.mkdir(parents=True)
+    with cluster(folder, Path(sys.executable), workers=2, cores=1, memory="1g", java="") as running:
+        spark = spark_session(app="bench", master=running.address)
+        try:
+            engine = SparkEngine(spark)
+            # Executors start, and compile or load the kernels.
+            api.build(trace, session.new_folder("warm.pag"), engine=engine, slice_events=slice_events)
+            _watch(session, "two executors of one core", trace, engine, slice_events)
+        finally:
+            spark.stop()
+    executors = len(list(running.work.glob("*/app-*/*/stderr")))
+    same = _same(api.open(here).run.info, api.open(session.scratch / "output" / "build.pag").run.info)
+    session.keep(Figure(name="two executors and one process", values={"executors": executors, "same rows": same}))
+
+
+def _one_epoch(session: Session, recorded: Path) -> None:
+    """Build a trace that is one epoch, in slices that are much smaller."""
+    copies, slice_events = (24, 4_000_000) if not session.quick else (2, 100_000)
+    stem = recorded.name.removesuffix(".trace")
+    make = partial(multiply, recorded, times=copies, seed=_SEED, one_epoch=True)
+    trace = session.fixed(f"{stem}-x{copies}-{_SEED}-one.trace", make)
+    name = f"one epoch of {Trace.open(trace).rows / 1e6:.1f} M events, in process"
+    _watch(session, name, trace, LocalEngine(), slice_events)
+    built = api.open(session.scratch / "output" / "build.pag")
+    windows = built.epochs.select("epoch", "role", "events", "coverage").to_dicts()
+    longest = max(windows, key=lambda row: row["events"])
+    session.keep(
+        Figure(
+            name="its longest window",
+            values={"events": longest["events"], "coverage": longest["coverage"], "windows": len(windows)},
+        )
+    )
+
+
+def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> None:
+    """Measure what a slice costs and what the driver does, and say what clusters would make of a billion events."""
+    events, fewer = Trace.open(trace).rows, Trace.open(recorded).rows
+    engine = LocalEngine()
+    large, some = _watch(session, "large slices, in process", trace, engine, slice_events)
+    _, few = _watch(session, "as many slices of fewer events", recorded, engine, slice_events * fewer // events)
+    _, many = _watch(session, "a thousand small slices", trace, engine, max(events // 1_000, 1))
+
+    def driver(figure: Figure) -> float:
+        return float(figure.values["in the driver, s"]) + float(figure.values["stitch, s"])
+
+    per_slice = (driver(many) - driver(some)) / (many.values["slices"] - some.values["slices"])
+    per_event = max(driver(some) - driver(few), 0.0) / (events - fewer)
+    once = driver(some) - per_slice * some.values["slices"] - per_event * events
+    task = sum(large.cpu[label] for label in large.cpu if label != "stitch") / events
+    bytes_per_event = large.leftover_bytes / events
+    for name, cores in _CLUSTERS.items():
+        # As large as ours, or smaller where there are more cores than slices; three rounds of tasks each.
+        count = max(_BILLION // slice_events, cores)
+        alone = once + per_event * _BILLION + per_slice * count
+        work = math.ceil(count / cores) * (task * _BILLION / count + 3 * _TASK_S)
+        session.keep(
+            Figure(
+                name=f"1,000 M events on {name}, computed",
+                values={
+                    "slices": count,
+                    "in tasks, s": work,
+                    "in the driver, s": alone,
+                    "both, s": alone + work,
+                    "events/s": _BILLION / (alone + work),
+                    "leftovers of slices, MB": bytes_per_event * _BILLION / 1e6,
+                },
+            )
+        )
+    session.keep(
+        Figure(
+            name="what it was computed from",
+            values={
+                "core time in tasks, ns per event": 1e9 * task,
+                "driver, ns per event": 1e9 * per_event,
+                "driver, ms per slice": 1e3 * per_slice,
+                "driver, s per build": once,
+                "leftovers, bytes per event": bytes_per_event,
+            },
+        )
+    )
+
+
+BENCH = Bench(
+    name="scale_out",
+    title="More processes",
+    about=(
+        "The recorded trace of `build` ten times over (20 M events), on a standalone cluster of real processes (a"
+        " master and two workers of one core) and in this process; the same 24 times over as a single epoch (50 M"
+        " events, cut in slices of about 4 M); and ten times over in a thousand small slices, which shows what a"
+        " slice costs the driver. From these follows what larger clusters would make of 1,000 M events: core time in"
+        " tasks divides by the cores (slices are as large as ours, or smaller where there are more cores than slices;"
+        " every task costs Spark 50 ms more in each of three steps), the driver's part does not (Amdahl). Reading and"
+        " writing are taken to be as fast per core as here, and nothing fails."
+    ),
+    run=run,
+)
