@@ -152,7 +152,14 @@ def with_spark(session: Session, vertices: pl.DataFrame, edges: pl.DataFrame) ->
 
     spark = spark_session(master="local[2]")
     shape = shape_of(vertices, edges)
-    v, e = (spark.createDataFrame(frame.to_arrow()).repartition(4).cache() for frame in (vertices, edges))
+    # Through files: Spark sends rows that it is handed to its tasks one object at a time, which takes minutes.
+    folder = session.new_folder("graph")
+    folder.mkdir(parents=True)
+    for name, frame in (("vertices", vertices), ("edges", edges)):
+        frame.write_parquet(folder / f"{name}.parquet")
+    v, e = (
+        spark.read.parquet(str(folder / f"{name}.parquet")).repartition(4).cache() for name in ("vertices", "edges")
+    )
     computed(v)
     computed(e)
     graph = SparkGraph(vertices=v, edges=e, shape=shape)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pag_graph.motif.filters import Value
 
 _ROW = "row"
+_FEW_COLUMNS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +220,7 @@ class MotifQuery(PlannedQuery):
     """A motif to be found in a graph; nothing is read before an answer is asked for."""
 
     graph: Graph
-    _of_plan: ClassVar[tuple[str, ...]] = ("_edges", "_vertices")
+    _of_plan: ClassVar[tuple[str, ...]] = ("_edges", "_vertices", "_carried")
 
     @property
     def total(self) -> int:
@@ -243,7 +244,9 @@ class MotifQuery(PlannedQuery):
             found = self._first(found, edges)
         columns = []
         for name, fields in self.plan.fields.items():
-            if name in self.plan.motif.edges:
+            if name in self._carried:
+                part = found.select(**{field: pl.col(column) for field, column in self._carried[name].items()})
+            elif name in self.plan.motif.edges:
                 part = edges.select(fields)[found[_edge(name)]]
             else:
                 rows = found.get_column(_vertex_row(name)) if _vertex_row(name) in found.columns else None
@@ -291,6 +294,24 @@ class MotifQuery(PlannedQuery):
         return frame
 
     @cached_property
+    def _carried(self) -> dict[str, dict[str, str]]:
+        """Edges whose answer goes along through the joins: per field the column that it is in.
+
+        The others leave their number, and are looked up at the end, which costs more than to carry one column, and
+        less than to carry many. Duplicates and the order of a limit need the number.
+        """
+        plan = self.plan
+        if self.limit is not None or any(isinstance(step, Exclude) for step in plan.steps):
+            return {}
+        carried = {}
+        for name, edge in plan.motif.edges.items():
+            ends = {side: _vertex(end) for side, end in (("src", edge.src), ("dst", edge.dst)) if must_exist(end)}
+            columns = {field: ends.get(field, _column(name, field)) for field in plan.fields.get(name, ())}
+            if columns and sum(field not in ends for field in columns) <= _FEW_COLUMNS:
+                carried[name] = columns
+        return carried
+
+    @cached_property
     def _vertices(self) -> pl.DataFrame:
         """The vertices of the answer, with a number for each."""
         wanted = {"id"} | {column for name in self.plan.vertices_at_end for column in self.plan.fields.get(name, ())}
@@ -326,13 +347,15 @@ class MotifQuery(PlannedQuery):
             right = self._edges.lazy()
             if scan.where:
                 right = right.filter(_all(scan, schema))
-            named = {} if not scan.edge.named else {_edge(scan.element): pl.col(_ROW)}
+            carried = self._carried.get(scan.element, {})
+            named = {_edge(scan.element): pl.col(_ROW)} if scan.edge.named and not carried else {}
             ends = {
                 _vertex(name): pl.col(side)
                 for name, side in ((scan.edge.dst, "dst"), (scan.edge.src, "src"))
                 if must_exist(name)
             }
             own = {_column(scan.element, name): pl.col(name) for name in plan.needs.get(scan.element, ())}
+            own |= {column: pl.col(name) for name, column in carried.items() if column not in ends}
             read = {_column(vertex, column): _of_row(node, schema) for vertex, column, node in step.reads}
             right = right.select(**named, **ends, **own, **read)
         else:
