@@ -204,17 +204,19 @@ def _details(session: Session, opened: Run) -> None:
 
 def _bulk(session: Session, opened: Run) -> None:
     home = session.scratch / "neo4j-bulk"
-    done = load_bulk(opened, home, overwrite=True, ports=(0, 0))
-    server.stop(home)
-    entities = done.nodes + done.relationships
+    runs = []
+    for _ in range(1 if session.quick else 3):
+        runs.append(load_bulk(opened, home, overwrite=True, ports=(0, 0)))
+        server.stop(home)
+    done = runs[-1]
     session.keep(
         Figure(
             name="bulk import",
-            seconds=[done.import_s],
-            items=entities,
+            seconds=[each.import_s for each in runs],
+            items=done.nodes + done.relationships,
             unit="entities",
             target="75,000 entities/s",
-            note="time of neo4j-admin with the start of Java",
+            note="time of neo4j-admin with the start of Java, right after the files were written",
             values={"files_s": round(done.files_s, 1), "published_after_s": round(done.seconds, 1)},
         )
     )
