@@ -477,7 +477,8 @@ def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
         )
         pair = (of * len(process) + sender) * len(process) + receiver
         shortest = np.full(len(base.windows) * len(process) ** 2, np.iinfo(np.int64).max)
-        known = ~is_local & ~base.negative
+        # To start a worker takes its own time, which says nothing about messages.
+        known = ~is_local & ~base.negative & ~base.is_type(ActivityType.SPAWN)
         np.minimum.at(shortest, pair[known], taken[known])
         taken = np.where(guessed, shortest[pair], taken)
     return taken - np.where(base.from_before, base.begins[of] - start, 0)

@@ -241,6 +241,16 @@ def test_a_window_that_ends_while_a_message_is_under_way(in_memory: Fixture) -> 
     assert path(replay(drawn, between=(5, 30))) == "5 0:processing | 10 0>1:data_message"
 
 
+def test_how_long_a_worker_took_to_start_says_nothing_about_messages(in_memory: Fixture) -> None:
+    parent = "0 start 1 | 10 spawn 1 | 20 send 3>1 | 30 stop 1 | 40 end"
+    child = "15 start 2 | 60 recv 3<0 | 70 stop 2 | 100 end"
+    drawn = in_memory(draw(parent, child, processes=(0, 1)))
+    times = replay(drawn, operator=(2,), factor=0, between=(0, 100)).times
+    # The only message took 40, as far as anybody knows; the spawn 5.
+    new = dict(zip(times["id"].to_pylist(), times["new_ns"].to_pylist(), strict=True))
+    assert [new[1 << 40 | position] for position in (2, 4, 6, 8)] == [15, 60, 60, 90]
+
+
 def test_all_work_is_that_of_the_workers(in_memory: Fixture) -> None:
     everything = WhatIfParameters(type=WORK, factor=0.5)
     workers = WhatIfParameters(worker=(0, 1), factor=0.5)
