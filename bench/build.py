@@ -73,8 +73,7 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
     from pag_graph.engines.session import spark_session
     from pag_graph.engines.spark import SparkEngine
 
-    cores = CORES
-    spark = spark_session(app="bench", master=f"local[{cores}]")
+    spark = spark_session(app="bench", master=f"local[{CORES}]")
     try:
         engine = SparkEngine(spark)
         for name, trace, rules, store in cases:
@@ -82,7 +81,7 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
             session.measure(
                 f"into a store, on Spark, warm ({name}, {rules})",
                 lambda path, trace=trace, rules=rules, events=events: api.build(
-                    trace, path, rules=rules, engine=engine, slice_events=-(-events // cores)
+                    trace, path, rules=rules, engine=engine, slice_events=-(-events // CORES)
                 ),
                 before=lambda: session.new_folder("build.pag"),
                 against=writes_the_same(session, trace, store),

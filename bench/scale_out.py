@@ -114,7 +114,7 @@ def _watch(session: Session, name: str, trace: Path, engine: Engine, slice_event
 
 
 def _same(info: StoreInfo, other: StoreInfo) -> bool:
-    """Whether two stores hold the same rows: the fingerprint of all rows, and the epochs, row by row."""
+    """Whether two stores hold the same: the fingerprint of the rows of closed epochs, and all epochs, row by row."""
     epochs = [api.open(store.path).epochs for store in (info, other)]
     return info.run["closed_fingerprint"] == other.run["closed_fingerprint"] and epochs[0].equals(epochs[1])
 

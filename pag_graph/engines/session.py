@@ -39,9 +39,13 @@ GRAPHFRAMES_COORDINATE = "io.graphframes:graphframes-spark4_2.13:0.12.3"
 GRAPHFRAMES_JAR_VARIABLE = "PAG_GRAPHFRAMES_JAR"
 """Environment variable that names a local copy of the jar."""
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java machine that is to start quickly, for small data."""
+
 _GRAPHFRAMES_CLASS = "org.graphframes.GraphFrame"
 _HOW = "spark.pag_graph.graphframes"
 """Key of Spark's configuration under which a session remembers where it was to take the jar from."""
+_LOCAL_RELATION = "1MB"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _log = logging.getLogger(__name__)
@@ -107,10 +111,12 @@ def spark_session(
         builder = builder.master(master)
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
         builder = builder.config("spark.sql.shuffle.partitions", str(2 * CORES))
+        # What Spark takes for a local relation it ships row by row, within the plan; 48 MB of it take minutes.
+        builder = builder.config("spark.sql.execution.arrow.localRelationThreshold", _LOCAL_RELATION)
         if master.startswith("local") or any(f"//{host}" in master for host in _LOOPBACK):
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         # Java 17's own warnings about Spark's use of internals tell a user nothing.
-        options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if quick else "-XX:+UseParallelGC"
+        options = QUICK_JVM if quick else "-XX:+UseParallelGC"
         builder = builder.config("spark.driver.extraJavaOptions", options)
     found = _Choice(how="given to Spark") if submitted else _choose_jar(resolve=resolve_graphframes)
     if found.packages:

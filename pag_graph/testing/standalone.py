@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pag_graph.engines.session import QUICK_JVM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["QUICK_JVM", "Cluster", "cluster"]
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a Java machine that is to start quickly."""
+__all__ = ["Cluster", "cluster"]
 
 _PATIENCE_S = 180
 
