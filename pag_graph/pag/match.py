@@ -15,6 +15,7 @@ import polars as pl
 
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, RECEIVE
 from pag_graph.kernels.messages import EVERYONE, collect_sends, count_sends, find_sends, index_sends
+from pag_graph.kernels.threads import CORES, each
 from pag_graph.model.ids import MAX_POSITION
 from pag_graph.rules.rows import NEVER
 
@@ -61,19 +62,30 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     """
     first = np.cumsum([0, *(count_sends(part.kind) for part in parts)])
     key, origin = np.empty((first[-1], 4), np.int64), np.empty((first[-1], 3), np.int64)
-    for part, at in zip(parts, first, strict=False):
+
+    def collect(place: int) -> None:
+        part = parts[place]
         ends = part.kind, part.channel, part.peer, part.message_seq
-        collect_sends(*ends, part.epoch, part.t, part.worker, part.first_order, at, key, origin)
+        collect_sends(*ends, part.epoch, part.t, part.worker, part.first_order, first[place], key, origin)
+
+    each(collect, range(len(parts)))
     table, _ = index_sends(key)
-    seen = np.zeros(len(key), np.int64)
-    receives = []
-    for part in parts:
-        part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
-        ends = part.kind, part.channel, part.peer, part.message_seq
-        found = part.send_id, part.sent, part.send_epoch
-        if find_sends(*ends, part.worker, key, origin, table, NEVER, seen, *found):
-            receives.append(_unmatched_receives(part, slice_number))
-    missing = np.where(key[:, 2] == EVERYONE, workers, 1) - seen
+    # Several workers read one progress message: whoever counts at the same time has counters of its own.
+    lanes = [range(lane, len(parts), CORES) for lane in range(min(CORES, len(parts)))]
+    seen = np.zeros((len(lanes), len(key)), np.int32)
+    lost = np.zeros(len(parts), np.int64)
+
+    def find(lane: int) -> None:
+        for place in lanes[lane]:
+            part = parts[place]
+            part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
+            ends = part.kind, part.channel, part.peer, part.message_seq
+            found = part.send_id, part.sent, part.send_epoch
+            lost[place] = find_sends(*ends, part.worker, key, origin, table, NEVER, seen[lane], *found)
+
+    each(find, range(len(lanes)))
+    receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
+    missing = np.where(key[:, 2] == EVERYONE, workers, 1) - seen.sum(axis=0)
     left = np.flatnonzero(missing)
     seq = np.empty(len(left), np.int64)
     for part, low, high in zip(parts, *np.searchsorted(left, [first[:-1], first[1:]]), strict=True):

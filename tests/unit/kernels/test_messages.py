@@ -68,7 +68,7 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
                 receiver = peer if kind == SEND else EVERYONE
                 t = row + 100 * worker
                 known.setdefault((channel, worker, receiver, number), [vertex_id(worker, 2 * (5 + row)), t, t + 7])
-    seen = np.zeros(len(key), np.int64)
+    seen = np.zeros(len(key), np.int32)
     matched = 0
     for worker, (kind, channel, peer, number) in enumerate(columns):
         vertex, sent, epoch = (np.empty(len(kind), np.int64) for _ in range(3))
