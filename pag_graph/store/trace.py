@@ -900,7 +900,7 @@ def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, w
 def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
     """Open a file of events, `name` inside the trace; columns in `encoded` come dictionary-encoded."""
     try:
-        return pq.ParquetFile(root / name, read_dictionary=list(encoded))
+        return pq.ParquetFile(root / name, read_dictionary=list(encoded), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(root / name, error) from error
 
