@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
-from pag_graph.cli import app as cli
 from pag_graph.errors import (
     FormatVersionError,
     MissingColumnError,
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.testing.traces import SmallTrace
+
+    Pag = Callable[..., tuple[int, str]]
 
 GOOD = draw(
     "0 start 1 | 4 send 3>1 | 5 stop 1 | 10 end | 12 start 1 | 20 stop 1 | 30 end",
@@ -146,13 +146,15 @@ BROKEN: dict[str, tuple[Callable[[Path], object], type[PagGraphError], tuple[str
 }
 
 
-def pag(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    """Run the command in this process; return its exit code and all that it said, line breaks taken out."""
-    monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), " ".join((captured.out + captured.err).split())
+@pytest.fixture
+def pag(run_pag: Callable[..., tuple[int, str, str]]) -> Pag:
+    """Run the command in this process; gives its exit code and all that it said, line breaks taken out."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code, out, err = run_pag(*arguments)
+        return code, " ".join((out + err).split())
+
+    return run
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "replace"])
@@ -176,12 +178,10 @@ def test_a_broken_trace_is_a_typed_error(trace: Path, tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_command_names_it_and_its_exit_code_is_stable(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_the_command_names_it_and_its_exit_code_is_stable(trace: Path, tmp_path: Path, pag: Pag, name: str) -> None:
     break_it, kind, words = BROKEN[name]
     break_it(trace)
-    code, text = pag(monkeypatch, capsys, "build", trace, tmp_path / "store", "--engine", "local")
+    code, text = pag("build", trace, tmp_path / "store", "--engine", "local")
     assert code == (8 if kind is UnsupportedPlanError else 3)
     assert "error" in text
     assert "Traceback" not in text
@@ -221,28 +221,24 @@ def test_what_can_be_understood_is_a_finding(
             assert row["file"] == f"events/worker-{worker:03}.parquet"
 
 
-def test_the_command_counts_findings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_counts_findings(tmp_path: Path, pag: Pag) -> None:
     GOOD.changed(0, 1).write(tmp_path / "trace")
-    code, text = pag(monkeypatch, capsys, "build", tmp_path / "trace", tmp_path / "store", "--engine", "local")
+    code, text = pag("build", tmp_path / "trace", tmp_path / "store", "--engine", "local")
     assert code == 0
     assert "finding: 1 x receive_without_send" in text
 
 
-def test_places_that_are_taken(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_places_that_are_taken(trace: Path, tmp_path: Path, pag: Pag) -> None:
     api.build(trace, tmp_path / "store", engine="local")
     before = api.open(tmp_path / "store").run.info.versions
-    code, text = pag(monkeypatch, capsys, "build", trace, tmp_path / "store", "--engine", "local")
+    code, text = pag("build", trace, tmp_path / "store", "--engine", "local")
     assert (code, "already holds run" in text, "--append" in text) == (4, True, True)
     assert api.open(tmp_path / "store").run.info.versions == before
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     for more in ((), ("--append",), ("--replace",)):
-        code, text = pag(monkeypatch, capsys, "build", trace, tmp_path / "mine", "--engine", "local", *more)
+        code, text = pag("build", trace, tmp_path / "mine", "--engine", "local", *more)
         assert (code, "is no store" in text, "notes.txt" in text) == (4, True, True)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     # A trace is no store either, not even for its own graph.
@@ -250,7 +246,7 @@ def test_places_that_are_taken(
         api.build(trace, trace, engine="local", mode="replace")
 
 
-def test_there_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    code, text = pag(monkeypatch, capsys, "build", tmp_path / "nothing", tmp_path / "store", "--engine", "local")
+def test_there_is_no_trace(tmp_path: Path, pag: Pag) -> None:
+    code, text = pag("build", tmp_path / "nothing", tmp_path / "store", "--engine", "local")
     assert (code, "no trace" in text) == (3, True)
     assert not (tmp_path / "store").exists()

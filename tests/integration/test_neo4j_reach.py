@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from pag_graph import api
-from pag_graph.cli import app as cli
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import Neo4jError
 from pag_graph.sinks.neo4j import server
@@ -27,7 +25,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import neo4j
@@ -139,7 +137,7 @@ def test_a_server_with_tls_is_trusted_by_its_certificate(
     skewed: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_pag: Callable[..., tuple[int, str, str]],
 ) -> None:
     del neo4j_driver  # it empties the database
     certificate, key = authority(tmp_path / "right")
@@ -153,17 +151,13 @@ def test_a_server_with_tls_is_trusted_by_its_certificate(
         with forwarder(neo4j_server, context) as line:
             uri = f"bolt+s://localhost:{line.port}"
             monkeypatch.setenv("NEO4J_CA", str(ca))
-            command = ["pag", "neo4j", "load", str(skewed.info.path), "-e", "4", "--uri", uri, "--format", "json"]
-            monkeypatch.setattr(sys, "argv", command)
-            with pytest.raises(SystemExit) as ended:
-                cli.main()
-            text = capsys.readouterr()
-            assert int(ended.value.code or 0) == code, text.err
+            ended, out, err = run_pag("neo4j", "load", skewed.info.path, "-e", "4", "--uri", uri, "--format", "json")
+            assert ended == code, err
             if code == 0:
-                assert json.loads(text.out)["epochs"] == [4]
+                assert json.loads(out)["epochs"] == [4]
                 assert line.passed > 0
             else:
-                assert "SSLCertVerificationError" in text.err
+                assert "SSLCertVerificationError" in err
                 # Nothing was said to a server that is not the right one, the password least of all.
                 assert line.passed == 0
     # What is encrypted is not spoken without.

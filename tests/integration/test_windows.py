@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from bisect import bisect_left
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.cli import app as cli
 from pag_graph.cli.analyses import nanoseconds
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
@@ -23,6 +21,8 @@ from pag_graph.pag.snapshot import Snapshot, _touches
 from pag_graph.sources import convert
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pag_graph.api import Pag, Window
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
@@ -248,18 +248,14 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 )
 def test_the_command_line_has_all_windows(
     pag: Pag,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_pag: Callable[..., tuple[int, str, str]],
     arguments: tuple[str, ...],
     code: int,
     words: tuple[str, ...],
 ) -> None:
     name, *rest = arguments
-    monkeypatch.setattr(sys, "argv", ["pag", name, str(pag.run.info.path), *rest])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    assert int(ended.value.code or 0) == code, captured
-    shown = " ".join((captured.out + captured.err).split())
+    ended, out, err = run_pag(name, pag.run.info.path, *rest)
+    shown = " ".join((out + err).split())
+    assert ended == code, shown
     for word in words:
         assert word in shown

@@ -8,7 +8,6 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses.invariants import InvariantsParameters
-from pag_graph.cli import app as cli
 from pag_graph.errors import InvalidParameterError
 from pag_graph.testing.traces import draw
 
@@ -105,14 +104,10 @@ def test_parameters_out_of_range(given: dict[str, Any]) -> None:
         InvariantsParameters(**given)
 
 
-def test_the_exit_code_is_for_ci(
-    pag: Fixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_exit_code_is_for_ci(pag: Fixture, run_pag: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     pag(50, 50, 61)
     for limit, code in ((1000, 0), (60, 9)):
-        arguments = ["invariants", str(tmp_path / "store"), "--no-learn", "--epoch-max-ns", str(limit * 1000)]
-        monkeypatch.setattr("sys.argv", ["pag", *arguments, "--message-max-ns", str(limit), "--format", "csv"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == code
-        assert (len(capsys.readouterr().out.splitlines()) > 1) == (code == 9)
+        limits = ["--epoch-max-ns", limit * 1000, "--message-max-ns", limit]
+        ended, out, _ = run_pag("invariants", tmp_path / "store", "--no-learn", *limits, "--format", "csv")
+        assert ended == code
+        assert (len(out.splitlines()) > 1) == (code == 9)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pag_graph import api, sources
-from pag_graph.cli import app as cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Pag = Callable[..., tuple[int, str, str]]
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
@@ -22,26 +26,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
-def pag(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["pag", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
-
-
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz", "run.graphml", "tables", "run.svg"])
-def test_the_format_follows_from_the_name(
-    store: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert pag(monkeypatch, "export", store, tmp_path / name) == 0
-    out = capsys.readouterr().out
+def test_the_format_follows_from_the_name(store: Path, tmp_path: Path, name: str, run_pag: Pag) -> None:
+    code, out, _ = run_pag("export", store, tmp_path / name)
+    assert code == 0
     assert out.startswith(f"Wrote {tmp_path / name} (")
     assert ("ui.perfetto.dev" in out) == ("json" in name)
     assert (tmp_path / name).exists()
 
 
-def test_a_window_and_the_path_only(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pag(monkeypatch, "export", store, tmp_path / "p.json", "--epoch", 1, "--path-only", "--to", "chrome") == 0
+def test_a_window_and_the_path_only(store: Path, tmp_path: Path, run_pag: Pag) -> None:
+    assert run_pag("export", store, tmp_path / "p.json", "--epoch", 1, "--path-only", "--to", "chrome")[0] == 0
     found = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
     assert found["otherData"]["path_only"]
     epochs = {event["args"]["epoch"] for event in found["traceEvents"] if event["ph"] == "X"}
@@ -64,21 +59,21 @@ def test_misuse_says_what_to_do(
     arguments: list[str],
     code: int,
     said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_pag: Pag,
 ) -> None:
     (tmp_path / "there.json").write_text("mine", encoding="utf-8")
-    assert pag(monkeypatch, "export", store, tmp_path / arguments[0], *arguments[1:]) == code
-    assert said in " ".join(capsys.readouterr().err.split())
+    ended, _, err = run_pag("export", store, tmp_path / arguments[0], *arguments[1:])
+    assert ended == code
+    assert said in " ".join(err.split())
     assert (tmp_path / "there.json").read_text(encoding="utf-8") == "mine"
 
 
-def test_convert_finds_out_that_these_are_activities(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert pag(monkeypatch, "convert", EXAMPLES / "heron" / "heron.jsonl", tmp_path / "trace") == 0
-    assert "3 workers (activities)" in " ".join(capsys.readouterr().out.split())
+def test_convert_finds_out_that_these_are_activities(tmp_path: Path, run_pag: Pag) -> None:
+    code, out, _ = run_pag("convert", EXAMPLES / "heron" / "heron.jsonl", tmp_path / "trace")
+    assert code == 0
+    assert "3 workers (activities)" in " ".join(out.split())
     broken = tmp_path / "activities.csv"
     broken.write_text("worker,start,end,activity\nw,0,soon,busy\n", encoding="utf-8")
-    assert pag(monkeypatch, "convert", broken, tmp_path / "other") == 3
-    assert "activities.csv, line 2: end is 'soon'" in " ".join(capsys.readouterr().err.split())
+    code, _, err = run_pag("convert", broken, tmp_path / "other")
+    assert code == 3
+    assert "activities.csv, line 2: end is 'soon'" in " ".join(err.split())
