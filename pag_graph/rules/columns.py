@@ -17,7 +17,7 @@ from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.rules.rows import EDGE_TYPES, KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +39,8 @@ _EDGE_NAMES = (
     *("channel", "records", "bytes", "receive_buffer_ns", "read"),
 )
 _LEAST = np.iinfo(np.int64).min
+_MASK = (1 << 64) - 1
+_STRETCH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +81,14 @@ class Vertices:
         words
             A number per kind.
         """
-        mixed = np.full(rows, len(PAG_VERTICES), np.uint64)
-        numbers = dict(zip(_VERTEX_NAMES, self.numbers, strict=True)) | {"worker": self.worker.astype(np.int64)}
-        _mix(mixed, PAG_VERTICES, numbers, "kind", self.kind, [words[str(kind)] for kind in VERTEX_KINDS])
-        return int(mixed.sum(dtype=np.uint64))
+        meaning = np.array([words[str(kind)] for kind in VERTEX_KINDS], np.int64)
+
+        def mixed(part: slice) -> int:
+            numbers = dict(zip(_VERTEX_NAMES, self.numbers[:, part], strict=True))
+            numbers["worker"] = self.worker[part].astype(np.int64)
+            return _mixed(PAG_VERTICES, numbers, "kind", self.kind[part], meaning)
+
+        return _summed(mixed, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +125,17 @@ class Edges:
 
     def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
         """Return a number that depends on the first rows and not on their order, as `Vertices.fingerprint`."""
-        mixed = np.full(rows, len(PAG_EDGES), np.uint64)
-        numbers = dict(zip(_EDGE_NAMES, self.numbers, strict=True))
-        numbers |= {name: self.flags[at].astype(np.int64) for at, name in enumerate(("flags", "alternatives"))}
-        numbers["send_buffer_ns"] = np.full(rows, ABSENT, np.int64)
-        _mix(mixed, PAG_EDGES, numbers, "type", self.kind, [words[str(kind)] for kind in EDGE_TYPES])
-        return int(mixed.sum(dtype=np.uint64))
+        meaning = np.array([words[str(kind)] for kind in EDGE_TYPES], np.int64)
+
+        def mixed(part: slice) -> int:
+            numbers = dict(zip(_EDGE_NAMES, self.numbers[:, part], strict=True))
+            flags = zip(("flags", "alternatives"), self.flags[:, part].astype(np.int64), strict=True)
+            absent = np.full(part.stop - part.start, ABSENT, np.int64)
+            return _mixed(
+                PAG_EDGES, {**numbers, **dict(flags), "send_buffer_ns": absent}, "type", self.kind[part], meaning
+            )
+
+        return _summed(mixed, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,19 +333,21 @@ class _Layout:
         )
 
 
-def _mix(
-    mixed: NDArray[np.uint64],
-    schema: pa.Schema,
-    numbers: Mapping[str, I64],
-    words: str,
-    codes: I8,
-    meaning: Sequence[int],
-) -> None:
+def _summed(mixed: Callable[[slice], int], rows: int) -> int:
+    """Add up, modulo 2^64, what stretches of rows come to; each is small enough for the processor's caches."""
+    parts = [slice(low, min(low + _STRETCH, rows)) for low in range(0, rows, _STRETCH)]
+    return sum(each(mixed, parts)) & _MASK
+
+
+def _mixed(schema: pa.Schema, numbers: Mapping[str, I64], words: str, codes: I8, meaning: I64) -> int:
+    """Return the sum, modulo 2^64, of a number per row that depends on all its values."""
+    mixed = np.full(len(codes), len(schema), np.uint64)
     for column in schema:
         if column.name == words:
-            layout.mix_codes(mixed, codes, np.array(meaning, np.int64))
+            layout.mix_codes(mixed, codes, meaning)
         else:
             layout.mix(mixed, numbers[column.name], _LEAST if column.nullable else ABSENT)
+    return int(mixed.sum(dtype=np.uint64))
 
 
 def _numbers(numbers: I64, names: Sequence[str], schema: pa.Schema, low: int, high: int) -> dict[str, pa.Array]:

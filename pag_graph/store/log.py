@@ -123,7 +123,7 @@ class TraceLog:
             groups = sorted({chunk.row_group for chunk in mine})
             with open_events(self.root, file, encoded=("kind", "activity")) as parquet:
                 sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
-                names = [name for name in columns if not _is_empty(parquet.metadata, groups, name)]
+                names = _with_values(parquet.metadata, groups, columns)
                 table = read_groups(parquet, groups, names, where=str(self.root / file), threads=False)
             starts = dict(zip(groups, accumulate(sizes, initial=0), strict=False))
             for chunk in mine:
@@ -181,17 +181,20 @@ def _runs(parquet: pq.ParquetFile, group: int, names: list[str], where: str) -> 
     ]
 
 
-def _is_empty(metadata: pq.FileMetaData, groups: Sequence[int], name: str) -> bool:
-    """Say whether the statistics of a file promise that a column has no values in some row groups."""
-    index = next((at for at in range(metadata.num_columns) if metadata.schema.column(at).path == name), None)
-    if index is None:
-        return False
-    for group in groups:
-        rows = metadata.row_group(group)
-        statistics = rows.column(index).statistics
-        if statistics is None or not statistics.has_null_count or statistics.null_count < rows.num_rows:
-            return False
-    return True
+def _with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
+    """Return those columns of which the statistics of a file do not promise that row groups hold nothing but null."""
+    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    rows = [metadata.row_group(group) for group in groups]
+    return [
+        name
+        for name in columns
+        if name not in places or not all(_is_empty(row_group, places[name]) for row_group in rows)
+    ]
+
+
+def _is_empty(row_group: pq.RowGroupMetaData, place: int) -> bool:
+    statistics = row_group.column(place).statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == row_group.num_rows
 
 
 def column(table: pa.Table, name: str, absent: int = -1) -> NDArray[np.int64]:

@@ -226,7 +226,8 @@ class Trace:
         if not (root / _EVENTS).is_dir():
             message = f"The trace at {root} has no folder {_EVENTS}."
             raise TraceFormatError(message, _CONVERT_AGAIN, {"file": str(root / _EVENTS)})
-        found = (_inspect(root, file) for file in sorted((root / _EVENTS).glob("*.parquet")))
+        gaps = _Gaps() if meta.source.format in _WITHOUT_GAPS and not meta.prepared else None
+        found = (_inspect(root, file, gaps) for file in sorted((root / _EVENTS).glob("*.parquet")))
         files = tuple(file for file in found if file.rows)
         if not files:
             _refuse_empty(root)
@@ -237,7 +238,7 @@ class Trace:
         if (root / _FINDINGS).is_file():
             found = _read_table(root, _FINDINGS, PAG_FINDINGS)
             check_nulls(found, PAG_FINDINGS, where=str(root / _FINDINGS))
-        found = pa.concat_tables([found, *_changed_files(root), *_missing_events(root, meta, files)])
+        found = pa.concat_tables([found, *_changed_files(root), *(gaps.findings() if gaps else [])])
         return cls(path=root, meta=meta, workers=workers, files=files, findings=found, **tables)
 
     @property
@@ -826,41 +827,44 @@ def _changed_files(root: Path) -> list[pa.Table]:
     return [findings_of("file_changed", Severity.ERROR, action, rows=len(changed), file=changed)] if changed else []
 
 
-def _missing_events(root: Path, meta: TraceMeta, files: Sequence[EventFile]) -> list[pa.Table]:
-    """Find gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""
-    if meta.source.format not in _WITHOUT_GAPS or meta.prepared:
-        return []
-    last: dict[int, int] = {}
-    missing: dict[int, tuple[int, str]] = {}
-    for file in files:
+class _Gaps:
+    """Gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._missing: dict[int, tuple[int, str]] = {}
+
+    def look(self, metadata: pq.FileMetaData, file: EventFile) -> None:
+        """Take the next file; those of a worker come in the order of its log."""
         if len(file.workers) != 1:
-            continue
+            return
         worker = file.workers[0]
-        with open_events(root, file.name) as parquet:
-            for group in range(parquet.metadata.num_row_groups):
-                bounds = _bounds(parquet.metadata, group, "seq")
-                if bounds is None:
-                    continue
-                rows = parquet.metadata.row_group(group).num_rows
-                gap = bounds[1] - last.get(worker, 0) - rows
-                if gap > 0:
-                    count, first = missing.get(worker, (0, file.name))
-                    missing[worker] = (count + gap, first)
-                last[worker] = max(bounds[1], last.get(worker, 0))
-    if not missing:
-        return []
-    found = findings_of(
-        "events_missing",
-        Severity.ERROR,
-        "built from what is there; what the missing events would have told is not known",
-        rows=len(missing),
-        worker=list(missing),
-        file=[first for _, first in missing.values()],
-        observed=[count for count, _ in missing.values()],
-        limit=0,
-        unit="events",
-    )
-    return [found]
+        for group in range(metadata.num_row_groups):
+            bounds = _bounds(metadata, group, "seq")
+            if bounds is None:
+                continue
+            gap = bounds[1] - self._last.get(worker, 0) - metadata.row_group(group).num_rows
+            if gap > 0:
+                count, first = self._missing.get(worker, (0, file.name))
+                self._missing[worker] = (count + gap, first)
+            self._last[worker] = max(bounds[1], self._last.get(worker, 0))
+
+    def findings(self) -> list[pa.Table]:
+        """Return what was found; a row per worker that lacks events."""
+        if not self._missing:
+            return []
+        found = findings_of(
+            "events_missing",
+            Severity.ERROR,
+            "built from what is there; what the missing events would have told is not known",
+            rows=len(self._missing),
+            worker=list(self._missing),
+            file=[first for _, first in self._missing.values()],
+            observed=[count for count, _ in self._missing.values()],
+            limit=0,
+            unit="events",
+        )
+        return [found]
 
 
 def _check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
@@ -905,7 +909,8 @@ def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.Par
         raise _unreadable(root / name, error) from error
 
 
-def _inspect(root: Path, file: Path) -> EventFile:
+def _inspect(root: Path, file: Path, gaps: _Gaps | None) -> EventFile:
+    """Check a file's columns, and say what it holds; gaps are told of it as well."""
     name = f"{_EVENTS}/{file.name}"
     with open_events(root, name) as parquet:
         _check_columns(parquet.schema_arrow, TRACE_EVENTS, where=str(file))
@@ -922,13 +927,16 @@ def _inspect(root: Path, file: Path) -> EventFile:
             check_nulls(table, TRACE_EVENTS, where=str(file))
             seen = set(table["worker"].unique().to_pylist())
             span = list(pc.min_max(table["epoch"]).as_py().values())
-        return EventFile(
+        found = EventFile(
             name=name,
             rows=parquet.metadata.num_rows,
             workers=tuple(sorted(seen)),
             first_epoch=min(span),
             last_epoch=max(span),
         )
+        if gaps is not None:
+            gaps.look(parquet.metadata, found)
+        return found
 
 
 def _bounds(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int] | None:
