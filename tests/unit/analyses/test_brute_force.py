@@ -89,8 +89,8 @@ def charged(edges: list[Row], window: Window) -> Counter[tuple[Any, ...]]:
     waits = [edge for edge in into.values() if edge["type"] == "waiting" and inside(edge, window)]
     enders = {}
     for edge in edges:
-        # A message can end at the first vertex of a worker, into which nothing else leads.
-        if not is_local(edge) and into.get(edge["dst"], edge)["type"] == "waiting":
+        # Nothing but its start leads into the first vertex of a worker that another one started.
+        if not is_local(edge) and into.get(edge["dst"], {"type": "waiting"})["type"] == "waiting":
             enders.setdefault(edge["dst"], edge)
     found: Counter[tuple[Any, ...]] = Counter()
     for wait in waits:
@@ -103,9 +103,10 @@ def charged(edges: list[Row], window: Window) -> Counter[tuple[Any, ...]]:
                 found[*who, edge["type"], edge["operator"], edge["channel"]] += took
             if edge["start_ns"] <= low:
                 break
-            edge = into[edge["src"]]
+            at = edge["src"]
+            edge = into.get(at, enders.get(at))
             if edge["type"] == "waiting":
-                edge = enders[edge["dst"]]
+                edge = enders[at]
     return found
 
 
