@@ -171,6 +171,8 @@ class Session:
     def new_folder(self, name: str) -> Path:
         """Return a path that does not exist, for a run to write to; what an earlier run wrote there is gone."""
         path = self.scratch / "output" / name
+        if path.is_file():
+            path.unlink()
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

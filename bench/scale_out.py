@@ -40,7 +40,7 @@ class Watched:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.name = engine, engine.name
+        self.engine, self.name, self.tasks = engine, engine.name, engine.tasks
         self.seconds: dict[str, float] = {}
         self.cpu: dict[str, float] = {}
         self.items: dict[str, int] = {}

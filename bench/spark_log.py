@@ -126,20 +126,23 @@ def _shifted(event: dict[str, Any], copy: int, step: int, span: int) -> list[byt
 
 
 _CHILD = """
-import resource, sys, time
+import sys, time
 from pathlib import Path
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.reader import read_log
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    # Not what `getrusage` says: that is at least what the process had which started this one.
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+before = peak()
 begin, cpu = time.perf_counter(), time.process_time()
 log = read_log(find_logs(sys.argv[1])[0])
 read, read_cpu = time.perf_counter() - begin, time.process_time() - cpu
-peak_read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak_read = peak()
 if sys.argv[2] == "convert":
     write_mapped(map_log(log), Path(sys.argv[3]), replace=True)
 whole = time.perf_counter() - begin
-print(read, read_cpu, whole, before, peak_read, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, log.tasks.height)
+print(read, read_cpu, whole, before, peak_read, peak(), log.tasks.height)
 """
 
 

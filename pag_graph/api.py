@@ -62,6 +62,7 @@ __all__ = [
 ]
 
 
+_ROW_GROUP = 64 * 1024
 _CHOICES = ("epoch", "role", "between", "latency")
 """Arguments that choose a window."""
 
@@ -338,7 +339,9 @@ class Pag:
         chosen = make_engine(engine) if isinstance(engine, str) else engine
         task = partial(_stretch, run, analysis.name, parameters)
         # What lies between chosen rounds is not to be read.
-        stretches = [[w] for w in windows] if analysis.choose_name else list(self.run.stretches(windows))
+        stretches = (
+            [[w] for w in windows] if analysis.choose_name else list(self.run.stretches(windows, tasks=chosen.tasks))
+        )
         parts = chosen.map(task, stretches, label=analysis.name, progress=progress)
         return pa.concat_tables(parts, promote_options="permissive")
 
@@ -686,8 +689,8 @@ def analyse(
     Parameters
     ----------
     store, output
-        Directories; `output` must be new or empty. One file per window is written to it, ``epoch-*.parquet``, whose
-        rows have a column `epoch`; an analysis of the whole run writes ``run.parquet``.
+        Directories; `output` must be new or empty. One file per task is written to it, ``epoch*.parquet``, whose rows
+        have a column `epoch`; an analysis of the whole run writes ``run.parquet``.
     analysis
         Name out of `ANALYSES`.
     parameters
@@ -751,7 +754,9 @@ def analyse(
     elif definition.scope is Scope.WINDOW:
         # A task looks at as many windows as are read together.
         task = partial(_analyse_windows, path, target, definition.name, made)
-        rows = chosen.map(task, list(pag.run.stretches(windows)), label=definition.name, progress=progress)
+        rows = chosen.map(
+            task, list(pag.run.stretches(windows, tasks=chosen.tasks)), label=definition.name, progress=progress
+        )
     else:
         pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
         base = path if against is None else Path(against).absolute()
@@ -775,12 +780,11 @@ def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
 
 def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
     table = find_analysis(name).over(Run(store), windows, parameters)
-    first = np.searchsorted(table["window"].to_numpy(), np.arange(len(windows) + 1))
     rows = table.drop_columns(["window"])
-    return sum(
-        _write(with_epoch(rows.slice(begin, end - begin), window), target, f"epoch-{window.epoch:09}")
-        for window, begin, end in zip(windows, first[:-1].tolist(), first[1:].tolist(), strict=True)
-    )
+    if "epoch" not in rows.column_names:
+        epochs = np.array([window.epoch for window in windows], np.int64)[table["window"].to_numpy()]
+        rows = rows.append_column(pa.field("epoch", pa.int64(), nullable=False), pa.array(epochs))
+    return _write(rows, target, f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}")
 
 
 def _analyse_pair(
@@ -794,7 +798,8 @@ def _analyse_pair(
 def _write(table: pa.Table, target: Path, stem: str) -> int:
     # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
     partial_file = target / f"_{stem}.tmp"
-    pq.write_table(table, partial_file, compression="zstd")
+    # Rows are in the order of epochs: readers of a few epochs skip the other row groups.
+    pq.write_table(table, partial_file, compression="zstd", row_group_size=_ROW_GROUP)
     partial_file.rename(target / f"{stem}.parquet")
     return int(table.num_rows)
 

@@ -2,7 +2,7 @@
 
 spark-submit spark_jobs/analyse.py STORE OUTPUT --analysis NAME [--set FIELD=VALUE ...] [--against STORE] [--across]
 
-Prints one JSON object. OUTPUT becomes a directory with one file per window, each row with the window's `epoch`; an
+Prints one JSON object. OUTPUT becomes a directory with one file per task, each row with its window's `epoch`; an
 analysis of the whole run writes one file. A value is JSON, or else taken as text. A task looks at one window or more;
 with --across every window is spread over all executors, for windows that are too large for one task.
 """

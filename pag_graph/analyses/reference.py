@@ -26,7 +26,7 @@ Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_j
 window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
 them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv`, `markdown` or `html` (one file
 with a picture, and nothing from elsewhere); `--top` bounds the rows of a table, and `--picture FILE.svg` draws them.
-The job writes one Parquet file per window, with a column `epoch`, and takes parameters as `--set FIELD=VALUE`.
+The job writes one Parquet file per task, with a column `epoch`, and takes parameters as `--set FIELD=VALUE`.
 Times are nanoseconds from the run's origin.
 
 ## Many windows, and large ones

@@ -20,6 +20,7 @@ class LocalEngine:
     """Runs everything in this process; for small traces, notebooks and tests. Needs no Java."""
 
     name = "local"
+    tasks = 1
     in_process = True
     """Tasks run in this process: what one leaves in memory is there for the next."""
 

@@ -38,6 +38,11 @@ class SparkEngine:
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or spark_session()
 
+    @property
+    def tasks(self) -> int:
+        """How many tasks run at the same time, as far as Spark says."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
     def map(
         self,
         task: Callable[[Item], Result],

@@ -27,6 +27,11 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def tasks(self) -> int:
+        """How many tasks run at the same time: analyses are cut in so many, builds by the size of slices alone."""
+        ...
+
     def map(
         self,
         task: Callable[[Item], Result],

@@ -32,6 +32,8 @@ STRETCH = 1_000_000
 """About how many edges are read at once where many windows are."""
 _MOST_WINDOWS = 100_000
 """Windows of a series: each costs a look at the edges of all."""
+FEWEST = 100_000
+"""Edges for which another task is worth its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,9 +332,16 @@ class Run:
         for number, window in enumerate(windows):
             yield Snapshot(run=self, window=window, edges=edges[order[first[number] : first[number + 1]]])
 
-    def stretches(self, windows: Sequence[Window], edges: int = STRETCH) -> Iterator[Sequence[Window]]:
-        """Divide windows into lists of neighbours that show about so many edges together, one window at least."""
-        share = max(1, self.end_ns) * edges / (int(self.epochs["edges"].sum()) or 1)
+    def stretches(
+        self, windows: Sequence[Window], edges: int = STRETCH, *, tasks: int = 1
+    ) -> Iterator[Sequence[Window]]:
+        """Divide windows into lists of neighbours that show about so many edges together, one window at least.
+
+        Where that gives fewer than `tasks` lists they are shorter, though not by much where there is little to do.
+        """
+        there = int(self.epochs["edges"].sum()) or 1
+        edges = min(edges, max(FEWEST, -(-there // tasks)))
+        share = max(1, self.end_ns) * edges / there
         begin = 0
         while begin < len(windows):
             end = begin + 1

@@ -145,6 +145,7 @@ def name_operators(schedule: Schedule) -> Operators:
         jobs.append(add(address, label))
     nodes = stage_nodes(schedule)
     facts = {(row["stage"], row["stage_attempt"]): row for row in log.stages.iter_rows(named=True)}
+    call_sites = {row["name"] for row in facts.values()}
     stages: dict[tuple[int, int], int] = {}
     for (stage, attempt), job_index in sorted(schedule.stage_jobs.items()):
         job = schedule.jobs[job_index]
@@ -152,6 +153,9 @@ def name_operators(schedule: Schedule) -> Operators:
         steps = nodes.get(stage) or (row.get("scopes") or [] if job.execution is not None else [])
         steps = [step for step in steps if not step.startswith("WholeStageCodegen")] or list(steps)
         what = _short(row.get("name") or "")
+        if job.name and job.name not in call_sites:
+            # The program said what the job is for.
+            what = f"{_short(job.name)} ({what})" if what else _short(job.name)
         if job.execution is not None and steps:
             shown = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
             what = f"{shown} of query {job.execution}"
