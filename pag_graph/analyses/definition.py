@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pkgutil
+import re
 import typing
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
@@ -263,10 +264,12 @@ class Analysis:
     def doc(self) -> str:
         """The function's docstring."""
         name = self.function_name or self.method
-        source = pkgutil.get_data(self.package, f"{self._file}.py")
-        for node in ast.parse(source or b"").body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                return ast.get_docstring(node) or ""
+        source = (pkgutil.get_data(self.package, f"{self._file}.py") or b"").decode()
+        # Of all analyses' modules only these functions are parsed: the help of the command waits for it.
+        found = re.search(rf"^def {name}\(.*?(?=^[^\s)]|\Z)", source, re.MULTILINE | re.DOTALL)
+        if found:
+            (node,) = ast.parse(found[0]).body
+            return ast.get_docstring(node) or ""  # type: ignore[arg-type]
         # A function that comes from elsewhere, or a package without sources.
         return inspect.getdoc(self.function) or ""
 
