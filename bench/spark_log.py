@@ -202,8 +202,8 @@ def run(session: Session) -> None:
     facts["read_mb_per_cpu_second"] = large.stat().st_size / 1e6 / max(facts["read_cpu_seconds"], 1e-9)
     session.keep(Figure(name=f"read {size >> 20} MiB, memory of the process", values=facts, target="300 MB, 30 MB/s"))
     whole = child(large, "convert", session.new_folder("spark-trace"))
-    target = "400 bytes a task, above reading"
-    session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=whole, target=target))
+    whole["bytes_per_task"] = (whole["memory_mb"] - whole["memory_reading_mb"]) * 2**20 / max(whole["tasks"], 1)
+    session.keep(Figure(name=f"convert {size >> 20} MiB, memory of the process", values=whole, target="300 MB"))
     source = real_log()
     if source is not None:
         real = find_logs(source)[0]
