@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -779,12 +778,8 @@ def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
 
 
 def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
-    table = find_analysis(name).over(Run(store), windows, parameters)
-    rows = table.drop_columns(["window"])
-    if "epoch" not in rows.column_names:
-        epochs = np.array([window.epoch for window in windows], np.int64)[table["window"].to_numpy()]
-        rows = rows.append_column(pa.field("epoch", pa.int64(), nullable=False), pa.array(epochs))
-    return _write(rows, target, f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}")
+    stem = f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}"
+    return _write(_stretch(store, name, parameters, windows), target, stem)
 
 
 def _analyse_pair(

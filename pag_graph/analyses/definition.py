@@ -267,9 +267,9 @@ class Analysis:
         source = (pkgutil.get_data(self.package, f"{self._file}.py") or b"").decode()
         # Of all analyses' modules only these functions are parsed: the help of the command waits for it.
         found = re.search(rf"^def {name}\(.*?(?=^[^\s)]|\Z)", source, re.MULTILINE | re.DOTALL)
-        if found:
-            (node,) = ast.parse(found[0]).body
-            return ast.get_docstring(node) or ""  # type: ignore[arg-type]
+        for node in ast.parse(found[0]).body if found else ():
+            if isinstance(node, ast.FunctionDef):
+                return ast.get_docstring(node) or ""
         # A function that comes from elsewhere, or a package without sources.
         return inspect.getdoc(self.function) or ""
 

@@ -71,19 +71,19 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     each(collect, range(len(parts)))
     table, _ = index_sends(key)
     # Several workers read one progress message: whoever counts at the same time has counters of its own.
-    lanes = [range(lane, len(parts), CORES) for lane in range(min(CORES, len(parts)))]
-    seen = np.zeros((len(lanes), len(key)), np.int32)
+    lanes = min(CORES, len(parts))
+    seen = np.zeros((lanes, len(key)), np.int32)
     lost = np.zeros(len(parts), np.int64)
 
     def find(lane: int) -> None:
-        for place in lanes[lane]:
+        for place in range(lane, len(parts), lanes):
             part = parts[place]
             part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
             ends = part.kind, part.channel, part.peer, part.message_seq
             found = part.send_id, part.sent, part.send_epoch
             lost[place] = find_sends(*ends, part.worker, key, origin, table, NEVER, seen[lane], *found)
 
-    each(find, range(len(lanes)))
+    each(find, range(lanes))
     receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
     missing = np.where(key[:, 2] == EVERYONE, workers, 1) - seen.sum(axis=0)
     left = np.flatnonzero(missing)

@@ -153,12 +153,12 @@ def name_operators(schedule: Schedule) -> Operators:
         steps = nodes.get(stage) or (row.get("scopes") or [] if job.execution is not None else [])
         steps = [step for step in steps if not step.startswith("WholeStageCodegen")] or list(steps)
         what = _short(row.get("name") or "")
-        if job.name and job.name not in call_sites:
-            # The program said what the job is for.
-            what = f"{_short(job.name)} ({what})" if what else _short(job.name)
         if job.execution is not None and steps:
             shown = ", ".join(steps[:_SHOWN]) + (", ..." if len(steps) > _SHOWN else "")
             what = f"{shown} of query {job.execution}"
+        elif job.name and job.name not in call_sites:
+            # The program said what the job is for.
+            what = f"{_short(job.name)} ({what})" if what else _short(job.name)
         again = f" (attempt {attempt + 1})" if attempt else ""
         address = f"{addresses[jobs[job_index]]}.{stage}" + (f".{attempt}" if attempt else "")
         stages[stage, attempt] = add(address, f"stage {stage}{again}: {what}".rstrip(": "))
