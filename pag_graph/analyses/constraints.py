@@ -178,7 +178,8 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     start, end = (edges[name].to_numpy() for name in ("start_ns", "end_ns"))
     low, high = np.minimum(start, end), np.maximum(start, end)
     # What only touches a border has no part in the window, unless all of it happens at the instant of its end.
-    keep = ((high > begin) | ((high == begin) & (begin == 0))) & ((low < finish) | (high <= finish))
+    after = np.array([w.after_ns for w in windows], np.int64)[of]
+    keep = (high > after) & ((low < finish) | (high <= finish))
     if not keep.all():
         edges, of, begin, finish, start, end = (
             edges.filter(keep),

@@ -66,7 +66,8 @@ class Frames:
         near = (nw.col("epoch") >= window.lowest_epoch) & (start <= window.end_ns)
         ends = nw.min_horizontal(start, finish) <= window.end_ns
         touching = self.engine.all_edges.filter(near | (nw.col("duration_ns") < 0), ends)
-        return touching.filter(nw.max_horizontal(start, finish) > window.start_ns) if window.start_ns else touching
+        after = window.after_ns
+        return touching.filter(nw.max_horizontal(start, finish) > after) if after >= 0 else touching
 
     @property
     def local(self) -> Frame:
@@ -80,8 +81,7 @@ class Frames:
         messages = self.edges.filter(~IS_LOCAL)
         if self.run.rules is not RuleSet.ST2:
             start, window = nw.col("start_ns"), self.window
-            after = start > window.start_ns if window.start_ns else start >= 0
-            messages = messages.filter(after, start <= window.end_ns)
+            messages = messages.filter(start > window.after_ns, start <= window.end_ns)
         return messages.with_columns(from_worker=worker_of("src"), to_worker=worker_of("dst"))
 
     @property
@@ -89,8 +89,7 @@ class Frames:
         """Whether an edge ends in the window, as every edge does in exactly one of windows that tile the run."""
         if self.run.rules is RuleSet.ST2:
             return nw.col("src") >= 0
-        after = end_ns() > self.window.start_ns
-        return after & (end_ns() <= self.window.end_ns) if self.window.start_ns else end_ns() <= self.window.end_ns
+        return (end_ns() > self.window.after_ns) & (end_ns() <= self.window.end_ns)
 
     @property
     def labelled(self) -> Frame:

@@ -122,7 +122,7 @@ def k_hop_paths(snapshot: Snapshot, k: int = 2, *, limit: int = 1000, through_wa
 
 def ends_in(window: Window, end_ns: Any) -> Any:
     """Return the condition that an edge ends in a window, for an expression of any engine."""
-    return (end_ns > window.start_ns if window.start_ns else end_ns >= 0) & (end_ns <= window.end_ns)
+    return (end_ns > window.after_ns) & (end_ns <= window.end_ns)
 
 
 def count_paths(

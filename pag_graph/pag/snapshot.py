@@ -38,7 +38,10 @@ FEWEST = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A stretch of a run's time, open at its start: ``(start_ns, end_ns]``; only at the run's origin it is closed."""
+    """A stretch of a run's time, open at its start: ``(start_ns, end_ns]``; only at the run's origin it is closed.
+
+    Where the first round has no length, the origin is all that it holds, and the one after it is open there as well.
+    """
 
     start_ns: int
     end_ns: int
@@ -49,6 +52,13 @@ class Window:
     """Vertex that closes the window, where one is defined."""
     lowest_epoch: int = 0
     """No event at or after the window's start has a lower epoch."""
+    follows: bool = False
+    """Whether an epoch's window lies before this one: the first may have no length, and then holds just the origin."""
+
+    @property
+    def after_ns(self) -> int:
+        """All instants of the window, and no earlier ones, are later than this one."""
+        return self.start_ns - (self.start_ns == 0 and not self.follows)
 
     @property
     def span_ns(self) -> int:
@@ -159,6 +169,7 @@ class Run:
             epoch=row["epoch"],
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
+            follows=row["epoch"] != self.epochs["epoch"][0],
         )
 
     def windows(self) -> list[Window]:
@@ -172,8 +183,9 @@ class Run:
                 role=EpochRole(row["role"]),
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
+                follows=number > 0,
             )
-            for row in rows.iter_rows(named=True)
+            for number, row in enumerate(rows.iter_rows(named=True))
         ]
 
     def series(
@@ -364,7 +376,7 @@ def _touches(window: Window) -> pl.Expr:
     # columns first lets whole row groups be skipped.
     near = (pl.col("epoch") >= window.lowest_epoch) & (pl.col("start_ns") <= window.end_ns)
     end = pl.col("start_ns") + pl.col("duration_ns")
-    begins = pl.max_horizontal("start_ns", end) > window.start_ns if window.start_ns else pl.lit(value=True)
+    begins = pl.max_horizontal("start_ns", end) > window.after_ns if window.after_ns >= 0 else pl.lit(value=True)
     ends = pl.min_horizontal("start_ns", end) <= window.end_ns
     return (near | (pl.col("duration_ns") < 0)) & begins & ends
 

@@ -146,9 +146,7 @@ def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs:
     elif belongs == "labels" and windows[0].epoch is not None:
         window = _among(edges["epoch"].to_numpy(), *_labels(run, windows))
     else:
-        starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
-        # The window that begins with the run includes its origin.
-        starts[starts == 0] = np.iinfo(np.int64).min
+        starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
         if belongs == "touches":
             first = np.searchsorted(ends, np.minimum(start, end))
             last = np.searchsorted(starts, np.maximum(start, end)) - 1

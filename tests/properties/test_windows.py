@@ -148,7 +148,8 @@ def test_waits_and_traffic_add_up(
         touching = [
             (edge["src"], edge["dst"])
             for edge in edges
-            if max(edge["start_ns"], edge["start_ns"] + edge["duration_ns"]) > window.start_ns - (not window.start_ns)
+            if max(edge["start_ns"], edge["start_ns"] + edge["duration_ns"])
+            > window.start_ns - (window.start_ns == 0 and not window.follows)
             and min(edge["start_ns"], edge["start_ns"] + edge["duration_ns"]) <= window.end_ns
         ]
         assert Counter(snapshot.edges.select("src", "dst").iter_rows()) == Counter(touching)

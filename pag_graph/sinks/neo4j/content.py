@@ -425,9 +425,7 @@ def path_edges(path: CriticalPath | None) -> pl.DataFrame:
 
 def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
     """Say whether an instant lies in one of the windows."""
-    return pl.any_horizontal(
-        [t_ns.is_between(w.start_ns, w.end_ns, closed="right" if w.start_ns else "both") for w in windows]
-    )
+    return pl.any_horizontal([t_ns.is_between(w.after_ns, w.end_ns, closed="right") for w in windows])
 
 
 def _highest(part: Snapshot) -> int:

@@ -70,10 +70,11 @@ def convert(
 def map_log(log: SparkLog) -> Mapped:
     """Decide what a log leaves open and map it."""
     first = log.tasks.head(1).drop("output_lost").write_csv().encode()
-    return map_schedule(
-        infer_schedule(log),
-        fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first)]),
-    )
+    trace_id = fingerprint([("app", log.app_id.encode()), ("start", str(log.start_ms).encode()), ("first", first)])
+    schedule = infer_schedule(log)
+    # Unless somebody else holds it, the log's table of tasks goes before the mapping needs room.
+    del log
+    return map_schedule(schedule, trace_id)
 
 
 def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None:

@@ -35,7 +35,7 @@ FORMAT = "spark"
 """Name of the format of Spark's event logs."""
 
 _PART = 8_000
-"""Tasks, or points of a lane, that are made into events at a time."""
+"""Instants of a driver's lane that are made into events at a time, and twice the number of tasks: they have more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,12 @@ class Mapped:
         Parameters
         ----------
         size
-            Tasks, or instants of a driver's lane, that are made into events at a time; the events are the same.
+            Instants of a driver's lane that are made into events at a time, and twice the number of tasks; the events
+            are the same.
         """
         yield from lane_events(self.driver, self.epochs, size=size)
-        yield from core_events(self.schedule, self.driver, self.epochs, self.lives, self.shuffles.messages, size=size)
+        tasks = max(1, size // 2)
+        yield from core_events(self.schedule, self.driver, self.epochs, self.lives, self.shuffles.messages, size=tasks)
 
     def core_worker(self, core: int) -> int:
         """Return the worker that is a core."""

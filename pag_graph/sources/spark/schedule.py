@@ -10,7 +10,8 @@ Policies, in short (`docs/spark.md` has them with a picture):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from pag_graph.sources.spark.tables import LogFinding, SparkLog
 from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, MEASURED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     I64 = NDArray[np.int64]
@@ -28,6 +31,15 @@ __all__ = ["MS", "Core", "Job", "Lane", "Schedule", "executor_ends", "infer_sche
 
 MS = 1_000_000
 """Nanoseconds in a millisecond."""
+
+_MEASURED = (
+    *("launch_ms", "finish_ms", "getting_result_ms", "deserialize_ms", "run_ms", "gc_ms", "serialize_ms"),
+    *("fetch_wait_ms", "write_ns", "flags", "measured"),
+)
+"""What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
+
+_STRETCH = 10_000
+"""Tasks at a time that Python's numbers are made of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,11 +88,14 @@ class Schedule:
     """A log with everything decided; times in nanoseconds from the origin."""
 
     log: SparkLog
+    """Without its tasks: whoever has no use for them as they were read can let them go."""
     origin_ms: int
     end_ns: int
     tasks: pl.DataFrame
-    """One row per task attempt by launch time: the log's columns, and `job` (index), `core` (index), `launch`, `begin`,
-    `stop`, `finish` and `delivered`: sent by the driver, begun and done on the core, core free, seen by the driver."""
+    """One row per task attempt by launch time: the log's columns but for the times that it measured, and in their place
+    `job` and `core` (indices); `launch`, `receipt`, `begin`, `free`, `delivered` and `done` (sent by the driver, taken
+    up and begun on the core, core free, seen by the driver, its result there); and the parts of the task
+    (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest)."""
     jobs: list[Job]
     stage_jobs: dict[tuple[int, int], int]
     """Index of the job that a stage attempt ran for."""
@@ -111,10 +126,10 @@ def infer_schedule(log: SparkLog) -> Schedule:
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
     tasks = tasks.with_columns(job=stage_values(tasks, stage_jobs))
     executors = _executors(log, tasks, origin, end_ms)
-    tasks, cores = _place(log, tasks, executors, findings)
+    tasks, cores = _place(log, tasks.drop(_MEASURED), executors, findings)
     lanes = _lanes(jobs)
     return Schedule(
-        log=log,
+        log=replace(log, tasks=log.tasks.clear()),
         origin_ms=origin,
         end_ns=(end_ms - origin) * MS,
         tasks=tasks,
@@ -129,16 +144,14 @@ def infer_schedule(log: SparkLog) -> Schedule:
 
 def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.Series:
     """Return for each task the value of its stage attempt, null where there is none."""
-    numbers = pl.DataFrame(
-        {
-            "stage": [stage for stage, _ in values],
-            "stage_attempt": [attempt for _, attempt in values],
-            "value": list(values.values()),
-        },
-        schema={"stage": pl.Int32, "stage_attempt": pl.Int32, "value": pl.Int64},
-    )
-    keys = ["stage", "stage_attempt"]
-    return tasks.select(keys).join(numbers, on=keys, how="left", maintain_order="left")["value"]
+    if not values:
+        return pl.repeat(None, tasks.height, dtype=pl.Int64, eager=True)
+    known = sorted(values)
+    keys = np.array([stage << 32 | attempt for stage, attempt in known], np.int64)
+    own = tasks.select(key=pl.col("stage").cast(pl.Int64) * (1 << 32) + pl.col("stage_attempt"))["key"].to_numpy()
+    place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+    value = np.array([values[key] for key in known], np.int64)[place]
+    return pl.DataFrame({"value": value, "known": keys[place] == own}).select(pl.when("known").then("value"))["value"]
 
 
 def _find(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
@@ -405,9 +418,8 @@ def _slots(
     # Per core: when its last task's work ended, when it counts as free, and which task that was.
     busy: list[int] = []
     last: list[int] = []
-    at, until, spare = launch.tolist(), delivered.tolist(), delay.tolist()
-    for task in range(size):
-        start, room = at[task], spare[task]
+    columns = [chain.from_iterable(_stretches(values)) for values in (launch, delivered, delay)]
+    for task, (start, until, room) in enumerate(zip(*columns, strict=True)):
         latest = start + room
         best, fallback = -1, -1
         for k, end in enumerate(busy):
@@ -437,12 +449,16 @@ def _slots(
         before = last[best]
         if before >= 0:
             # What is left of the delay of the task before ends at the latest when this one is taken up.
-            free[before] = min(until[before], taken)
+            free[before] = min(free[before], taken)
         core[task], begin[task], receipt[task] = best, begins, taken
-        busy[best] = begins + (until[task] - start - room)
+        busy[best] = begins + (until - start - room)
         last[best] = task
-        free[task] = until[task]
+        free[task] = until
     return len(busy), (core, begin, free, receipt, cut)
+
+
+def _stretches(values: I64) -> Iterator[list[int]]:
+    return (values[first : first + _STRETCH].tolist() for first in range(0, values.size, _STRETCH))
 
 
 def _lanes(jobs: list[Job]) -> list[Lane]:

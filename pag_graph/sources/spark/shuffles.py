@@ -28,6 +28,9 @@ FIRST_SHUFFLE = 10
 PAIRS = 20_000
 """Most messages between two stages that are told apart by executor."""
 
+_ATTEMPTS = 1 << 32
+"""More attempts than a stage has."""
+
 # What of a task matters to messages.
 _READ = (
     *("stage", "stage_attempt", "job", "core", "executor", "succeeded", "launch", "done", "free"),
@@ -70,20 +73,29 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     Shuffles
         The bytes of the messages to a reduce task sum to what it read.
     """
-    tasks = schedule.tasks.select(_READ).with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
     parents = stage_parents(schedule)
-    readers = tasks.filter((pl.col("remote_bytes") + pl.col("local_bytes") > 0) & pl.col("job").is_not_null())
-    writers = tasks.filter(pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0))
-    by_stage = {key[0]: frame for key, frame in writers.group_by("stage", maintain_order=True)}
+    stage_of = pl.col("stage").cast(pl.Int64)
+    facts = schedule.tasks.select(
+        stage=stage_of,
+        attempt=stage_of * _ATTEMPTS + pl.col("stage_attempt"),
+        reads=(pl.col("remote_bytes") + pl.col("local_bytes") > 0) & pl.col("job").is_not_null(),
+        writes=pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0),
+    )
+    readers = _Groups(schedule.tasks, facts["attempt"], facts["reads"])
+    writers = _Groups(schedule.tasks, facts["stage"], facts["writes"])
+    del facts
     frames: list[pl.DataFrame] = []
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
     unknown = joined = 0
-    for (stage, attempt), own in readers.group_by("stage", "stage_attempt", maintain_order=True):
-        job = schedule.jobs[schedule.stage_jobs[int(stage), int(attempt)]].job
-        sources = [p for p in parents.get((job, int(stage)), []) if p in by_stage]
+    for key in readers.keys:
+        stage, attempt = divmod(key, _ATTEMPTS)
+        own = readers[key]
+        job = schedule.jobs[schedule.stage_jobs[stage, attempt]].job
+        sources = [p for p in parents.get((job, stage), []) if p in writers.keys]
         if not sources:
             unknown += own.height
             continue
+        by_stage = {p: writers[p] for p in sources}
         totals = [int(by_stage[p]["shuffle_write_bytes"].sum()) for p in sources]
         left = _share(own, totals)
         for parent, part in zip(sources, left, strict=True):
@@ -93,7 +105,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
             made, merged = _pairs(part, wrote, channel)
             joined += merged
             if made.height:
-                channels.append(((parent, writer_attempt), (int(stage), int(attempt))))
+                channels.append(((parent, writer_attempt), (stage, attempt)))
                 frames.append(made)
     findings = []
     if unknown:
@@ -113,6 +125,26 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         pl.col(name).cast(kind) for name, kind in _SCHEMA.items()
     )
     return Shuffles(messages=messages, channels=channels, findings=findings)
+
+
+class _Groups:
+    """Tasks group by group: all of them at once would be in memory twice."""
+
+    def __init__(self, tasks: pl.DataFrame, key: pl.Series, kept: pl.Series) -> None:
+        rows = np.flatnonzero(kept.to_numpy())
+        keys = key.to_numpy()[rows]
+        order = np.argsort(keys, kind="stable")
+        found, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        self._tasks = tasks.select(_READ)
+        self._rows = dict(zip(found.tolist(), np.split(rows[order], np.cumsum(counts)), strict=False))
+        self.keys = dict.fromkeys(found[np.argsort(first)].tolist())
+        """In the order of their first tasks."""
+
+    def __getitem__(self, key: int) -> pl.DataFrame:
+        """Return the tasks of a group in their order, with their rows in the table as `number`."""
+        rows = self._rows[key]
+        own: pl.DataFrame = self._tasks[rows]
+        return own.with_columns(number=pl.Series(rows))
 
 
 def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:

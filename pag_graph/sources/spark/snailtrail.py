@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
-from pag_graph.sources.spark.schedule import MS
+from pag_graph.sources.spark.schedule import MS, infer_schedule
 from pag_graph.sources.spark.shuffles import stage_parents
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.schedule import Schedule
+    from pag_graph.sources.spark.tables import SparkLog
 
 __all__ = ["SnailTrail", "snailtrail_events", "snailtrail_mapping"]
 
@@ -39,13 +40,13 @@ class SnailTrail:
     """One row per message: sender, sent, receiver, received, activity."""
 
 
-def snailtrail_mapping(schedule: Schedule, *, shuffle: bool = True) -> SnailTrail:
+def snailtrail_mapping(log: SparkLog, *, shuffle: bool = True) -> SnailTrail:
     """Return what SnailTrail 1 makes of a log.
 
     Parameters
     ----------
-    schedule
-        Of a log with one job that nothing failed in.
+    log
+        With one job that nothing failed in.
     shuffle
         Whether to draw data messages between stages.
 
@@ -54,7 +55,8 @@ def snailtrail_mapping(schedule: Schedule, *, shuffle: bool = True) -> SnailTrai
     SnailTrail
         Driver first, then the cores.
     """
-    tasks = _tasks(schedule)
+    schedule = infer_schedule(log)
+    tasks = _tasks(log, schedule)
     workers = _place(tasks, schedule)
     activities: list[tuple[int, int, int, str, int]] = []
     messages: list[tuple[int, int, int, int, str]] = []
@@ -94,20 +96,25 @@ def snailtrail_mapping(schedule: Schedule, *, shuffle: bool = True) -> SnailTrai
     )
 
 
-def _tasks(schedule: Schedule) -> list[dict[str, Any]]:
+def _tasks(log: SparkLog, schedule: Schedule) -> list[dict[str, Any]]:
+    origin = schedule.origin_ms * MS
     frame = schedule.tasks.select(
         "task",
         "stage",
         "executor",
-        launch=pl.col("launch_ms") * MS,
-        got=pl.col("getting_result_ms") * MS,
-        done=pl.col("finish_ms") * MS,
+        launch=pl.col("launch") + origin,
+        got=pl.col("delivered") + origin,
+        done=pl.col("done") + origin,
+    )
+    # The parts of a task as the log has them, whether they fit or not.
+    measured = log.tasks.select(
         deserialize=pl.col("deserialize_ms").cast(pl.Int64) * MS,
         run=pl.col("run_ms").cast(pl.Int64) * MS,
         serialize=pl.col("serialize_ms").cast(pl.Int64) * MS,
         fetch=pl.col("fetch_wait_ms").cast(pl.Int64) * MS,
         write=pl.col("write_ns"),
-    ).sort("launch", "done")
+    )
+    frame = frame.hstack(measured).sort("launch", "done")
     tasks = frame.to_dicts()
     for task in tasks:
         held = task["deserialize"] + task["run"] + task["serialize"]

@@ -65,8 +65,13 @@ def worker(vertex: int) -> int:
     return vertex >> 40
 
 
+def holds(window: Window, t_ns: int) -> bool:
+    origin = t_ns == window.start_ns == 0 and not window.follows
+    return window.start_ns < t_ns <= window.end_ns or origin
+
+
 def ends_in(edge: Row, window: Window) -> bool:
-    return (end(edge) > window.start_ns or window.start_ns == 0) and end(edge) <= window.end_ns
+    return holds(window, end(edge))
 
 
 def labelled(edges: list[Row], run: Run, window: Window) -> list[Row]:
@@ -242,7 +247,7 @@ def test_metrics_count_every_edge_once(in_memory: Fixture, whole_run: Fixture, t
                 for edge in drawn.edges
                 if not is_local(edge)
                 and (worker(edge["src"]), worker(edge["dst"])) == pair
-                and window.start_ns - (not window.start_ns) < edge["start_ns"] <= window.end_ns
+                and holds(window, edge["start_ns"])
             ]
             data_sent = [edge for edge in sent if edge["type"] == "data_message"]
             assert (row["messages"], row["data_messages"]) == (len(sent), len(data_sent))
@@ -346,7 +351,7 @@ def test_waits_and_traffic(in_memory: Fixture, whole_run: Fixture, trace: Any, d
         assert {tuple(row[n] for n in names): row["waiting_ns"] for row in rows if row["waiting_ns"]} == waited
         sent: Counter[Any] = Counter()
         for edge in drawn.edges:
-            if not is_local(edge) and window.start_ns - (not window.start_ns) < edge["start_ns"] <= window.end_ns:
+            if not is_local(edge) and holds(window, edge["start_ns"]):
                 sent[worker(edge["src"]), worker(edge["dst"]), edge["type"], edge["channel"]] += 1
         names = ("from_worker", "to_worker", "type", "channel")
         rows = traffic(snapshot).to_pylist()

@@ -55,3 +55,16 @@ def test_pairs_without_messages_are_listed_as_well(in_memory: Fixture, whole_run
     assert (rows[0, 1]["data_messages"], rows[0, 1]["records"], rows[0, 1]["delivered_ns"]) == (1, 5, 7)
     assert rows[1, 0]["records_share"] == 2 / 7
     assert rows[2, 0]["messages"] == 0
+
+
+def test_a_round_without_length_has_the_origin_to_itself(in_memory: Fixture, whole_run: Fixture) -> None:
+    # Epoch 0 ends where the run begins, and so does the round after it begin there.
+    run = whole_run(in_memory(draw("0 send 3>1 | 0 end | 20 end", "5 recv 3<0 | 6 end | 20 end")))
+    first, second, *_ = windows = run.windows()
+    assert (first.start_ns, first.end_ns, second.start_ns) == (0, 0, 0)
+    assert [sum(matrix(run.snapshot(window))["messages"].to_pylist()) for window in windows] == [
+        1,
+        *[0] * (len(windows) - 1),
+    ]
+    # A free window that begins there has it as well: nothing lies before it.
+    assert sum(matrix(run.snapshot(run.window(between=(0, 3))))["messages"].to_pylist()) == 1

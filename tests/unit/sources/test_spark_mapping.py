@@ -19,7 +19,6 @@ from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.operators import node_metrics, stage_nodes
 from pag_graph.sources.spark.reader import read_log
-from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.sources.spark.snailtrail import snailtrail_events, snailtrail_mapping
 from pag_graph.store.trace import Trace, TraceMeta, TraceSource, write_trace
 from pag_graph.testing.spark_logs import EventLog, check_rows
@@ -402,7 +401,7 @@ class TestWordCount:
     log = ORACLES / "app-20170324182509-0000"
 
     def test_snailtrails_activities_and_messages_come_out_exactly(self) -> None:
-        mapping = snailtrail_mapping(infer_schedule(read_log(find_logs(self.log)[0])))
+        mapping = snailtrail_mapping(read_log(find_logs(self.log)[0]))
         theirs = pl.read_csv(ORACLES / "app_shuffle.st1.csv")
         is_message = pl.col("activity").str.ends_with("Message")
         word = pl.col("activity").str.replace("_m", "M").str.to_lowercase()
@@ -421,11 +420,11 @@ class TestWordCount:
         )
         assert mapping.messages.with_columns(word).sort(pl.all()).equals(pairs.sort(pl.all()))
         assert ours.height + 2 * mapping.messages.height == theirs.height == 324
-        without = snailtrail_mapping(infer_schedule(read_log(find_logs(self.log)[0])), shuffle=False)
+        without = snailtrail_mapping(read_log(find_logs(self.log)[0]), shuffle=False)
         assert 2 * (without.activities.height + without.messages.height) == 276
 
     def test_snailtrails_path_is_as_long_as_its_span(self, tmp_path: Path) -> None:
-        events = snailtrail_events(snailtrail_mapping(infer_schedule(read_log(find_logs(self.log)[0]))))
+        events = snailtrail_events(snailtrail_mapping(read_log(find_logs(self.log)[0])))
         check_rows(events)
         origin = int(events["t_ns"].min())
         workers = [
