@@ -22,7 +22,6 @@ class LocalEngine:
     name = "local"
     tasks = 1
     in_process = True
-    """Tasks run in this process: what one leaves in memory is there for the next."""
 
     def map(
         self,

@@ -34,6 +34,7 @@ class SparkEngine:
     """
 
     name = "spark"
+    in_process = False
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or spark_session()

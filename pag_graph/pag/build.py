@@ -10,9 +10,8 @@ import shutil
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,16 +23,16 @@ from pag_graph.kernels import layout
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.epochs import epochs_of_rows
 from pag_graph.kernels.threads import each
-from pag_graph.model.enums import ActivityType, EpochRole, EventKind, RuleSet, Severity, VertexKind
+from pag_graph.model.enums import ActivityType, EpochRole, RuleSet, Severity
 from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
-from pag_graph.pag import slices
+from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
-from pag_graph.pag.match import RECEIVES, SENDS, STITCHED
+from pag_graph.pag.match import RECEIVES, SENDS
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
-from pag_graph.store.delta import PartFile, StoreInfo, check_target, commit, is_committed, write_part
+from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.trace import Trace
 
@@ -43,16 +42,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.pag.engine import Engine
-    from pag_graph.rules.columns import Edges, GraphColumns, Vertices
+    from pag_graph.rules.columns import GraphColumns
     from pag_graph.rules.rows import RuleParameters, Stack, WorkerRows
     from pag_graph.store.delta import Mode
 
     I64 = NDArray[np.int64]
     Progress = Callable[[str, int, int], None]
-
-_FILE_ROWS = 1_000_000
-"""Rows of a file, about; those of a slice are written at the same time."""
-_WORDS = {str(word): code for code, word in enumerate((*ActivityType, *EventKind, *VertexKind))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +61,6 @@ class BuildReport:
     """Rows of `PAG_FINDINGS`."""
     committed: bool
     """False where this very state was committed before, so that there was nothing to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """What a task wrote and counted."""
-
-    parts: dict[str, list[PartFile]]
-    vertices: I64
-    edges: I64
-    waiting_ns: I64
-    unknown_ns: I64
-    findings: pa.Table
-    dropped: dict[str, int]
-    closed: int = 0
-    """Fingerprint of its rows of closed epochs."""
-    kept: int = 0
-    """The same of the epochs that the store had before, for an append."""
-    epochs: pl.DataFrame | None = None
-    """For rule sets without windows: one row per epoch."""
 
 
 def build(
@@ -245,7 +221,7 @@ def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 class Built(NamedTuple):
     """What the steps of a rule set give the commit."""
 
-    outputs: list[Output]
+    outputs: list[steps.Output]
     epochs: pa.Table
     closed_epochs: int
     last_closed_epoch: int
@@ -253,9 +229,23 @@ class Built(NamedTuple):
 
 
 def _build_sliced(
-    plan: RunPlan, target: Path | None, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
+    plan: RunPlan,
+    target: Path | None,
+    staging: Path,
+    engine: Engine,
+    kept: StoreInfo | None,
+    progress: Progress,
+    *,
+    passes: int = 1,
 ) -> Built | None:
-    plan, scans, read = _scan(plan, staging, engine, progress)
+    """Build slice by slice; in one pass only where tasks run one after the other and find each other's results."""
+    begun = None
+    if passes == 1 and engine.in_process and in_order.applies(plan, append=kept is not None):
+        begun = in_order.begin(plan, target, staging, progress)
+    if begun is None:
+        plan, scans = _scan(plan, staging, engine, progress)
+    else:
+        scans = begun.scans
     settled = None if plan.trace.meta.complete else _settled(scans)
     lives, odd = slices.lives(plan, scans)
     span = windows(
@@ -270,14 +260,21 @@ def _build_sliced(
     progress("stitch", 0, 1)
     engine.stitch(staging)
     progress("stitch", 1, 1)
-    carries = _carries(plan, scans, lives, staging, engine, progress)
     after = int(kept.run["last_closed_epoch"]) if kept is not None else None
-    outputs = engine.map(
-        partial(_assemble, plan, target, staging, span, after, read),
-        list(zip(plan.slices, carries, strict=True)),
-        label="assemble",
-        progress=progress,
-    )
+    if begun is None:
+        carries = _carries(plan, scans, lives, staging, engine, progress)
+        outputs = engine.map(
+            partial(steps.assemble, plan, target, staging, span, after, None),
+            list(zip(plan.slices, carries, strict=True)),
+            label="assemble",
+            progress=progress,
+        )
+    else:
+        finished = in_order.finish(plan, target, staging, begun, lives, span, after)
+        if finished is None:
+            return _build_sliced(plan, target, staging, engine, kept, progress, passes=2)
+        outputs = finished
+        progress("assemble", len(plan.slices), len(plan.slices))
     table = epochs_table(
         span,
         alive_ns=_alive(plan, lives, span),
@@ -316,18 +313,16 @@ def _settled(scans: Sequence[slices.Scan]) -> int:
     return min(first.values(), default=2**62) - 1
 
 
-def _fingerprints(outputs: Sequence[Output], name: str) -> int:
+def _fingerprints(outputs: Sequence[steps.Output], name: str) -> int:
     total: int = sum(getattr(output, name) for output in outputs)
     return total % 2**63
 
 
-def _total(outputs: Sequence[Output], name: str) -> I64:
+def _total(outputs: Sequence[steps.Output], name: str) -> I64:
     return np.asarray(np.sum([getattr(output, name) for output in outputs], axis=0), dtype=np.int64)
 
 
-def _scan(
-    plan: RunPlan, staging: Path, engine: Engine, progress: Progress
-) -> tuple[RunPlan, list[slices.Scan], slices.SliceRows | None]:
+def _scan(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[slices.Scan]]:
     """Scan all slices; where an activation is open at a cut, join the slices on both sides and scan again.
 
     Returns
@@ -336,26 +331,16 @@ def _scan(
         With the slices as they are at last.
     scans
         In order.
-    read
-        The rows of the one slice that there is, if tasks run in this process: nobody needs to read them again.
     """
     while True:
-        for name in ("sends", "receives", "stitched"):
-            (staging / name).mkdir(parents=True, exist_ok=True)
-        read: list[slices.SliceRows] | None = (
-            [] if len(plan.slices) == 1 and getattr(engine, "in_process", False) else None
-        )
-        scans = engine.map(partial(_scan_slice, plan, staging, read), plan.slices, label="scan", progress=progress)
+        steps.make_folders(staging)
+        scans = engine.map(partial(steps.scan_slice, plan, staging), plan.slices, label="scan", progress=progress)
         last = {w: max(s.number for s in plan.slices if w in s.rows) for w in plan.workers}
-        # A worker without a tail has no vertex in the slice: the next one would not know where its time begins.
         dirty = {
-            scan.slice_number
-            for scan, part in zip(scans, plan.slices, strict=True)
-            for worker in part.rows
-            if scan.slice_number < last[worker] and (worker not in scan.tails or scan.tails[worker].depth)
+            part.number for found, part in zip(scans, plan.slices, strict=True) if steps.undecided(found, part, last)
         }
         if not dirty:
-            return plan, scans, read[0] if read else None
+            return plan, scans
         shutil.rmtree(staging)
         plan = replace(plan, slices=_joined(plan.slices, dirty))
 
@@ -373,27 +358,6 @@ def _joined(slices: Sequence[Slice], dirty: set[int]) -> tuple[Slice, ...]:
             result.append(dict(part.rows))
         joins = part.number in dirty
     return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(result))
-
-
-def _scan_slice(plan: RunPlan, staging: Path, keep: list[slices.SliceRows] | None, part: Slice) -> slices.Scan:
-    read = slices.read_slice(plan, part, whole=keep is not None)
-    found = slices.scan(plan, part, read)
-    for name, left in (("sends", found.sends), ("receives", found.receives)):
-        if left.height:
-            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
-    if keep is not None:
-        keep.append(read)
-    # The leftovers are on disk for the join; only counters travel back.
-    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
-
-
-def _leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
-    files = sorted((staging / name).glob("*.parquet"))
-    return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
-
-
-def _stitched(staging: Path) -> pl.LazyFrame:
-    return _leftovers(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
 
 
 def _carries(
@@ -414,9 +378,8 @@ def _carries(
             slices.Carry(tails=dict(tails), applications=dict(applications), activities=dict(activities), lives=lives)
         )
         tails.update(scan.tails)
-        for known, marks in ((applications, scan.applications), (activities, scan.activities)):
-            for worker, stack in marks.items():
-                known[worker] = slices.still_open(known.get(worker, ()), stack)
+        slices.add_open(applications, scan.applications)
+        slices.add_open(activities, scan.activities)
     if len(plan.slices) == 1:
         return carries
     items = list(zip(plan.slices, carries, strict=True))
@@ -424,7 +387,7 @@ def _carries(
     # Nobody asks how the last slice ends.
     unknown = [number for number, found in enumerate(begun[:-1]) if found is None]
     judged = engine.map(
-        partial(_segments, plan, staging), [items[number] for number in unknown], label="carry", progress=progress
+        partial(steps.segments, plan, staging), [items[number] for number in unknown], label="carry", progress=progress
     )
     for number, mine in zip(unknown, judged, strict=True):
         begun[number] = mine
@@ -433,92 +396,6 @@ def _carries(
         carries[number] = replace(carries[number], segments=dict(segments))
         segments.update(ends or {})
     return carries
-
-
-def _with_stitched(staging: Path, part: Slice, carry: slices.Carry) -> slices.Carry:
-    mine = _stitched(staging).filter(pl.col("slice") == part.number).collect()
-    return replace(carry, stitched=mine)
-
-
-def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, slices.Carry]) -> dict[int, int]:
-    part, carry = item
-    return slices.last_segments(plan, _with_stitched(staging, part, carry), slices.read_slice(plan, part, whole=False))
-
-
-def _assemble(
-    plan: RunPlan,
-    target: Path | None,
-    staging: Path,
-    span: Windows,
-    after: int | None,
-    read: slices.SliceRows | None,
-    item: tuple[Slice, slices.Carry],
-) -> Output:
-    part, carry = item
-    rows = slices.read_slice(plan, part) if read is None else read
-    graph = slices.assemble(plan, _with_stitched(staging, part, carry), rows, open_epoch=span.last_left + 1)
-    del rows
-    count = len(span.epoch)
-    waiting, unknown = (_time_in_windows(graph, kind, span) for kind in (ActivityType.WAITING, ActivityType.UNKNOWN))
-    closed, before = (_fingerprint(graph, epoch) for epoch in (span.last_closed, -1 if after is None else after))
-    vertices, edges = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for sums, (epochs, numbers) in ((vertices, graph.rows_of_vertices), (edges, graph.rows_of_edges)):
-        np.add.at(sums, span.index_of(epochs), numbers)
-    return Output(
-        parts=_write(graph, target, last_closed=span.last_closed, after=after),
-        vertices=vertices,
-        edges=edges,
-        waiting_ns=waiting,
-        unknown_ns=unknown,
-        findings=graph.findings,
-        dropped=graph.dropped,
-        closed=closed,
-        kept=before,
-    )
-
-
-def _fingerprint(graph: GraphColumns, last_epoch: int) -> int:
-    """Return a number that depends on all rows up to an epoch and not on their order; those of slices add up."""
-    return sum(
-        table.fingerprint(int(np.searchsorted(table.epoch, last_epoch, side="right")), _WORDS)
-        for table in (graph.vertices, graph.edges)
-    )
-
-
-def _time_in_windows(graph: GraphColumns, kind: ActivityType, span: Windows) -> I64:
-    at = np.flatnonzero(graph.edges.kind == EDGE_CODES[kind])
-    start = graph.edges.numbers[layout.START, at]
-    return np.asarray(window_sums(start, start + graph.edges.numbers[layout.DURATION, at], span.bounds))
-
-
-def _write(
-    graph: GraphColumns, target: Path | None, *, last_closed: int, after: int | None
-) -> dict[str, list[PartFile]]:
-    """Write a slice's rows; those of open epochs apart, for an append to take their place."""
-    if target is None:
-        return {}
-    files: list[tuple[str, Vertices | Edges, int, int, bool]] = []
-    for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
-        ends = [
-            table.epoch.searchsorted(epoch, side="right")
-            for epoch in (last_closed, *(() if after is None else (after,)))
-        ]
-        closed, first = int(ends[0]), int(ends[1]) if after is not None else 0
-        for low, high, provisional in ((first, closed, False), (max(first, closed), len(table.epoch), True)):
-            bounds = [low, *range(low + _FILE_ROWS, high - _FILE_ROWS // 2, _FILE_ROWS), max(low, high)]
-            files += [(name, table, a, b, provisional) for a, b in pairwise(bounds)]
-
-    def write(file: tuple[str, Vertices | Edges, int, int, bool]) -> PartFile | None:
-        name, table, low, high, provisional = file
-        return write_part(target, name, table.table(low, high), provisional=provisional) if low < high else None
-
-    parts: dict[str, list[PartFile]] = {"vertices": [], "edges": []}
-    # The largest first, so that all cores are done at about the same time.
-    files.sort(key=lambda file: file[2] - file[3])
-    for (name, *_), part in zip(files, each(write, files), strict=True):
-        if part is not None:
-            parts[name].append(part)
-    return parts
 
 
 def _check_unchanged(kept: StoreInfo, epochs: pa.Table, fingerprint: int) -> None:
@@ -629,12 +506,12 @@ def _clock_findings(plan: RunPlan) -> list[pa.Table]:
 
 def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
     """One finding per message end without its other end anywhere in the run."""
-    stitched = _stitched(staging)
-    receives = _leftovers(staging, "receives", RECEIVES)
+    stitched = steps.stitched(staging)
+    receives = steps.leftovers(staging, "receives", RECEIVES)
     lost = receives.join(stitched, on=["worker", "order"], how="anti").sort("worker", "order").collect()
     arrived = stitched.group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
     sends = (
-        _leftovers(staging, "sends", SENDS)
+        steps.leftovers(staging, "sends", SENDS)
         .join(arrived, on="id", how="left")
         .with_columns(missing=pl.col("missing") - pl.col("arrived").fill_null(0))
         .filter(pl.col("missing") != 0)
@@ -700,7 +577,7 @@ def _build_st2(
     return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), found)
 
 
-def _assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> Output:
+def _assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
     def read(worker: int) -> WorkerRows:
         return slices.read_rows(plan, worker, *part.rows[worker])
 
@@ -712,8 +589,8 @@ def _assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice
     pl.DataFrame(pl.from_arrow(ends)).write_parquet(staging / f"ends-{part.number:06}.parquet")
     epochs = _islands(rows, graph)
     nothing = np.zeros(0, np.int64)
-    return Output(
-        parts=_write(graph, target, last_closed=int(epochs["epoch"].to_numpy()[-1]), after=None),
+    return steps.Output(
+        parts=steps.write_rows(graph, target, last_closed=int(epochs["epoch"].to_numpy()[-1]), after=None),
         vertices=nothing,
         edges=nothing,
         waiting_ns=nothing,

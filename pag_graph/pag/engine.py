@@ -28,6 +28,11 @@ class Engine(Protocol):
     name: str
 
     @property
+    def in_process(self) -> bool:
+        """Whether tasks run one after the other in this process: what one leaves in memory is there for the next."""
+        ...
+
+    @property
     def tasks(self) -> int:
         """How many tasks run at the same time: analyses are cut in so many, builds by the size of slices alone."""
         ...

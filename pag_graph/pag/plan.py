@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     Kinds = NDArray[np.int8]
 
-DEFAULT_SLICE_EVENTS = 4_000_000
-"""Events that one task works on at a time; a slice needs about 400 bytes of memory per event."""
+DEFAULT_SLICE_EVENTS = 1_000_000
+"""Events that one task works on at a time; a slice needs about 400 bytes of memory per event.
+
+Of 0.5 to 4 million this is the fastest: larger columns leave the caches, smaller slices cost more around them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -424,6 +424,12 @@ def still_open(before: Stack, marks: Stack) -> Stack:
     return tuple(marks[at] if at >= 0 else before[-2 - at] for at in left)
 
 
+def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
+    """Let what is open, per worker, be what is open after one more slice (`still_open`)."""
+    for worker, stack in marks.items():
+        stacks[worker] = still_open(stacks.get(worker, ()), stack)
+
+
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> pl.DataFrame:
     columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
     frame = pl.DataFrame(dict(zip(_OF_EPOCH, columns, strict=True)))

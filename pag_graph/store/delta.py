@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +29,7 @@ from pag_graph.errors import (
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 Mode = Literal["error", "append", "replace"]
@@ -37,6 +37,7 @@ Mode = Literal["error", "append", "replace"]
 
 _COMMIT_KEY = "pag_graph"
 _PROVISIONAL = "open-"
+_FINAL = "part-"
 _ROW_GROUP = 64 * 1024
 """Rows of a row group: few enough that one epoch is read without much of its neighbours."""
 
@@ -89,7 +90,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     ]
     content = content.select(schema.names).cast(pa.schema(fields))
     directory = store / table
-    path = f"{_PROVISIONAL if provisional else 'part-'}{uuid.uuid4().hex}.parquet"
+    path = f"{_PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}.parquet"
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -113,6 +114,19 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         rows=content.num_rows,
         statistics=_statistics(content, integers),
     )
+
+
+def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:
+    """Turn a file that `write_part` wrote for good into one with rows of epochs that are still open."""
+    path = f"{_PROVISIONAL}{part.path.removeprefix(_FINAL)}"
+    (store / table / part.path).rename(store / table / path)
+    return replace(part, path=path)
+
+
+def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
+    """Delete files that were written and shall not be committed."""
+    for part in parts:
+        (store / table / part.path).unlink(missing_ok=True)
 
 
 def _statistics(content: pa.Table, integers: Sequence[str]) -> str:

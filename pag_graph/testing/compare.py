@@ -31,7 +31,12 @@ _MOST = 3
 
 
 def assembled(
-    trace: SmallTrace, folder: Path, *, slice_events: int = DEFAULT_SLICE_EVENTS, shuffle: int | None = None
+    trace: SmallTrace,
+    folder: Path,
+    *,
+    slice_events: int = DEFAULT_SLICE_EVENTS,
+    shuffle: int | None = None,
+    passes: int = 1,
 ) -> Reference:
     """Build the graph of a trace by all steps of a build but the commit, which costs more than all others.
 
@@ -43,6 +48,8 @@ def assembled(
         An empty directory to work in; it is emptied again.
     slice_events, shuffle
         As of `pag_graph.api.build` and `SmallTrace.write`.
+    passes
+        1 for the way in which this process builds, 2 for that of engines whose tasks know nothing of each other.
 
     Returns
     -------
@@ -51,7 +58,7 @@ def assembled(
     """
     written = trace.write(folder / "trace", shuffle=shuffle)
     plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
-    built = _build_sliced(plan, folder / "store", folder / "staging", LocalEngine(), None, silent)
+    built = _build_sliced(plan, folder / "store", folder / "staging", LocalEngine(), None, silent, passes=passes)
     assert built is not None  # noqa: S101  (only an append can find its work done)
     tables = {
         name: _read(folder / "store" / name, [part.path for output in built.outputs for part in output.parts[name]])
@@ -61,6 +68,9 @@ def assembled(
     dropped: Counter[str] = Counter()
     for output in built.outputs:
         dropped.update(output.dropped)
+    written_files = {path.name for name in tables for path in (folder / "store" / name).glob("*.parquet")}
+    named = {part.path for output in built.outputs for parts in output.parts.values() for part in parts}
+    assert written_files == named  # noqa: S101  (a build that starts again leaves nothing behind)
     for directory in folder.iterdir():
         shutil.rmtree(directory)
     return Reference(

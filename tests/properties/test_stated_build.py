@@ -41,12 +41,13 @@ def rows(found: list[dict[str, Any]], names: tuple[str, ...]) -> Counter[tuple[A
 
 
 @settings(max_examples=10_000 if PROVE else 60)
-@given(seed=st.integers(0, 2**32), size=slice_sizes(), causal=st.booleans())
+@given(seed=st.integers(0, 2**32), size=slice_sizes(), causal=st.booleans(), passes=st.sampled_from([1, 2]))
 def test_a_build_is_what_the_definitions_say(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, *, causal: bool
+    tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, *, causal: bool, passes: int
 ) -> None:
     trace = random_stated(seed, causal=causal)
-    graph, expected = assembled(trace, tmp_path_factory.mktemp("stated"), slice_events=size), build_stated(trace)
+    graph = assembled(trace, tmp_path_factory.mktemp("stated"), slice_events=size, passes=passes)
+    expected = build_stated(trace)
     assert rows(graph.edges, EDGE) == rows(expected.edges, EDGE)
     assert rows(graph.vertices, VERTEX) == rows(expected.vertices, VERTEX)
     assert graph.dropped == expected.dropped

@@ -48,11 +48,11 @@ def shuffles() -> st.SearchStrategy[int | None]:
     return st.none() | st.integers(0, 1_000)
 
 
-@given(any_traces(), slice_sizes(), shuffles())
+@given(any_traces(), slice_sizes(), shuffles(), st.sampled_from([1, 2]))
 def test_a_build_is_what_the_definitions_say(
-    folder: Path, trace: SmallTrace, slice_events: int, shuffle: int | None
+    folder: Path, trace: SmallTrace, slice_events: int, shuffle: int | None, passes: int
 ) -> None:
-    found = assembled(trace, folder, slice_events=slice_events, shuffle=shuffle)
+    found = assembled(trace, folder, slice_events=slice_events, shuffle=shuffle, passes=passes)
     assert differences(found, build_reference(trace)) == ""
     check_counts(found, trace)
     check_tiling(found, trace)
@@ -60,8 +60,11 @@ def test_a_build_is_what_the_definitions_say(
     check_windows(found)
 
 
+@pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("slice_events", [1, 2, 3, 100])
-def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(folder: Path, slice_events: int) -> None:
+def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(
+    folder: Path, slice_events: int, passes: int
+) -> None:
     kinds = ["start", "stop", "park", "push_progress", "park", "unpark", "start", "stop", "epoch_end"]
     times = [0, 10, 20, 21, 25, 30, 31, 40, 41]
     events = tuple(
@@ -71,7 +74,7 @@ def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(folder: Path
         for seq, (kind, t) in enumerate(zip(kinds, times, strict=True))
     )
     trace = SmallTrace(events=(events,), processes=(0,), offsets_ns=(0,), uncertainty_ns=(None,))
-    found = assembled(trace, folder, slice_events=slice_events)
+    found = assembled(trace, folder, slice_events=slice_events, passes=passes)
     assert differences(found, build_reference(trace)) == ""
     assert [(row["start_ns"], row["duration_ns"]) for row in found.edges if row["type"] == "unknown"] == [(20, 5)]
 
@@ -82,7 +85,7 @@ def test_slices_and_the_order_of_files_do_not_matter(
     folder: Path, trace: SmallTrace, slice_events: int, others: int, shuffle: int | None
 ) -> None:
     one = assembled(trace, folder, slice_events=slice_events)
-    other = assembled(trace, folder, slice_events=others, shuffle=shuffle)
+    other = assembled(trace, folder, slice_events=others, shuffle=shuffle, passes=2)
     assert differences(other, one) == ""
 
 

@@ -25,7 +25,7 @@ from pag_graph.errors import (
 )
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag import build as pag_build
-from pag_graph.pag import slices
+from pag_graph.pag import slices, steps
 from pag_graph.store import delta
 from pag_graph.testing.compare import committed, differences
 from pag_graph.testing.reference import build_reference
@@ -242,7 +242,7 @@ def test_a_reader_sees_one_state_while_another_is_written(place: Path) -> None:
 
 
 def test_a_slice_may_fill_several_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pag_build, "_FILE_ROWS", 7)
+    monkeypatch.setattr(steps, "_FILE_ROWS", 7)
     info = build(place, "whole").store
     for name, key in (("vertices", "id"), ("edges", "dst")):
         files = [pq.read_table(file) for file in info.files(name)]
@@ -270,13 +270,21 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
 # Where a build writes (or, at first, reads), and how often: it is interrupted before the write, or right after it.
 INTERRUPTS = [
     ("check_order", 0, False),
-    *(("write_part", at, False) for at in (0, 3, 6)),
+    *(("write_rows", at, False) for at in (0, 1)),
+    *(("write_part", at, False) for at in (0, 2, 4)),
     *(("_commit_table", at, False) for at in range(6)),
     ("_commit_table", 5, True),
     ("_publish", 0, False),
     ("_publish", 0, True),
 ]
-MODULES = {"check_order": slices, "write_part": pag_build, "_commit_table": delta, "_publish": delta}
+MODULES = {
+    "check_order": slices,
+    # Files of vertices and edges, and those of the small tables.
+    "write_rows": steps,
+    "write_part": pag_build,
+    "_commit_table": delta,
+    "_publish": delta,
+}
 
 
 @pytest.mark.parametrize(("name", "at", "after"), INTERRUPTS)
@@ -287,7 +295,8 @@ def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
     old, new = WHOLE.until_epoch(0), WHOLE
     build(place, "trace-0")
     reached = []
-    real: Callable[..., Any] = getattr(MODULES[name], name)
+    function = "write_part" if name == "write_rows" else name
+    real: Callable[..., Any] = getattr(MODULES[name], function)
 
     def interrupted(*arguments: Any, **more: Any) -> Any:
         reached.append(name)
@@ -299,7 +308,7 @@ def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
             raise KeyboardInterrupt
         return result
 
-    monkeypatch.setattr(MODULES[name], name, interrupted)
+    monkeypatch.setattr(MODULES[name], function, interrupted)
     with pytest.raises(KeyboardInterrupt):
         build(place, "whole", mode)
     monkeypatch.undo()

@@ -1,0 +1,245 @@
+"""What the tasks of a build do, and the files by which they tell each other.
+
+A task reads its slice and writes what it finds: what the slice leaves over, or its rows. Nobody sees those before the
+build commits them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.kernels import layout
+from pag_graph.kernels.assembly import window_sums
+from pag_graph.kernels.threads import each
+from pag_graph.model.enums import ActivityType, EventKind, VertexKind
+from pag_graph.pag import slices
+from pag_graph.pag.match import STITCHED
+from pag_graph.rules.rows import EDGE_CODES
+from pag_graph.store.delta import PartFile, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.pag.epochs import Windows
+    from pag_graph.pag.plan import RunPlan, Slice
+    from pag_graph.rules.columns import Edges, GraphColumns, Vertices
+
+    I64 = NDArray[np.int64]
+
+_FILE_ROWS = 1_000_000
+"""Rows of a file, about; those of a slice are written at the same time."""
+_WORDS = {str(word): code for code, word in enumerate((*ActivityType, *EventKind, *VertexKind))}
+_LEFT = ("sends", "receives", "stitched")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a task wrote and counted."""
+
+    parts: dict[str, list[PartFile]]
+    vertices: I64
+    edges: I64
+    waiting_ns: I64
+    unknown_ns: I64
+    findings: pa.Table
+    dropped: dict[str, int]
+    closed: int = 0
+    """Fingerprint of its rows of closed epochs."""
+    kept: int = 0
+    """The same of the epochs that the store had before, for an append."""
+    epochs: pl.DataFrame | None = None
+    """For rule sets without windows: one row per epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a slice was made into, as far as it can be told without the windows of the run."""
+
+    parts: dict[str, list[PartFile]]
+    vertices: tuple[I64, I64]
+    """Epochs, ascending, and how many rows each has."""
+    edges: tuple[I64, I64]
+    waiting: tuple[I64, I64]
+    """Start and duration of each wait."""
+    unknown: tuple[I64, I64]
+    findings: pa.Table
+    dropped: dict[str, int]
+    closed: int
+    kept: int
+
+    def output(self, span: Windows) -> Output:
+        """Count rows and sum times window by window."""
+        vertices, edges = (np.zeros(len(span.epoch), np.int64) for _ in range(2))
+        for sums, (epochs, rows) in ((vertices, self.vertices), (edges, self.edges)):
+            np.add.at(sums, span.index_of(epochs), rows)
+        waiting, unknown = (
+            np.asarray(window_sums(start, start + duration, span.bounds))
+            for start, duration in (self.waiting, self.unknown)
+        )
+        return Output(
+            parts=self.parts,
+            vertices=vertices,
+            edges=edges,
+            waiting_ns=waiting,
+            unknown_ns=unknown,
+            findings=self.findings,
+            dropped=self.dropped,
+            closed=self.closed,
+            kept=self.kept,
+        )
+
+
+def make_folders(staging: Path) -> None:
+    """Make the folders of what slices leave over and of what is found for it."""
+    for name in _LEFT:
+        (staging / name).mkdir(parents=True, exist_ok=True)
+
+
+def leave_over(staging: Path, part: Slice, found: slices.Scan) -> slices.Scan:
+    """Write what a slice leaves over, for the join of all slices; only counters are returned."""
+    for name, left in (("sends", found.sends), ("receives", found.receives)):
+        if left.height:
+            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
+    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+
+
+def undecided(found: slices.Scan, part: Slice, last: Mapping[int, int]) -> bool:
+    """Say whether a slice ends where the next one of a worker cannot be understood without it.
+
+    `last` has the number of each worker's last slice. A worker without a tail has no vertex in the slice: the next one
+    would not know where its time begins.
+    """
+    return any(
+        part.number < last[worker] and (worker not in found.tails or found.tails[worker].depth > 0)
+        for worker in part.rows
+    )
+
+
+def scan_slice(plan: RunPlan, staging: Path, part: Slice) -> slices.Scan:
+    """Read a slice, and summarise what of it reaches beyond it."""
+    read = slices.read_slice(plan, part, whole=False)
+    return leave_over(staging, part, slices.scan(plan, part, read))
+
+
+def leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
+    """Return what slices left over, ``sends`` or ``receives``, or what was ``stitched``."""
+    files = sorted((staging / name).glob("*.parquet"))
+    return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
+
+
+def stitched(staging: Path) -> pl.LazyFrame:
+    """Return the rows of `pag.match.stitch` of all slices."""
+    return leftovers(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
+
+
+def _with_stitched(staging: Path, part: Slice, carry: slices.Carry) -> slices.Carry:
+    mine = stitched(staging).filter(pl.col("slice") == part.number).collect()
+    return replace(carry, stitched=mine)
+
+
+def segments(plan: RunPlan, staging: Path, item: tuple[Slice, slices.Carry]) -> dict[int, int]:
+    """Read a slice, and say which segment is open where it ends (`pag.slices.last_segments`)."""
+    part, carry = item
+    return slices.last_segments(plan, _with_stitched(staging, part, carry), slices.read_slice(plan, part, whole=False))
+
+
+def assemble(
+    plan: RunPlan,
+    target: Path | None,
+    staging: Path,
+    span: Windows,
+    after: int | None,
+    read: slices.SliceRows | None,
+    item: tuple[Slice, slices.Carry],
+) -> Output:
+    """Make the vertices and edges of a slice, and write them; it is read where that has not been done."""
+    part, carry = item
+    rows = slices.read_slice(plan, part) if read is None else read
+    graph = slices.assemble(plan, _with_stitched(staging, part, carry), rows, open_epoch=span.last_left + 1)
+    del rows
+    return write_graph(graph, target, last_closed=span.last_closed, after=after).output(span)
+
+
+def write_graph(graph: GraphColumns, target: Path | None, *, last_closed: int, after: int | None) -> Made:
+    """Write a slice's rows.
+
+    Parameters
+    ----------
+    graph
+        The rows.
+    target
+        The store; None writes nothing.
+    last_closed
+        The last epoch that is closed; rows of open ones are written apart, for an append to take their place.
+    after
+        The last epoch whose rows the store has.
+
+    Returns
+    -------
+    Made
+        O(rows).
+    """
+    closed, kept = (_fingerprint(graph, epoch) for epoch in (last_closed, -1 if after is None else after))
+    return Made(
+        parts=write_rows(graph, target, last_closed=last_closed, after=after),
+        vertices=graph.rows_of_vertices,
+        edges=graph.rows_of_edges,
+        waiting=_times(graph, ActivityType.WAITING),
+        unknown=_times(graph, ActivityType.UNKNOWN),
+        findings=graph.findings,
+        dropped=graph.dropped,
+        closed=closed,
+        kept=kept,
+    )
+
+
+def _fingerprint(graph: GraphColumns, last_epoch: int) -> int:
+    """Return a number that depends on all rows up to an epoch and not on their order; those of slices add up."""
+    return sum(
+        table.fingerprint(int(np.searchsorted(table.epoch, last_epoch, side="right")), _WORDS)
+        for table in (graph.vertices, graph.edges)
+    )
+
+
+def _times(graph: GraphColumns, kind: ActivityType) -> tuple[I64, I64]:
+    at = np.flatnonzero(graph.edges.kind == EDGE_CODES[kind])
+    return graph.edges.numbers[layout.START, at], graph.edges.numbers[layout.DURATION, at]
+
+
+def write_rows(
+    graph: GraphColumns, target: Path | None, *, last_closed: int, after: int | None
+) -> dict[str, list[PartFile]]:
+    """Write the rows of `write_graph`, and return their files."""
+    if target is None:
+        return {}
+    files: list[tuple[str, Vertices | Edges, int, int, bool]] = []
+    for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
+        ends = [
+            table.epoch.searchsorted(epoch, side="right")
+            for epoch in (last_closed, *(() if after is None else (after,)))
+        ]
+        closed, first = int(ends[0]), int(ends[1]) if after is not None else 0
+        for low, high, provisional in ((first, closed, False), (max(first, closed), len(table.epoch), True)):
+            bounds = [low, *range(low + _FILE_ROWS, high - _FILE_ROWS // 2, _FILE_ROWS), max(low, high)]
+            files += [(name, table, a, b, provisional) for a, b in pairwise(bounds)]
+
+    def write(file: tuple[str, Vertices | Edges, int, int, bool]) -> PartFile | None:
+        name, table, low, high, provisional = file
+        return write_part(target, name, table.table(low, high), provisional=provisional) if low < high else None
+
+    parts: dict[str, list[PartFile]] = {"vertices": [], "edges": []}
+    # The largest first, so that all cores are done at about the same time.
+    files.sort(key=lambda file: file[2] - file[3])
+    for (name, *_), part in zip(files, each(write, files), strict=True):
+        if part is not None:
+            parts[name].append(part)
+    return parts

@@ -1,0 +1,126 @@
+"""Builds in one pass: taken where it can be, left where a later slice says otherwise, with the same rows either way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pag_graph
+from pag_graph.engines.local import LocalEngine
+from pag_graph.pag.build import _build_sliced, build
+from pag_graph.pag.engine import silent
+from pag_graph.pag.plan import plan_run
+from pag_graph.store.trace import Trace
+from pag_graph.testing.compare import assembled, committed, differences
+from pag_graph.testing.reference import build_reference
+from pag_graph.testing.traces import draw
+
+if TYPE_CHECKING:
+    from pag_graph.pag.build import Built
+    from pag_graph.testing.traces import SmallTrace
+
+SAMPLES = Path(pag_graph.__file__).parent / "samples"
+
+
+class Watched(LocalEngine):
+    """Counts the tasks of two passes."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def map(self, task: Any, items: Any, *, label: str, progress: Any) -> list[Any]:
+        self.steps.append(label)
+        return super().map(task, items, label=label, progress=progress)
+
+
+class TwoPasses(LocalEngine):
+    """Takes the way of engines whose tasks know nothing of each other."""
+
+    in_process = False
+
+
+def built(trace: SmallTrace, place: Path, slice_events: int) -> tuple[Built, list[str], int]:
+    """Build, and return what came of it, the steps of two passes, and how many slices there were."""
+    engine = Watched()
+    plan = plan_run(Trace.open(trace.write(place / "trace")), trace.rules, slice_events=slice_events)
+    made = _build_sliced(plan, place / "store", place / "staging", engine, None, silent)
+    shutil.rmtree(place / "trace")
+    assert made is not None
+    return made, engine.steps, len(plan.slices)
+
+
+def names(made: Built) -> list[str]:
+    return [part.path for output in made.outputs for parts in output.parts.values() for part in parts]
+
+
+@pytest.mark.parametrize("sample", ["triangles", "bfs"])
+def test_real_traces_are_built_in_one_pass(tmp_path: Path, sample: str) -> None:
+    trace = Trace.open(SAMPLES / sample)
+    engines = [Watched(), TwoPasses()]
+    for number, engine in enumerate(engines):
+        build(SAMPLES / sample, tmp_path / str(number), engine=engine, slice_events=trace.rows // 5)
+    assert isinstance(engines[0], Watched)
+    assert engines[0].steps == []
+    one, other = (committed(tmp_path / str(number)) for number in range(2))
+    assert differences(one, other) == ""
+
+
+ROUND = "{0} park | {1} unpark | {2} end"
+
+
+def work(times: range) -> str:
+    return " | ".join(f"{t} start 1 | {t + 1} stop 1 | {t + 2} park | {t + 5} unpark" for t in times)
+
+
+def rounds(count: int) -> str:
+    return " | ".join(ROUND.format(t, t + 5, t + 9) for t in range(0, 10 * count, 10))
+
+
+def test_a_message_that_is_read_long_before_it_is_sent_asks_for_two_passes(tmp_path: Path) -> None:
+    busy = rounds(8).replace("70 park", "70 send 3>1 | 70 park")
+    trace = draw(busy, rounds(8).replace("5 unpark | 9 end", "5 unpark | 7 recv 3<0 | 9 end", 1))
+    made, steps, slices = built(trace, tmp_path, 8)
+    assert slices > 3
+    assert steps[0] == "scan"
+    # What the first pass wrote is gone.
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
+    shutil.rmtree(tmp_path / "store")
+    assert differences(assembled(trace, tmp_path, slice_events=8), build_reference(trace)) == ""
+
+
+def test_a_message_that_the_next_slice_sends_does_not(tmp_path: Path) -> None:
+    # Worker 1 is cut later than worker 0: it reads in its first slice what worker 0 sends in its second.
+    one = rounds(3) + " | 30 park | 31 unpark | 40 end"
+    other = "0 start 1 | 12 recv 3<0 | 13 stop 1 | 14 park | 25 unpark | 29 end | 30 park | 31 unpark | 40 end"
+    trace = draw(one.replace("10 park", "10 park").replace("15 unpark", "11 unpark | 11 send 3>1"), other)
+    made, steps, slices = built(trace, tmp_path, 5)
+    assert slices > 1
+    assert steps == []
+    assert "receive_without_send" not in made.findings["finding"].to_pylist()
+    shutil.rmtree(tmp_path / "store")
+    assert differences(assembled(trace, tmp_path, slice_events=5), build_reference(trace)) == ""
+
+
+def test_slices_of_epochs_that_nobody_ends_stay_open(tmp_path: Path) -> None:
+    log = work(range(0, 80, 10))
+    # The other worker never ends epoch 0.
+    made, steps, slices = built(draw(log + " | 90 end", log), tmp_path, 6)
+    assert slices > 2
+    assert steps == []
+    assert made.last_closed_epoch == -1
+    assert all(name.startswith("open-") for name in names(made))
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
+
+
+def test_a_slice_with_open_and_closed_epochs_asks_for_two_passes(tmp_path: Path) -> None:
+    log = work(range(10, 80, 10))
+    made, steps, slices = built(
+        draw("0 park | 3 unpark | 5 end | " + log + " | 90 end", "0 park | 3 unpark | 5 end | " + log), tmp_path, 8
+    )
+    assert slices > 2
+    assert steps[0] == "scan"
+    assert made.last_closed_epoch == 0
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
