@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,9 +18,6 @@ from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.build import construct
 from pag_graph.store.trace import Trace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _COLUMNS = ("seq", "epoch", "t_ns", "kind", "operator", "channel", "peer", "message_seq", "records", "bytes")
 
@@ -73,6 +73,17 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
     from pag_graph.engines.session import spark_session
     from pag_graph.engines.spark import SparkEngine
 
+    name, trace, rules, store = cases[0]
+    session.measure(
+        f"into a store, on Spark, cold ({name}, {rules})",
+        partial(_command, trace, rules),
+        before=lambda: session.new_folder("build.pag"),
+        against=writes_the_same(session, trace, store),
+        items=Trace.open(trace).rows,
+        repeat=3,
+        warm=1,
+        note="`pag build --engine spark`, with the start of Python and Java",
+    )
     spark = spark_session(app="bench", master=f"local[{CORES}]")
     try:
         engine = SparkEngine(spark)
@@ -92,6 +103,12 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
             )
     finally:
         spark.stop()
+
+
+def _command(trace: Path, rules: RuleSet, store: Path) -> None:
+    pag = Path(sys.executable).with_name("pag")
+    command = [pag, "build", trace, store, "--engine", "spark", "--rules", rules]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _files(trace: Path) -> list[Path]:

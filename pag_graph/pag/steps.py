@@ -188,7 +188,9 @@ def write_graph(graph: GraphColumns, target: Path | None, *, last_closed: int, a
     Made
         O(rows).
     """
-    closed, kept = (_fingerprint(graph, epoch) for epoch in (last_closed, -1 if after is None else after))
+    # Only what is committed is ever compared with what comes later.
+    ends = (last_closed, -1 if after is None else after)
+    closed, kept = (_fingerprint(graph, epoch) if target is not None else 0 for epoch in ends)
     return Made(
         parts=write_rows(graph, target, last_closed=last_closed, after=after),
         vertices=graph.rows_of_vertices,
