@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.pag.match import stitch
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ class LocalEngine:
     name = "local"
     tasks = 1
     in_process = True
+    slice_events = DEFAULT_SLICE_EVENTS
 
     def map(
         self,
@@ -41,9 +43,14 @@ class LocalEngine:
 
     def stitch(self, staging: Path) -> None:
         """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
-        sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
-        if sends and receives:
-            joined = stitch(nw.from_native(pl.scan_parquet(sends)), nw.from_native(pl.scan_parquet(receives)))
-            frame = joined.to_native().collect()
-            if frame.height:
-                frame.write_parquet(staging / "stitched" / "part-0.parquet")
+        stitch_here(staging)
+
+
+def stitch_here(staging: Path) -> None:
+    """Join the leftovers of all slices in this process (see `pag_graph.pag.engine.Engine.stitch`)."""
+    sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
+    if sends and receives:
+        joined = stitch(nw.from_native(pl.scan_parquet(sends)), nw.from_native(pl.scan_parquet(receives)))
+        frame = joined.to_native().collect()
+        if frame.height:
+            frame.write_parquet(staging / "stitched" / "part-0.parquet")

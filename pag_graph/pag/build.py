@@ -29,7 +29,7 @@ from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.pag.plan import RunPlan, Slice, plan_run
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
@@ -88,7 +88,7 @@ def build(
         ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
         worker has left since.
     slice_events
-        About how many events a task works on; the result does not depend on it.
+        About how many events a task works on, the engine's choice where absent; the result does not depend on it.
     progress
         Called with (label, done, all).
 
@@ -117,7 +117,7 @@ def build(
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
     kept = previous if mode == "append" else None
     known = kept.run if kept is not None and "clocks" in kept.run else None
-    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or engine.slice_events, known=known)
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
@@ -192,7 +192,7 @@ def construct(
     """
     opened = Trace.open(trace)
     rules = RuleSet(opened.meta.rules) if rules is None else rules
-    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or engine.slice_events)
     steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
     try:
         built = steps(plan, None, Path(staging), engine, None, silent)

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, START, STOP, UNPARK
 from pag_graph.kernels.layout import runs
+from pag_graph.kernels.threads import each
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.pag.reading import read_columns
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     Kinds = NDArray[np.int8]
 
 DEFAULT_SLICE_EVENTS = 1_000_000
-"""Events that one task works on at a time; a slice needs about 400 bytes of memory per event.
+"""Events that are worked on at a time; a slice needs about 400 bytes of memory per event.
 
-Of 0.5 to 4 million this is the fastest: larger columns leave the caches, smaller slices cost more around them.
+In process this is the fastest of 0.5 to 4 million: larger columns leave the caches, smaller slices cost more around
+them.
 """
 
 
@@ -186,7 +189,7 @@ def _run_id(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
 
 
 def _cut_by_time(
-    safe_row: Callable[[TraceLog, int, int], int],
+    safe: Callable[[TraceLog, int], Callable[[int], int]],
     trace: Trace,
     log: TraceLog,
     workers: tuple[int, ...],
@@ -200,13 +203,14 @@ def _cut_by_time(
     the end of an epoch. One that states its activities is cut where one starts right after another stopped.
     """
     del trace
-    cuts = {w: [0] for w in workers}
-    for instant in _instants(log, workers, clocks, slice_events):
-        for w in workers:
-            cuts[w].append(max(cuts[w][-1], safe_row(log, w, clocks[w].own(instant))))
-    for w in workers:
-        cuts[w].append(log.rows_of(w))
-    return _slices(cuts)
+    instants = _instants(log, workers, clocks, slice_events)
+
+    def cuts(worker: int) -> list[int]:
+        safe_row = safe(log, worker) if instants else int
+        rows = [safe_row(clocks[worker].own(instant)) for instant in instants]
+        return list(accumulate([0, *rows, log.rows_of(worker)], max))
+
+    return _slices(dict(zip(workers, each(cuts, workers), strict=True)))
 
 
 def _slices(cuts: Mapping[int, list[int]]) -> tuple[Slice, ...]:
@@ -245,21 +249,25 @@ def _row_at(log: TraceLog, worker: int, clock: int) -> int:
     return log.rows_of(worker)
 
 
-def _safe_row(log: TraceLog, worker: int, clock: int) -> int:
-    """Return the first row at or after `clock` where the worker's log may be cut, or the number of its rows."""
-    after = _row_at(log, worker, clock)
-    if _first_row(log, worker, 0, _is_park) < log.rows_of(worker):
-        return _first_row(log, worker, after, _begins_interval)
-    ended = _first_row(log, worker, after, _ends_epoch)
-    return min(ended + 1, log.rows_of(worker))
+def _safe(log: TraceLog, worker: int) -> Callable[[int], int]:
+    """Tell the first row at or after an instant where the worker's log may be cut, or the number of its rows."""
+    parks = _first_row(log, worker, 0, _is_park) < log.rows_of(worker)
+
+    def safe_row(clock: int) -> int:
+        after = _row_at(log, worker, clock)
+        if parks:
+            return _first_row(log, worker, after, _begins_interval)
+        return min(_first_row(log, worker, after, _ends_epoch) + 1, log.rows_of(worker))
+
+    return safe_row
 
 
-def _safe_stated_row(log: TraceLog, worker: int, clock: int) -> int:
-    """Return the first row at or after `clock` that starts an activity right after another stopped, or their number."""
-    return _first_row(log, worker, _row_at(log, worker, clock), _begins_activity)
+def _safe_stated(log: TraceLog, worker: int) -> Callable[[int], int]:
+    """Tell the first row at or after an instant that starts an activity right after another stopped, as `_safe`."""
+    return lambda clock: _first_row(log, worker, _row_at(log, worker, clock), _begins_activity)
 
 
-_SAFE = {RuleSet.TIMELY: _safe_row, RuleSet.STATED: _safe_stated_row}
+_SAFE = {RuleSet.TIMELY: _safe, RuleSet.STATED: _safe_stated}
 
 
 def _is_park(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:

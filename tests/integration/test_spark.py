@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
+from pag_graph.engines import spark as spark_engine
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import MissingExtraError, StoreNotFoundError, TraceFormatError
@@ -52,10 +53,18 @@ def skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-@pytest.mark.parametrize("slice_events", [None, 500])
+@pytest.mark.parametrize(("slice_events", "joined_here"), [(None, True), (500, True), (500, False)])
 def test_builds_the_same_tables_as_in_process(
-    spark: SparkSession, skewed: Path, tmp_path: Path, slice_events: int | None
+    spark: SparkSession,
+    skewed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    slice_events: int | None,
+    joined_here: bool,
 ) -> None:
+    if not joined_here:
+        monkeypatch.setattr(spark_engine, "_FEW", -1)
     store = tmp_path / "spark.pag"
     seen: list[tuple[str, int, int]] = []
     api.build(
