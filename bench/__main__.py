@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import bench as package
 from bench import harness
+from pag_graph.kernels import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,8 @@ def write_page(results: Path, page: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
+    # As `pag` does.
+    memory.keep()
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, compare, write the page.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="make measurements")

@@ -33,6 +33,7 @@ from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
+from pag_graph.kernels import memory
 from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Clocks(StrEnum):
 
 def main() -> None:
     """Run the command; turn our own errors into a message and a stable exit code."""
+    memory.keep()
     try:
         app()
     except errors.PagGraphError as error:

@@ -12,6 +12,7 @@ import narwhals.stable.v2 as nw
 from pag_graph.engines.local import stitch_here
 from pag_graph.engines.session import spark_session
 from pag_graph.errors import EngineError, PagGraphError
+from pag_graph.kernels import memory
 from pag_graph.pag.match import stitch
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ class SparkEngine:
 
 def _guarded(task: Callable[[Item], Result], item: Item) -> Result | PagGraphError:
     """Carry our own errors back as values: Spark would turn them into text, and the user would read a JVM trace."""
+    # The process does tasks only, and its next one needs as much.
+    memory.keep()
     try:
         return task(item)
     except PagGraphError as error:

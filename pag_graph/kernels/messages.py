@@ -1,16 +1,17 @@
-"""Which send each receive belongs to, by a hash table of the sends."""
+"""Which sends each receive belongs to, by a hash table of the sends, where their order tells nothing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
 from pag_graph.kernels.layout import mixed_with
-from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I64
 
 I32 = NDArray[np.int32]
 
@@ -20,54 +21,6 @@ EVERYONE = -1
 
 _LINE_BITS = 4
 """Slots of a cache line, as a power of two: sixteen numbers of four bytes."""
-
-
-@numba.njit(cache=True, nogil=True)
-def count_sends(kind: I8) -> int:
-    """Count the rows that send something."""
-    sends = 0
-    for row in range(kind.shape[0]):
-        sends += kind[row] == SEND or kind[row] == PROGRESS_SEND
-    return sends
-
-
-@numba.njit(cache=True, nogil=True)
-def collect_sends(
-    kind: I8,
-    channel: I64,
-    peer: I64,
-    message_seq: I64,
-    epoch: I64,
-    t: I64,
-    worker: int,
-    first_order: int,
-    first: int,
-    key: I64,
-    origin: I64,
-) -> None:
-    """Write down the sends of one worker.
-
-    Parameters
-    ----------
-    kind, channel, peer, message_seq, epoch, t
-        Rows of the worker in log order.
-    worker, first_order
-        Its number, and the order of its first row.
-    first
-        Where to begin in what follows.
-    key
-        Written here, four columns: channel, sender, receiver (`EVERYONE` for progress) and number.
-    origin
-        Written here, three columns: vertex, time and epoch.
-    """
-    at = first
-    for row in range(kind.shape[0]):
-        if kind[row] == SEND or kind[row] == PROGRESS_SEND:
-            key[at, 0], key[at, 1], key[at, 3] = channel[row], worker, message_seq[row]
-            key[at, 2] = peer[row] if kind[row] == SEND else EVERYONE
-            origin[at, 0] = (worker << POSITION_BITS) | (2 * (first_order + row))
-            origin[at, 1], origin[at, 2] = t[row], epoch[row]
-            at += 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -137,62 +90,6 @@ def index_sends(key: I64) -> tuple[I32, I32]:
             following[newest[first]] = send
             newest[first] = send
     return table, following
-
-
-@numba.njit(cache=True, nogil=True)
-def find_sends(
-    kind: I8,
-    channel: I64,
-    peer: I64,
-    message_seq: I64,
-    worker: int,
-    key: I64,
-    origin: I64,
-    table: I32,
-    never: int,
-    seen: I32,
-    vertex: I64,
-    sent: I64,
-    epoch: I64,
-) -> int:
-    """Find the send of every receive of one worker.
-
-    Parameters
-    ----------
-    kind, channel, peer, message_seq
-        Rows of the worker in log order.
-    worker
-        Its number.
-    key, origin, table
-        The sends, as from `collect_sends` and `index_sends`.
-    never
-        What to write as time where there is no send.
-    seen
-        Per send: how many receives found it; what is found here is added.
-    vertex, sent, epoch
-        Per row, written here: vertex, time and epoch of its send; -1, `never` and -1 where it has none.
-
-    Returns
-    -------
-    lost
-        How many receives have no send.
-    """
-    bits = _bits(table.shape[0])
-    wanted = np.empty((1, 4), np.int64)
-    lost = 0
-    for row in range(kind.shape[0]):
-        vertex[row], sent[row], epoch[row] = -1, never, -1
-        if kind[row] != RECEIVE and kind[row] != PROGRESS_RECEIVE:
-            continue
-        wanted[0, 0], wanted[0, 1], wanted[0, 3] = channel[row], peer[row], message_seq[row]
-        wanted[0, 2] = worker if kind[row] == RECEIVE else EVERYONE
-        found = table[_slot(wanted, 0, key, table, bits)]
-        if found >= 0:
-            vertex[row], sent[row], epoch[row] = origin[found, 0], origin[found, 1], origin[found, 2]
-            seen[found] += 1
-        else:
-            lost += 1
-    return lost
 
 
 @numba.njit(cache=True, nogil=True)

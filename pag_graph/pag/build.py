@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pag_graph.errors import StoreConflictError, UnsupportedPlanError
-from pag_graph.kernels import layout
+from pag_graph.kernels import layout, memory
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.epochs import epochs_of_rows
 from pag_graph.kernels.threads import each
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pag_graph.pag.engine import Engine
     from pag_graph.rules.columns import GraphColumns
-    from pag_graph.rules.rows import RuleParameters, Stack, WorkerRows
+    from pag_graph.rules.rows import RuleParameters, WorkerRows
     from pag_graph.store.delta import Mode
 
     I64 = NDArray[np.int64]
@@ -63,6 +63,7 @@ class BuildReport:
     """False where this very state was committed before, so that there was nothing to do."""
 
 
+@memory.kept()
 def build(
     trace: str | Path,
     store: str | Path,
@@ -165,6 +166,7 @@ def build(
     return BuildReport(store=info, rows=rows, findings=found, committed=True)
 
 
+@memory.kept()
 def construct(
     trace: str | Path,
     staging: str | Path,
@@ -369,17 +371,10 @@ def _carries(
     progress: Progress,
 ) -> list[slices.Carry]:
     """Compose, in the order of the slices, what is open where each begins."""
-    carries = []
-    tails: dict[int, slices.Tail] = {}
-    applications: dict[int, Stack] = {}
-    activities: dict[int, Stack] = {}
+    carries, state = [], steps.Open()
     for scan in scans:
-        carries.append(
-            slices.Carry(tails=dict(tails), applications=dict(applications), activities=dict(activities), lives=lives)
-        )
-        tails.update(scan.tails)
-        slices.add_open(applications, scan.applications)
-        slices.add_open(activities, scan.activities)
+        carries.append(replace(state.carry(), lives=lives))
+        state.add(scan, {})
     if len(plan.slices) == 1:
         return carries
     items = list(zip(plan.slices, carries, strict=True))
@@ -391,10 +386,9 @@ def _carries(
     )
     for number, mine in zip(unknown, judged, strict=True):
         begun[number] = mine
-    segments: dict[int, int] = {}
     for number, ends in enumerate(begun):
-        carries[number] = replace(carries[number], segments=dict(segments))
-        segments.update(ends or {})
+        carries[number] = replace(carries[number], segments=dict(state.segments))
+        state.segments.update(ends or {})
     return carries
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pag_graph.pag.epochs import Windows
     from pag_graph.pag.plan import RunPlan, Slice
-    from pag_graph.rules.rows import Stack
 
 __all__ = ["Begun", "applies", "begin", "finish"]
 
@@ -71,6 +70,7 @@ def begin(plan: RunPlan, target: Path | None, staging: Path, progress: Callable[
         None, and nothing is left behind, if a slice ends where something is open.
     """
     steps.make_folders(staging)
+    plan = replace(plan, log=plan.log.forward())
     begun, state = Begun(), _State()
     count = len(plan.slices)
     ends = dict.fromkeys(plan.workers, count - 1)
@@ -82,11 +82,11 @@ def begin(plan: RunPlan, target: Path | None, staging: Path, progress: Callable[
             read = reading.result()
             if part.number + 1 < count:
                 reading = ahead.submit(slices.read_slice, plan, plan.slices[part.number + 1])
-            found = slices.scan(plan, part, read)
+            found = slices.scan(plan, part, read, waits=False)
             state.sends.append(found.sends)
             begun.scans.append(steps.leave_over(staging, part, found))
             if steps.undecided(found, part, ends):
-                give_up(begun, target, staging)
+                _give_up(begun, target, staging)
                 return None
             if before is not None:
                 _make(plan, before, begun, state, target)
@@ -105,28 +105,12 @@ class _Seen(NamedTuple):
     read: slices.SliceRows
 
 
-class _State:
+class _State(steps.Open):
     """What is open after the slices so far, and the messages under way."""
 
     def __init__(self) -> None:
-        self.tails: dict[int, slices.Tail] = {}
-        self.segments: dict[int, int] = {}
-        self.applications: dict[int, Stack] = {}
-        self.activities: dict[int, Stack] = {}
+        super().__init__()
         self.sends: list[pl.DataFrame] = []
-
-    def carry(self) -> slices.Carry:
-        return slices.Carry(
-            tails=dict(self.tails),
-            segments=dict(self.segments),
-            applications=dict(self.applications),
-            activities=dict(self.activities),
-        )
-
-    def add(self, found: slices.Scan) -> None:
-        self.tails.update(found.tails)
-        slices.add_open(self.applications, found.applications)
-        slices.add_open(self.activities, found.activities)
 
     def arrived(self, found: slices.Scan) -> pl.DataFrame:
         """Return which receives of a slice belong to sends of other slices."""
@@ -145,15 +129,11 @@ def _make(plan: RunPlan, one: _Seen, begun: Begun, state: _State, target: Path |
     lives = slices.lives(plan, begun.scans)[0] if any(scan.spawns for scan in begun.scans) else {}
     stitched = state.arrived(found)
     carry = replace(state.carry(), lives=lives, stitched=stitched)
-    segments = slices.known_segments(part, found, lives)
-    if segments is None:
-        segments = slices.last_segments(plan, carry, read)
     graph = slices.assemble(plan, carry, read, open_epoch=0)
     begun.made.append(steps.write_graph(graph, target, last_closed=_NO_BORDER, after=None))
     begun.births.append(_births(lives, part))
     begun.stitched += stitched.height
-    state.add(found)
-    state.segments.update(segments)
+    state.add(found, graph.segments)
 
 
 def _births(lives: Mapping[int, slices.Life], part: Slice) -> dict[int, slices.Spawn]:
@@ -193,7 +173,7 @@ def finish(
     known = earlier == begun.stitched and all(a == b for a, b in zip(begun.births, borns, strict=False))
     closed = [_is_closed(made, span.last_closed) for made in begun.made]
     if not known or None in closed:
-        give_up(begun, target, staging)
+        _give_up(begun, target, staging)
         return None
     made = [one if is_closed else _opened(one, target) for one, is_closed in zip(begun.made, closed, strict=True)]
     carry = replace(begun.carry, lives=lives)
@@ -219,7 +199,7 @@ def _opened(made: steps.Made, target: Path | None) -> steps.Made:
     return replace(made, parts=parts, closed=0)
 
 
-def give_up(begun: Begun, target: Path | None, staging: Path) -> None:
+def _give_up(begun: Begun, target: Path | None, staging: Path) -> None:
     """Remove what has been written."""
     for made in begun.made:
         for name, parts in made.parts.items():

@@ -14,15 +14,32 @@ import numpy as np
 import polars as pl
 
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, RECEIVE
-from pag_graph.kernels.messages import EVERYONE, collect_sends, count_sends, find_sends, index_sends
+from pag_graph.kernels.messages import EVERYONE
+from pag_graph.kernels.streams import (
+    EPOCH,
+    NUMBER,
+    SEND_COLUMNS,
+    TIME,
+    VERTEX,
+    count_sends,
+    fill_streams,
+    find_streams,
+    follow_streams,
+    index_streams,
+    order_streams,
+)
 from pag_graph.kernels.threads import CORES, each
-from pag_graph.model.ids import MAX_POSITION
+from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from pag_graph.rules.rows import WorkerRows
+
+    I64 = NDArray[np.int64]
 
 KEY = ["channel", "sender", "receiver", "message_seq"]
 """Key of a message; `receiver` is -1 for a progress message, which goes to all."""
@@ -57,46 +74,75 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
 
     Notes
     -----
-    One hash table of the sends, O(messages). Of several sends with one key (a corrupt log) the first counts, and the
-    others stay unmatched.
+    O(messages) where channels keep their order (`pag_graph.kernels.streams`). Of several sends with one key (a corrupt
+    log) the first counts, and the others stay unmatched.
     """
-    first = np.cumsum([0, *(count_sends(part.kind) for part in parts)])
-    key, origin = np.empty((first[-1], 4), np.int64), np.empty((first[-1], 3), np.int64)
-
-    def collect(place: int) -> None:
-        part = parts[place]
-        ends = part.kind, part.channel, part.peer, part.message_seq
-        collect_sends(*ends, part.epoch, part.t, part.worker, part.first_order, first[place], key, origin)
-
-    each(collect, range(len(parts)))
-    table, _ = index_sends(key)
+    streams, first, sends = _streams(parts)
+    slots = 1 << (2 * len(streams)).bit_length()
+    table = index_streams(streams, len(streams), slots)
     # Several workers read one progress message: whoever counts at the same time has counters of its own.
     lanes = min(CORES, len(parts))
-    seen = np.zeros((lanes, len(key)), np.int32)
+    seen = np.zeros((lanes, len(sends)), np.int32)
     lost = np.zeros(len(parts), np.int64)
 
-    def find(lane: int) -> None:
+    def follow(lane: int) -> None:
+        hints = first[:-1].copy()
         for place in range(lane, len(parts), lanes):
             part = parts[place]
             part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
             ends = part.kind, part.channel, part.peer, part.message_seq
             found = part.send_id, part.sent, part.send_epoch
-            lost[place] = find_sends(*ends, part.worker, key, origin, table, NEVER, seen[lane], *found)
+            known = streams, table, first, sends
+            lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
 
-    each(find, range(lanes))
+    each(follow, range(lanes))
     receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
-    missing = np.where(key[:, 2] == EVERYONE, workers, 1) - seen.sum(axis=0)
+    missing = np.repeat(np.where(streams[:, 2] == EVERYONE, workers, 1), np.diff(first)) - seen.sum(axis=0)
     left = np.flatnonzero(missing)
+    left = left[np.argsort(sends[left, VERTEX])]
+    mine = sends[left]
     seq = np.empty(len(left), np.int64)
-    for part, low, high in zip(parts, *np.searchsorted(left, [first[:-1], first[1:]]), strict=True):
-        seq[low:high] = part.seq[(origin[left[low:high], 0] & MAX_POSITION) // 2 - part.first_order]
-    sends = {name: key[left, place] for place, name in enumerate(KEY)}
-    sends |= {name: origin[left, place] for place, name in enumerate(("id", "t", "epoch"))}
-    sends |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing[left]}
+    sender = mine[:, VERTEX] >> POSITION_BITS
+    for part, low, high in zip(parts, *_bounds(sender, [part.worker for part in parts]), strict=True):
+        seq[low:high] = part.seq[(mine[low:high, VERTEX] & MAX_POSITION) // 2 - part.first_order]
+    stream = np.searchsorted(first, left, side="right") - 1
+    rows = dict(zip(KEY, (*streams[stream].T, mine[:, NUMBER]), strict=True))
+    rows |= {"id": mine[:, VERTEX], "t": mine[:, TIME], "epoch": mine[:, EPOCH]}
+    rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing[left]}
     return (
-        pl.DataFrame({name: sends[name] for name in SENDS}, schema=SENDS),
+        pl.DataFrame({name: rows[name] for name in SENDS}, schema=SENDS),
         pl.concat([pl.DataFrame(schema=RECEIVES), *receives]),
     )
+
+
+def _bounds(values: I64, wanted: Sequence[int]) -> tuple[I64, I64]:
+    """Return where each number begins and ends among ascending values."""
+    return np.searchsorted(values, wanted, side="left"), np.searchsorted(values, wanted, side="right")
+
+
+def _streams(parts: Sequence[WorkerRows]) -> tuple[I64, I64, I64]:
+    """Return the streams of all workers, where each begins among the sends (and the last ends), and the sends."""
+    which = [np.empty(count_sends(part.kind), np.int32) for part in parts]
+
+    def find(place: int) -> tuple[I64, I64]:
+        part = parts[place]
+        return find_streams(part.kind, part.channel, part.peer, part.worker, which[place])
+
+    found = each(find, range(len(parts)))
+    streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for mine, _ in found)])
+    first = np.cumsum(np.concatenate([[0], *(counts for _, counts in found)]), dtype=np.int64)
+    begin = np.cumsum([0, *(len(mine) for mine, _ in found)])
+    sends = np.empty((first[-1], SEND_COLUMNS), np.int64)
+
+    def fill(place: int) -> None:
+        part = parts[place]
+        ends = first[begin[place] : begin[place + 1] + 1]
+        rows = part.kind, part.message_seq, part.epoch, part.t
+        if not fill_streams(*rows, part.worker, part.first_order, which[place], ends[:-1].copy(), sends):
+            order_streams(ends, sends)
+
+    each(fill, range(len(parts)))
+    return streams, first, sends
 
 
 def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:

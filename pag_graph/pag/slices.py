@@ -273,21 +273,24 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
 _NONE = np.empty(0, np.int8)
 
 
-def scan(plan: RunPlan, part: Slice, read: SliceRows) -> Scan:
+def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> Scan:
     """Summarise what of a slice reaches beyond it.
 
     Parameters
     ----------
     plan, part, read
         The build, the slice and its rows.
+    waits
+        Whether to look for the last wait of each worker.
     """
     rules = _RULES[plan.rules]
     tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
     epochs = []
     operators, channels = _Numbers(), _Numbers()
-    waits = {}
+    ended = {}
     for mine, survey in zip(read.rows, read.surveys, strict=True):
-        waits[mine.worker] = rules.last_wait(mine, survey, plan.processes, plan.uncertainty, plan.parameters)
+        if waits:
+            ended[mine.worker] = rules.last_wait(mine, survey, plan.processes, plan.uncertainty, plan.parameters)
         kept = survey.dropped == 0
         if kept.any():
             first, last = int(kept.argmax()), mine.rows - 1 - int(kept[::-1].argmax())
@@ -322,7 +325,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows) -> Scan:
         operators=frozenset(operators.seen),
         channels=frozenset(channels.seen),
         unsettled=unsettled,
-        waits=waits,
+        waits=ended,
     )
 
 

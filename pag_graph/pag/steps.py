@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pag_graph.pag.epochs import Windows
     from pag_graph.pag.plan import RunPlan, Slice
     from pag_graph.rules.columns import Edges, GraphColumns, Vertices
+    from pag_graph.rules.rows import Stack
 
     I64 = NDArray[np.int64]
 
@@ -96,6 +97,32 @@ class Made:
             closed=self.closed,
             kept=self.kept,
         )
+
+
+class Open:
+    """What is open where slices end, added up in their order."""
+
+    def __init__(self) -> None:
+        self.tails: dict[int, slices.Tail] = {}
+        self.segments: dict[int, int] = {}
+        self.applications: dict[int, Stack] = {}
+        self.activities: dict[int, Stack] = {}
+
+    def carry(self) -> slices.Carry:
+        """Return what is open where the next slice begins."""
+        return slices.Carry(
+            tails=dict(self.tails),
+            segments=dict(self.segments),
+            applications=dict(self.applications),
+            activities=dict(self.activities),
+        )
+
+    def add(self, found: slices.Scan, segments: Mapping[int, int]) -> None:
+        """Add a slice, and which segments are open where it ends, if others than before."""
+        self.tails.update(found.tails)
+        self.segments.update(segments)
+        slices.add_open(self.applications, found.applications)
+        slices.add_open(self.activities, found.activities)
 
 
 def make_folders(staging: Path) -> None:

@@ -152,6 +152,8 @@ class GraphColumns:
     """Rows of `PAG_FINDINGS`."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Events that became no vertex, counted by reason."""
+    segments: dict[int, int] = field(default_factory=dict)
+    """Per worker with vertices: position of the vertex that starts the segment of its last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +298,7 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
         rows_of_edges=(of_edges.epochs, of_edges.counts),
         findings=findings,
         dropped=dropped,
+        segments={part.rows.worker: int(part.segment[-1]) for part in parts if len(part.segment)},
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -131,6 +131,10 @@ class TraceLog:
                 rows = min(high, chunk.first_row + chunk.rows) - begin
                 yield table.slice(starts[chunk.row_group] + chunk.offset + begin - chunk.first_row, rows)
 
+    def forward(self) -> ForwardLog:
+        """Return the same log, for a reader that asks for one stretch of each worker after the other."""
+        return ForwardLog(self.root, self.chunks)
+
     def read(self, worker: int, low: int, high: int, columns: Sequence[str]) -> pa.Table:
         """Read rows `low` to `high` (exclusive) of `worker`; only the row groups that hold them are opened.
 
@@ -156,6 +160,59 @@ class TraceLog:
         if not parts:
             return encoded_schema(columns).empty_table()
         return pa.concat_tables(parts).unify_dictionaries()
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardLog(TraceLog):
+    """A log that is read forward, by one process: the row group in which a stretch ends is kept for the next one.
+
+    Where many workers share a slice, each has a small part of a row group in it: without this every group would be
+    decoded again for each of its parts.
+    """
+
+    kept: dict[int, _Kept] = field(default_factory=dict, compare=False, repr=False)
+    """Per worker."""
+
+    def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
+        known = self.chunks.get(worker, ())
+        firsts = [chunk.first_row for chunk in known]
+        at = low
+        while at < high:
+            chunk = known[bisect_right(firsts, at) - 1]
+            end = chunk.first_row + chunk.rows
+            if at == chunk.first_row and end < high:
+                # Whole row groups up to the one in which the stretch ends.
+                stop = known[bisect_right(firsts, high - 1) - 1].first_row
+                yield from TraceLog.tables(self, worker, at, stop, columns)
+            else:
+                stop = min(end, high)
+                table = self._whole(worker, chunk, columns, again=end >= high)
+                yield table.slice(at - chunk.first_row, stop - at)
+            at = stop
+
+    def _whole(self, worker: int, chunk: Chunk, columns: Sequence[str], *, again: bool) -> pa.Table:
+        """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
+        kept = self.kept.pop(worker, None)
+        if kept is None or (kept.chunk, kept.columns) != (chunk, tuple(columns)):
+            (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, columns)
+            kept = _Kept(chunk, tuple(columns), table)
+        # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
+        if again and sum(other.table.nbytes for other in list(self.kept.values())) < _KEPT_BYTES:
+            self.kept[worker] = kept
+        return kept.table
+
+
+class _Kept(NamedTuple):
+    """Rows of a chunk."""
+
+    chunk: Chunk
+    columns: tuple[str, ...]
+    table: pa.Table
+
+
+_KEPT_BYTES = 256 << 20
+"""How much a log that is read forward keeps, at most."""
 
 
 def _runs(parquet: pq.ParquetFile, group: int, names: list[str], where: str) -> list[tuple[int, int, int, int, int]]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.pag.reading import check_order, read_columns
 from pag_graph.rules.rows import EDGE_CODES, LABELS
+from pag_graph.store import log as store_log
 from pag_graph.store.log import TraceLog
 from pag_graph.store.trace import Trace
 from pag_graph.testing.traces import draw
@@ -121,3 +126,38 @@ def test_a_log_out_of_order_is_refused(tmp_path: Path, name: str, row: int, valu
 def test_rows_without_a_worker_are_found_by_the_index(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="worker"):
         log(tmp_path, with_value("worker", 450, None))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> TraceLog:
+    return log(tmp_path_factory.mktemp("long"), events())[1]
+
+
+@given(st.lists(st.integers(0, ROWS), max_size=8).map(sorted))
+def test_logs_read_forward_are_those_read_anywhere(long: TraceLog, cuts: list[int]) -> None:
+    forward = long.forward()
+    columns = ["seq", "t_ns", "kind"]
+    for low, high in pairwise([0, *cuts, ROWS]):
+        # As a slice asks: with the row before.
+        first = max(low - 1, 0)
+        found = [table.select(columns) for table in forward.tables(0, first, high, columns)]
+        assert sum(table.num_rows for table in found) == high - first
+        if found:
+            plain = pa.concat_tables(long.tables(0, first, high, columns)).select(columns)
+            assert pa.concat_tables(found).unify_dictionaries().to_pylist() == plain.to_pylist()
+
+
+def test_a_log_read_forward_keeps_what_it_may(long: TraceLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = long.forward()
+    list(forward.tables(0, 0, 450, ["seq"]))
+    assert forward.kept[0].chunk.first_row == 300
+    opened = Mock(wraps=store_log.open_events)
+    monkeypatch.setattr(store_log, "open_events", opened)
+    list(forward.tables(0, 449, 600, ["seq"]))
+    assert not opened.called
+    # Other columns of the same rows are not there.
+    list(forward.tables(0, 599, 600, ["t_ns"]))
+    assert opened.call_count == 1
+    monkeypatch.setattr(store_log, "_KEPT_BYTES", 0)
+    list(forward.tables(0, 600, 650, ["t_ns"]))
+    assert not forward.kept

@@ -1,0 +1,103 @@
+"""Streams of messages, against a dictionary."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pag_graph.kernels import streams
+from pag_graph.kernels.activations import OTHER, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+from pag_graph.kernels.messages import EVERYONE
+from pag_graph.kernels.streams import (
+    SEND_COLUMNS,
+    count_sends,
+    fill_streams,
+    find_streams,
+    follow_streams,
+    index_streams,
+    order_streams,
+)
+from pag_graph.model.ids import vertex_id
+
+if TYPE_CHECKING:
+    import pytest
+
+NEVER = -99
+Row = tuple[int, int, int, int]
+
+logs = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from([SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE, OTHER]),
+            st.integers(-1, 1),
+            st.integers(-1, 2),
+            st.integers(-1, 3),
+        ),
+        max_size=25,
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def drawn_columns(log: list[Row]) -> list[np.ndarray]:
+    return [np.array([row[place] for row in log], np.int8 if place == 0 else np.int64) for place in range(4)]
+
+
+@given(logs)
+def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> None:
+    columns = [drawn_columns(log) for log in workers]
+    which = [np.empty(count_sends(kind), np.int32) for kind, *_ in columns]
+    found = [
+        find_streams(kind, channel, peer, worker, which[worker])
+        for worker, (kind, channel, peer, _) in enumerate(columns)
+    ]
+    known_streams = np.concatenate([mine for mine, _ in found])
+    first = np.cumsum([0, *np.concatenate([counts for _, counts in found])])
+    sends = np.empty((first[-1], SEND_COLUMNS), np.int64)
+    at = 0
+    for worker, (kind, _, _, number) in enumerate(columns):
+        t = np.arange(len(kind)) + 100 * worker
+        ends = first[at : at + len(found[worker][0]) + 1]
+        at = at + len(found[worker][0])
+        if not fill_streams(kind, number, t + 7, t, worker, 5, which[worker], ends[:-1].copy(), sends):
+            order_streams(ends, sends)
+    table = index_streams(known_streams, len(known_streams), 1 << (2 * len(known_streams)).bit_length())
+    known: dict[Row, list[int]] = {}
+    for worker, log in enumerate(workers):
+        for row, (kind, channel, peer, number) in enumerate(log):
+            if kind in {SEND, PROGRESS_SEND}:
+                receiver = peer if kind == SEND else EVERYONE
+                t = row + 100 * worker
+                known.setdefault((channel, worker, receiver, number), [vertex_id(worker, 2 * (5 + row)), t, t + 7])
+    seen, hints = np.zeros(len(sends), np.int32), first[:-1].copy()
+    matched = 0
+    for worker, (kind, channel, peer, number) in enumerate(columns):
+        vertex, sent, epoch = (np.empty(len(kind), np.int64) for _ in range(3))
+        rows = kind, channel, peer, number, worker
+        lost = follow_streams(*rows, known_streams, table, first, sends, NEVER, hints, seen, vertex, sent, epoch)
+        expected = []
+        for code, on, sender, message in workers[worker]:
+            receiver = worker if code == RECEIVE else EVERYONE
+            receives = code in {RECEIVE, PROGRESS_RECEIVE}
+            expected.append(known.get((on, sender, receiver, message)) if receives else None)
+        matched += sum(send is not None for send in expected)
+        assert [list(row) for row in zip(vertex, sent, epoch, strict=True)] == [e or [-1, NEVER, -1] for e in expected]
+        assert lost == sum(row[0] in {RECEIVE, PROGRESS_RECEIVE} for row in workers[worker]) - sum(map(bool, expected))
+    assert seen.sum() == matched
+
+
+def test_more_streams_than_there_is_room_for_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_FEW", 1)
+    number = count()
+    log = [(SEND, channel, peer, next(number)) for _ in range(2) for channel in range(7) for peer in range(3)]
+    kind, channel, peer, _ = drawn_columns(log)
+    which = np.empty(len(log), np.int32)
+    found, sends = find_streams(kind, channel, peer, 9, which)
+    assert found.tolist() == [[channel, 9, peer] for channel in range(7) for peer in range(3)]
+    assert sends.tolist() == [2] * 21
+    assert which.tolist() == [*range(21), *range(21)]
