@@ -8,7 +8,6 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.pag.match import stitch
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +22,6 @@ class LocalEngine:
     name = "local"
     tasks = 1
     in_process = True
-    slice_events = DEFAULT_SLICE_EVENTS
 
     def map(
         self,

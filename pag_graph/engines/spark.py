@@ -39,8 +39,6 @@ class SparkEngine:
 
     name = "spark"
     in_process = False
-    slice_events = 2_000_000
-    """Of 1 to 4 million the fastest: what a task costs by itself is spread over more events than in process."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or spark_session()

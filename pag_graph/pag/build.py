@@ -29,7 +29,7 @@ from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
-from pag_graph.pag.plan import RunPlan, Slice, plan_run
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
@@ -89,7 +89,7 @@ def build(
         ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
         worker has left since.
     slice_events
-        About how many events a task works on, the engine's choice where absent; the result does not depend on it.
+        About how many events are worked on at a time; the result does not depend on it.
     progress
         Called with (label, done, all).
 
@@ -118,7 +118,7 @@ def build(
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
     kept = previous if mode == "append" else None
     known = kept.run if kept is not None and "clocks" in kept.run else None
-    plan = plan_run(opened, rules, parameters, slice_events=slice_events or engine.slice_events, known=known)
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
@@ -194,7 +194,7 @@ def construct(
     """
     opened = Trace.open(trace)
     rules = RuleSet(opened.meta.rules) if rules is None else rules
-    plan = plan_run(opened, rules, parameters, slice_events=slice_events or engine.slice_events)
+    plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
     steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
     try:
         built = steps(plan, None, Path(staging), engine, None, silent)
@@ -240,10 +240,10 @@ def _build_sliced(
     *,
     passes: int = 1,
 ) -> Built | None:
-    """Build slice by slice; in one pass only where tasks run one after the other and find each other's results."""
+    """Build slice by slice, in one pass where that can be."""
     begun = None
-    if passes == 1 and engine.in_process and in_order.applies(plan, append=kept is not None):
-        begun = in_order.begin(plan, target, staging, progress)
+    if passes == 1 and in_order.applies(plan, append=kept is not None):
+        begun = _begun(plan, target, staging, engine, progress)
     if begun is None:
         plan, scans = _scan(plan, staging, engine, progress)
     else:
@@ -265,18 +265,20 @@ def _build_sliced(
     after = int(kept.run["last_closed_epoch"]) if kept is not None else None
     if begun is None:
         carries = _carries(plan, scans, lives, staging, engine, progress)
-        outputs = engine.map(
-            partial(steps.assemble, plan, target, staging, span, after, None),
-            list(zip(plan.slices, carries, strict=True)),
-            label="assemble",
-            progress=progress,
-        )
+        items = list(zip(plan.slices, carries, strict=True))
+        assemble = partial(steps.assemble, plan, target, staging, span, after, None)
+        outputs = engine.map(assemble, items, label="assemble", progress=progress)
     else:
-        finished = in_order.finish(plan, target, staging, begun, lives, span, after)
+
+        def assemble_last(read: slices.SliceRows | None, item: tuple[Slice, slices.Carry]) -> steps.Output:
+            last = partial(steps.assemble, plan, target, staging, span, after, read)
+            return engine.map(last, [item], label="finish", progress=progress)[0]
+
+        finished = in_order.finish(plan, target, staging, begun, lives, span, assemble_last)
         if finished is None:
+            shutil.rmtree(staging)
             return _build_sliced(plan, target, staging, engine, kept, progress, passes=2)
         outputs = finished
-        progress("assemble", len(plan.slices), len(plan.slices))
     table = epochs_table(
         span,
         alive_ns=_alive(plan, lives, span),
@@ -290,6 +292,31 @@ def _build_sliced(
     odd = [*odd, *slices.unknown_names(plan, scans)]
     found = pa.concat_tables([_unmatched(plan, staging), *odd, *_epoch_findings(span), *_log_findings(plan)])
     return Built(outputs, table, span.closed_epochs, span.last_closed, found)
+
+
+def _begun(
+    plan: RunPlan, target: Path | None, staging: Path, engine: Engine, progress: Progress
+) -> in_order.Begun | None:
+    """Begin a build in one pass; None, and nothing is left behind, if that cannot be."""
+    steps.make_folders(staging)
+    if engine.in_process:
+        stretches: list[in_order.Begun | None] = [
+            in_order.begin(plan, target, staging, progress, range(len(plan.slices)))
+        ]
+    else:
+        begin = partial(_begin_there, plan, target, staging)
+        parts = in_order.stretches(plan, engine.tasks)
+        stretches = engine.map(begin, parts, label="assemble", progress=progress)
+    begun = in_order.gather(stretches, target)
+    if begun is None:
+        shutil.rmtree(staging)
+    return begun
+
+
+def _begin_there(plan: RunPlan, target: Path | None, staging: Path, stretch: range) -> in_order.Begun | None:
+    """Begin a stretch in a task: rows stay where they were read."""
+    begun = in_order.begin(plan, target, staging, silent, stretch)
+    return begun and replace(begun, read=None)
 
 
 def _alive(plan: RunPlan, lives: Mapping[int, slices.Life], span: Windows) -> I64:

@@ -33,11 +33,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def slice_events(self) -> int:
-        """About how many events of a trace a task best works on."""
-        ...
-
-    @property
     def tasks(self) -> int:
         """How many tasks run at the same time: analyses are cut in so many, builds by the size of slices alone."""
         ...

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 DEFAULT_SLICE_EVENTS = 1_000_000
 """Events that are worked on at a time; a slice needs about 400 bytes of memory per event.
 
-In process this is the fastest of 0.5 to 4 million: larger columns leave the caches, smaller slices cost more around
-them.
+In process and in tasks of Spark this is the fastest of 0.5 to 4 million: larger columns leave the caches, smaller
+slices cost more around them.
 """
 
 

@@ -30,6 +30,25 @@ _MOST = 3
 """Differences to show per table: the first ones tell the story."""
 
 
+WAYS: tuple[dict[str, int], ...] = ({}, {"passes": 2}, {"tasks": 1}, {"tasks": 2}, {"tasks": 5})
+"""Ways to build that must not differ: arguments of `assembled`."""
+
+
+class Apart(LocalEngine):
+    """Runs tasks here that find nothing in memory, as those of Spark.
+
+    Parameters
+    ----------
+    tasks
+        As if so many ran at the same time.
+    """
+
+    in_process = False
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = tasks
+
+
 def assembled(
     trace: SmallTrace,
     folder: Path,
@@ -37,6 +56,7 @@ def assembled(
     slice_events: int = DEFAULT_SLICE_EVENTS,
     shuffle: int | None = None,
     passes: int = 1,
+    tasks: int | None = None,
 ) -> Reference:
     """Build the graph of a trace by all steps of a build but the commit, which costs more than all others.
 
@@ -49,7 +69,9 @@ def assembled(
     slice_events, shuffle
         As of `pag_graph.api.build` and `SmallTrace.write`.
     passes
-        1 for the way in which this process builds, 2 for that of engines whose tasks know nothing of each other.
+        1 to read each slice once where that can be, 2 to read it twice.
+    tasks
+        How many stretches there are where each slice is read once; they know nothing of each other.
 
     Returns
     -------
@@ -58,7 +80,8 @@ def assembled(
     """
     written = trace.write(folder / "trace", shuffle=shuffle)
     plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
-    built = _build_sliced(plan, folder / "store", folder / "staging", LocalEngine(), None, silent, passes=passes)
+    engine = LocalEngine() if tasks is None else Apart(tasks)
+    built = _build_sliced(plan, folder / "store", folder / "staging", engine, None, silent, passes=passes)
     assert built is not None  # noqa: S101  (only an append can find its work done)
     tables = {
         name: _read(folder / "store" / name, [part.path for output in built.outputs for part in output.parts[name]])

@@ -14,7 +14,7 @@ from pag_graph import api
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.testing.compare import assembled
+from pag_graph.testing.compare import WAYS, assembled
 from pag_graph.testing.reference import reference_path
 from pag_graph.testing.stated import build_stated, random_stated
 from pag_graph.testing.strategies import slice_sizes
@@ -41,12 +41,12 @@ def rows(found: list[dict[str, Any]], names: tuple[str, ...]) -> Counter[tuple[A
 
 
 @settings(max_examples=10_000 if PROVE else 60)
-@given(seed=st.integers(0, 2**32), size=slice_sizes(), causal=st.booleans(), passes=st.sampled_from([1, 2]))
+@given(seed=st.integers(0, 2**32), size=slice_sizes(), causal=st.booleans(), way=st.sampled_from(WAYS))
 def test_a_build_is_what_the_definitions_say(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, *, causal: bool, passes: int
+    tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, *, causal: bool, way: dict[str, int]
 ) -> None:
     trace = random_stated(seed, causal=causal)
-    graph = assembled(trace, tmp_path_factory.mktemp("stated"), slice_events=size, passes=passes)
+    graph = assembled(trace, tmp_path_factory.mktemp("stated"), slice_events=size, **way)
     expected = build_stated(trace)
     assert rows(graph.edges, EDGE) == rows(expected.edges, EDGE)
     assert rows(graph.vertices, VERTEX) == rows(expected.vertices, VERTEX)

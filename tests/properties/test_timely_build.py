@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pag_graph import api
 from pag_graph.errors import StoreConflictError
 from pag_graph.model.enums import EventKind
-from pag_graph.testing.compare import assembled, committed, differences
+from pag_graph.testing.compare import WAYS, assembled, committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import Event, SmallTrace
@@ -48,11 +48,11 @@ def shuffles() -> st.SearchStrategy[int | None]:
     return st.none() | st.integers(0, 1_000)
 
 
-@given(any_traces(), slice_sizes(), shuffles(), st.sampled_from([1, 2]))
+@given(any_traces(), slice_sizes(), shuffles(), st.sampled_from(WAYS))
 def test_a_build_is_what_the_definitions_say(
-    folder: Path, trace: SmallTrace, slice_events: int, shuffle: int | None, passes: int
+    folder: Path, trace: SmallTrace, slice_events: int, shuffle: int | None, way: dict[str, int]
 ) -> None:
-    found = assembled(trace, folder, slice_events=slice_events, shuffle=shuffle, passes=passes)
+    found = assembled(trace, folder, slice_events=slice_events, shuffle=shuffle, **way)
     assert differences(found, build_reference(trace)) == ""
     check_counts(found, trace)
     check_tiling(found, trace)
@@ -60,10 +60,10 @@ def test_a_build_is_what_the_definitions_say(
     check_windows(found)
 
 
-@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("slice_events", [1, 2, 3, 100])
 def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(
-    folder: Path, slice_events: int, passes: int
+    folder: Path, slice_events: int, way: dict[str, int]
 ) -> None:
     kinds = ["start", "stop", "park", "push_progress", "park", "unpark", "start", "stop", "epoch_end"]
     times = [0, 10, 20, 21, 25, 30, 31, 40, 41]
@@ -74,7 +74,7 @@ def test_a_park_that_was_cut_off_tells_what_follows_in_other_slices(
         for seq, (kind, t) in enumerate(zip(kinds, times, strict=True))
     )
     trace = SmallTrace(events=(events,), processes=(0,), offsets_ns=(0,), uncertainty_ns=(None,))
-    found = assembled(trace, folder, slice_events=slice_events, passes=passes)
+    found = assembled(trace, folder, slice_events=slice_events, **way)
     assert differences(found, build_reference(trace)) == ""
     assert [(row["start_ns"], row["duration_ns"]) for row in found.edges if row["type"] == "unknown"] == [(20, 5)]
 

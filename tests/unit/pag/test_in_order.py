@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 import pag_graph
 from pag_graph.engines.local import LocalEngine
+from pag_graph.pag import in_order
 from pag_graph.pag.build import _build_sliced, build
 from pag_graph.pag.engine import silent
+from pag_graph.pag.in_order import stretches
 from pag_graph.pag.plan import plan_run
 from pag_graph.store.trace import Trace
-from pag_graph.testing.compare import assembled, committed, differences
+from pag_graph.testing.compare import Apart, assembled, committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
 
@@ -36,15 +39,19 @@ class Watched(LocalEngine):
         return super().map(task, items, label=label, progress=progress)
 
 
-class TwoPasses(LocalEngine):
-    """Takes the way of engines whose tasks know nothing of each other."""
+class WatchedApart(Apart, Watched):
+    """The same where every slice is a stretch of its own."""
 
-    in_process = False
+    def __init__(self) -> None:
+        Watched.__init__(self)
+        self.tasks = 100
 
 
-def built(trace: SmallTrace, place: Path, slice_events: int) -> tuple[Built, list[str], int]:
-    """Build, and return what came of it, the steps of two passes, and how many slices there were."""
-    engine = Watched()
+def built(
+    trace: SmallTrace, place: Path, slice_events: int, engine: Watched | None = None
+) -> tuple[Built, list[str], int]:
+    """Build, and return what came of it, the steps that were taken, and how many slices there were."""
+    engine = engine or Watched()
     plan = plan_run(Trace.open(trace.write(place / "trace")), trace.rules, slice_events=slice_events)
     made = _build_sliced(plan, place / "store", place / "staging", engine, None, silent)
     shutil.rmtree(place / "trace")
@@ -59,11 +66,11 @@ def names(made: Built) -> list[str]:
 @pytest.mark.parametrize("sample", ["triangles", "bfs"])
 def test_real_traces_are_built_in_one_pass(tmp_path: Path, sample: str) -> None:
     trace = Trace.open(SAMPLES / sample)
-    engines = [Watched(), TwoPasses()]
+    engines = [Watched(), Apart(2)]
     for number, engine in enumerate(engines):
         build(SAMPLES / sample, tmp_path / str(number), engine=engine, slice_events=trace.rows // 5)
     assert isinstance(engines[0], Watched)
-    assert engines[0].steps == []
+    assert engines[0].steps == ["finish"]
     one, other = (committed(tmp_path / str(number)) for number in range(2))
     assert differences(one, other) == ""
 
@@ -98,7 +105,7 @@ def test_a_message_that_the_next_slice_sends_does_not(tmp_path: Path) -> None:
     trace = draw(one.replace("10 park", "10 park").replace("15 unpark", "11 unpark | 11 send 3>1"), other)
     made, steps, slices = built(trace, tmp_path, 5)
     assert slices > 1
-    assert steps == []
+    assert steps == ["finish"]
     assert "receive_without_send" not in made.findings["finding"].to_pylist()
     shutil.rmtree(tmp_path / "store")
     assert differences(assembled(trace, tmp_path, slice_events=5), build_reference(trace)) == ""
@@ -109,7 +116,7 @@ def test_slices_of_epochs_that_nobody_ends_stay_open(tmp_path: Path) -> None:
     # The other worker never ends epoch 0.
     made, steps, slices = built(draw(log + " | 90 end", log), tmp_path, 6)
     assert slices > 2
-    assert steps == []
+    assert steps == ["finish"]
     assert made.last_closed_epoch == -1
     assert all(name.startswith("open-") for name in names(made))
     assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
@@ -124,3 +131,56 @@ def test_a_slice_with_open_and_closed_epochs_asks_for_two_passes(tmp_path: Path)
     assert steps[0] == "scan"
     assert made.last_closed_epoch == 0
     assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
+
+
+@pytest.mark.parametrize(("count", "tasks"), [(1, 2), (2, 2), (3, 2), (21, 2), (100, 2), (100, 32), (1_000, 3)])
+def test_stretches_hold_all_slices_and_keep_everybody_busy(count: int, tasks: int) -> None:
+    plan = Mock(slices=range(count))
+    found = stretches(plan, tasks)
+    assert [number for stretch in found for number in stretch] == list(range(count))
+    assert max(map(len, found)) <= in_order._LONGEST
+    assert len(found) >= min(count, tasks)
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+def both(number: int) -> list[str]:
+    """Two workers that wait for each other in each round."""
+    t = 10 * number
+    return [
+        f"{t} park | {t + 5} unpark | {t + 6} recv 3<1 #{number} | {t + 7} send 4>1 #{number} | {t + 9} end",
+        (
+            f"{t} start 1 | {t + 4} send 3>0 #{number} | {t + 4} stop 1"
+            f" | {t + 5} park | {t + 8} unpark | {t + 8} recv 4<0 #{number} | {t + 9} end"
+        ),
+    ]
+
+
+def rounds_of(both: list[list[str]]) -> SmallTrace:
+    return draw(*(" | ".join(mine) for mine in zip(*both, strict=True)))
+
+
+ROUNDS = [both(number) for number in range(24)]
+# Nobody can see from the slice before what began long ago: an activity of the program, the segment of a worker that
+# never waits, a message that lay about.
+OPEN = [[f"0 app 9 | {ROUNDS[0][0]}", ROUNDS[0][1]], *ROUNDS[1:]]
+NEVER_WAITS = [[one, f"{10 * n} start 1 | {10 * n + 4} stop 1 | {10 * n + 9} end"] for n, (one, _) in enumerate(ROUNDS)]
+OLD = [
+    [ROUNDS[0][0], f"0 send 3>0 #99 | {ROUNDS[0][1]}"],
+    *ROUNDS[1:15],
+    [ROUNDS[15][0].replace("| 159 end", "| 158 recv 3<1 #99 | 159 end"), ROUNDS[15][1]],
+    *ROUNDS[16:],
+]
+
+
+@pytest.mark.parametrize(("drawn", "one_pass"), [(ROUNDS, True), (OPEN, False), (NEVER_WAITS, False), (OLD, False)])
+def test_stretches_know_from_the_slice_before_what_is_open(
+    tmp_path: Path, drawn: list[list[str]], *, one_pass: bool
+) -> None:
+    trace = rounds_of(drawn)
+    made, steps, slices = built(trace, tmp_path, 60, WatchedApart())
+    assert slices > 3
+    assert steps[0] == "assemble"
+    assert ("scan" not in steps) == one_pass
+    assert sorted(path.name for path in (tmp_path / "store").rglob("*.parquet")) == sorted(names(made))
+    shutil.rmtree(tmp_path / "store")
+    assert differences(assembled(trace, tmp_path, slice_events=60, tasks=100), build_reference(trace)) == ""
