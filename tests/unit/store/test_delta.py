@@ -33,6 +33,7 @@ from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from pag_graph.pag.build import BuildReport
 
@@ -269,34 +270,26 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
 
 # Where a build writes (or, at first, reads), and how often: it is interrupted before the write, or right after it.
 INTERRUPTS = [
-    ("check_order", 0, False),
-    *(("write_rows", at, False) for at in (0, 1)),
-    *(("write_part", at, False) for at in (0, 2, 4)),
-    *(("_commit_table", at, False) for at in range(6)),
-    ("_commit_table", 5, True),
-    ("_publish", 0, False),
-    ("_publish", 0, True),
-]
-MODULES = {
-    "check_order": slices,
+    (slices, "check_order", 0, False),
     # Files of vertices and edges, and those of the small tables.
-    "write_rows": steps,
-    "write_part": pag_build,
-    "_commit_table": delta,
-    "_publish": delta,
-}
+    *((steps, "write_part", at, False) for at in (0, 1)),
+    *((pag_build, "write_part", at, False) for at in (0, 2, 4)),
+    *((delta, "_commit_table", at, False) for at in range(6)),
+    (delta, "_commit_table", 5, True),
+    (delta, "_publish", 0, False),
+    (delta, "_publish", 0, True),
+]
 
 
-@pytest.mark.parametrize(("name", "at", "after"), INTERRUPTS)
+@pytest.mark.parametrize(("module", "name", "at", "after"), INTERRUPTS)
 @pytest.mark.parametrize("mode", ["append", "replace"])
 def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
-    place: Path, monkeypatch: pytest.MonkeyPatch, *, mode: str, name: str, at: int, after: bool
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, mode: str, module: ModuleType, name: str, at: int, after: bool
 ) -> None:
     old, new = WHOLE.until_epoch(0), WHOLE
     build(place, "trace-0")
     reached = []
-    function = "write_part" if name == "write_rows" else name
-    real: Callable[..., Any] = getattr(MODULES[name], function)
+    real: Callable[..., Any] = getattr(module, name)
 
     def interrupted(*arguments: Any, **more: Any) -> Any:
         reached.append(name)
@@ -308,7 +301,7 @@ def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
             raise KeyboardInterrupt
         return result
 
-    monkeypatch.setattr(MODULES[name], function, interrupted)
+    monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
         build(place, "whole", mode)
     monkeypatch.undo()
