@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from bench.analyses import ORACLES, triangles
-from bench.harness import Bench, Session, Yardstick
+from bench.harness import Bench, Session, Yardstick, spark_engine
 from pag_graph import api
 from pag_graph.engines.local import LocalEngine
 from pag_graph.kernels.threads import CORES
@@ -70,9 +70,6 @@ def _one(session: Session, name: str, trace: Path, rules: RuleSet, store: Path) 
 
 def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> None:
     """Measure builds on a session that runs and whose workers have compiled the kernels."""
-    from pag_graph.engines.session import spark_session
-    from pag_graph.engines.spark import SparkEngine
-
     name, trace, rules, store = cases[0]
     session.measure(
         f"into a store, on Spark, cold ({name}, {rules})",
@@ -84,9 +81,7 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
         warm=1,
         note="`pag build --engine spark`, with the start of Python and Java",
     )
-    spark = spark_session(app="bench", master=f"local[{CORES}]")
-    try:
-        engine = SparkEngine(spark)
+    with spark_engine() as engine:
         for name, trace, rules, store in cases:
             events = Trace.open(trace).rows
             session.measure(
@@ -101,8 +96,6 @@ def _spark(session: Session, cases: list[tuple[str, Path, RuleSet, Path]]) -> No
                 warm=2,
                 target="4 M events/s on 100 M events",
             )
-    finally:
-        spark.stop()
 
 
 def _command(trace: Path, rules: RuleSet, store: Path) -> None:

@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -25,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.kernels.threads import CORES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pag_graph.engines.spark import SparkEngine
 
 FORMAT = 1
 """Version of the results' JSON."""
@@ -123,6 +126,19 @@ def polars_reads(files: Sequence[str | Path], *, columns: Sequence[str] | None =
         return (frame.select(columns) if columns else frame).collect()
 
     return Yardstick(name=name or "Polars reads the same tables", run=read)
+
+
+@contextmanager
+def spark_engine(master: str = f"local[{CORES}]") -> Iterator[SparkEngine]:
+    """Start a Spark session, lend the engine that runs on it, and stop it at the end."""
+    from pag_graph.engines.session import spark_session
+    from pag_graph.engines.spark import SparkEngine
+
+    spark = spark_session(app="bench", master=master)
+    try:
+        yield SparkEngine(spark)
+    finally:
+        spark.stop()
 
 
 class Session:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.analyses import triangles
 from bench.build import in_memory, into_store, reads, writes_the_same
-from bench.harness import Bench, Figure, Session
+from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiply
 from pag_graph import api
 from pag_graph.kernels.threads import CORES
@@ -56,12 +56,7 @@ def run(session: Session) -> None:
 
 def _on_spark(session: Session, recorded: Path, store: Path, trace: Path, size: str, times: int) -> None:
     """Measure a build on a session that runs and whose workers have loaded the kernels."""
-    from pag_graph.engines.session import spark_session
-    from pag_graph.engines.spark import SparkEngine
-
-    spark = spark_session(app="bench", master=f"local[{CORES}]")
-    try:
-        engine = SparkEngine(spark)
+    with spark_engine() as engine:
         half = -(-Trace.open(recorded).rows // CORES)
         api.build(recorded, session.new_folder("warm.pag"), engine=engine, slice_events=half)
         session.measure(
@@ -74,8 +69,6 @@ def _on_spark(session: Session, recorded: Path, store: Path, trace: Path, size: 
             warm=0,
             target="4 M events/s, 2 x the yardstick" if size.startswith("100 M") else "",
         )
-    finally:
-        spark.stop()
 
 
 def _multiplied(recorded: Path, times: int, path: Path) -> None:

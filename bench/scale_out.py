@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.analyses import triangles
-from bench.harness import Bench, Figure, Session
+from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiply
 from pag_graph import api
 from pag_graph.engines.local import LocalEngine
@@ -121,22 +121,17 @@ def _same(info: StoreInfo, other: StoreInfo) -> bool:
 
 def _cluster(session: Session, trace: Path, slice_events: int) -> None:
     """Build on a master with two workers of one core each, and compare with a build in this process."""
-    from pag_graph.engines.session import spark_session
-    from pag_graph.engines.spark import SparkEngine
-
     here = session.new_folder("here.pag")
     api.build(trace, here, engine="local")
     folder = session.new_folder("cluster")
     folder.mkdir(parents=True)
-    with cluster(folder, Path(sys.executable), workers=2, cores=1, memory="1g", java="") as running:
-        spark = spark_session(app="bench", master=running.address)
-        try:
-            engine = SparkEngine(spark)
-            # Executors start, and compile or load the kernels.
-            api.build(trace, session.new_folder("warm.pag"), engine=engine, slice_events=slice_events)
-            _watch(session, "two executors of one core", trace, engine, slice_events)
-        finally:
-            spark.stop()
+    with (
+        cluster(folder, Path(sys.executable), workers=2, cores=1, memory="1g", java="") as running,
+        spark_engine(running.address) as engine,
+    ):
+        # Executors start, and compile or load the kernels.
+        api.build(trace, session.new_folder("warm.pag"), engine=engine, slice_events=slice_events)
+        _watch(session, "two executors of one core", trace, engine, slice_events)
     executors = len(list(running.work.glob("*/app-*/*/stderr")))
     same = _same(api.open(here).run.info, api.open(session.scratch / "output" / "build.pag").run.info)
     session.keep(Figure(name="two executors and one process", values={"executors": executors, "same rows": same}))
