@@ -35,13 +35,7 @@ def write_page(results: Path, page: Path) -> None:
         if "figures" not in result:
             # It has a page of its own.
             continue
-        begin, end = f"<!-- begin {result['bench']} -->", f"<!-- end {result['bench']} -->"
-        section = f"{begin}\n\n{harness.markdown(result)}\n{end}"
-        if begin in text:
-            head, _, rest = text.partition(begin)
-            text = head + section + rest.partition(end)[2]
-        else:
-            text = f"{text.rstrip()}\n\n{section}\n"
+        text = harness.with_section(text, result["bench"], harness.markdown(result))
     page.write_text(text, encoding="utf-8")
 
 

@@ -466,6 +466,31 @@ def _value(value: Any) -> str:
     return str(value)
 
 
+def with_section(page: str, name: str, content: str) -> str:
+    """Return the text of a page with one of its generated sections replaced.
+
+    Parameters
+    ----------
+    page
+        Markdown.
+    name
+        The section stands between comments that say ``begin`` and ``end`` with this name.
+    content
+        What is to stand there.
+
+    Returns
+    -------
+    str
+        A page without the section gets it at its end; all else is as it was.
+    """
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    section = f"{begin}\n\n{content.strip()}\n\n{end}"
+    if begin not in page:
+        return f"{page.rstrip()}\n\n{section}\n"
+    head, _, rest = page.partition(begin)
+    return head + section + rest.partition(end)[2]
+
+
 def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Return a Markdown table of two results of one bench, as of two commits.
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 RESULT = harness.ROOT / "bench" / "results" / "predictions.json"
 PAGE = harness.ROOT / "docs" / "predictions.md"
-BEGIN, END = "<!-- begin predictions -->", "<!-- end predictions -->"
 _WARM = 3
 """First rounds of a run that do not count: memory is new, and so are the threads."""
 
@@ -303,7 +302,7 @@ def section(result: Mapping[str, Any]) -> str:
     counted = [*table, *(line(pair) for pair in pairs if not pair.extra)]
     extra = [*table, *(line(pair) for pair in pairs if pair.extra)]
     parts = [head, "\n".join(counted), "More workers than cores, not counted:", "\n".join(extra)]
-    return "\n\n".join([BEGIN, *parts, END])
+    return "\n\n".join(parts)
 
 
 def _range(values: Iterable[Any]) -> str:
@@ -314,9 +313,8 @@ def _range(values: Iterable[Any]) -> str:
 
 def write_page(result: Mapping[str, Any]) -> None:
     """Replace the generated part of ``docs/predictions.md``."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    PAGE.write_text(head + section(result) + rest.partition(END)[2], encoding="utf-8")
+    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "predictions", section(result))
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def write(

@@ -35,7 +35,6 @@ __all__ = ["Prediction", "Recording", "compare", "recordings", "section"]
 LOGS = harness.ROOT / "tests" / "data" / "spark" / "cores"
 RESULT = harness.ROOT / "bench" / "results" / "spark-cores.json"
 PAGE = harness.ROOT / "docs" / "spark-cores.md"
-BEGIN, END = "<!-- begin predictions -->", "<!-- end predictions -->"
 _NAME = re.compile(r"^cores-(?P<program>[a-z-]+)-(?P<shape>\d+(?:x\d+)?)(?:\.\d+)?(?:\.zstd)?$")
 
 
@@ -163,13 +162,7 @@ def section(found: Sequence[Prediction]) -> str:
         spread = "" if row.spread is None else f"{row.spread:.0%}"
         cells = [row.program, row.recorded, row.predicted, *times, f"{row.error:+.1%}", str(row.runs), spread]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n\n".join([BEGIN, head, "\n".join(lines), END])
-
-
-def page(text: str, found: Sequence[Prediction]) -> str:
-    """Return the page with its generated part replaced."""
-    head, _, rest = text.partition(BEGIN)
-    return head + section(found) + rest.partition(END)[2]
+    return "\n\n".join([head, "\n".join(lines)])
 
 
 def keep(logs: Path, target: Path) -> None:
@@ -200,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = [{**asdict(row), "error": row.error} for row in found]
         result = {"format": harness.FORMAT, "bench": "spark-cores", "summary": summary(found), "predictions": rows}
         harness.save(result, RESULT)
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        text = harness.with_section(PAGE.read_text(encoding="utf-8"), "predictions", section(found))
+        PAGE.write_text(text, encoding="utf-8")
     return 0
 
 

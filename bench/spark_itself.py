@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGE = harness.ROOT / "docs" / "spark-itself.md"
-BEGIN, END = "<!-- begin reports -->", "<!-- end reports -->"
 _WIDTH = "110"
 
 
@@ -98,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, script in jobs(trace, folder).items():
         session.say(name)
         parts.append(f"### {name}\n\n```text\n{report(submit(script, logs))}\n```")
-    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text("\n\n".join([head + BEGIN, *parts, END + rest.partition(END)[2]]), encoding="utf-8")
+    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "reports", "\n\n".join(parts))
+    PAGE.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -105,6 +105,13 @@ def test_the_page_has_one_section_for_each_result(harness: Any, program: Any, tm
     assert "| it | 1 s | 1 s to 1 s (1) |" in text
 
 
+def test_a_section_is_replaced_and_nothing_else(harness: Any) -> None:
+    once = harness.with_section("before\n", "a", "\nold\n")
+    assert once == "before\n\n<!-- begin a -->\n\nold\n\n<!-- end a -->\n"
+    twice = harness.with_section(f"{once}\n<!-- begin b -->\n\nb\n\n<!-- end b -->\nafter\n", "a", "new")
+    assert twice == once.replace("old", "new") + "\n<!-- begin b -->\n\nb\n\n<!-- end b -->\nafter\n"
+
+
 def test_a_result_of_another_version_is_refused(harness: Any, tmp_path: Path) -> None:
     harness.save({**result(harness, "a"), "format": 99}, tmp_path / "x.json")
     with pytest.raises(SystemExit, match="format 99"):
@@ -151,7 +158,7 @@ def test_predictions_made_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.syspath_prepend(ROOT)
     predictions = importlib.import_module("bench.predictions")
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{predictions.BEGIN}\nold\n{predictions.END}\nafter\n")
+    page.write_text("before\n<!-- begin predictions -->\nold\n<!-- end predictions -->\nafter\n")
     monkeypatch.setattr(predictions, "RESULT", tmp_path / "result.json")
     monkeypatch.setattr(predictions, "PAGE", page)
     machine = {"cores": 2, "processor": "any"}
