@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analyses import triangles
 from bench.build import in_memory, into_store, reads, writes_the_same
 from bench.harness import Bench, Figure, Session, spark_engine
-from bench.multiply import multiply
+from bench.multiply import multiplied
 from pag_graph import api
 from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
@@ -17,7 +16,6 @@ from pag_graph.store.trace import Trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SEED = 1
 _SIZES = {"20 M": 10, "100 M": 48}
 """Copies of the recorded trace (2.1 M events)."""
 
@@ -27,8 +25,7 @@ def run(session: Session) -> None:
     recorded, store = triangles(session)
     per_event = {}
     for size, times in _SIZES.items() if not session.quick else {"quick": 3}.items():
-        name = f"{recorded.name.removesuffix('.trace')}-x{times}-{_SEED}.trace"
-        trace = session.fixed(name, partial(_multiplied, recorded, times))
+        trace = multiplied(session, recorded, times)
         events = Trace.open(trace).rows
         for what, subject, before in (
             ("in memory, no output", lambda _, trace=trace: in_memory(session, trace, RuleSet.TIMELY), lambda: None),
@@ -69,10 +66,6 @@ def _on_spark(session: Session, recorded: Path, store: Path, trace: Path, size: 
             warm=0,
             target="4 M events/s, 2 x the yardstick" if size.startswith("100 M") else "",
         )
-
-
-def _multiplied(recorded: Path, times: int, path: Path) -> None:
-    multiply(recorded, path, times=times, seed=_SEED)
 
 
 BENCH = Bench(

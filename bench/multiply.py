@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,17 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from bench.harness import Session
+
+_SEED = 1
 _GAP_NS = (1_000_000, 2_000_000)
+
+
+def multiplied(session: Session, recorded: Path, times: int, *, one_epoch: bool = False) -> Path:
+    """Return a recorded trace many times over: a fixed input, with the gaps of seed 1."""
+    stem = f"{recorded.name.removesuffix('.trace')}-x{times}-{_SEED}"
+    make = partial(multiply, recorded, times=times, seed=_SEED, one_epoch=one_epoch)
+    return session.fixed(f"{stem}-one.trace" if one_epoch else f"{stem}.trace", make)
 
 
 def multiply(source: Path, target: Path, *, times: int, seed: int, one_epoch: bool = False) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, spark_engine
-from bench.multiply import multiply
+from bench.multiply import multiplied
 from pag_graph import api
 from pag_graph.engines.local import LocalEngine
 from pag_graph.store.trace import Trace
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pag_graph.pag.engine import Engine, Item, Result
     from pag_graph.store.delta import StoreInfo
 
-_SEED = 1
 _CLUSTERS = {"2 cores": 2, "32 cores": 32, "100 nodes of 32 cores": 3_200}
 _BILLION = 1_000_000_000
 _TASK_S = 0.05
@@ -79,8 +77,7 @@ def run(session: Session) -> None:
     """Make the measurements."""
     recorded, _ = triangles(session)
     copies, slice_events = (10, 2_000_000) if not session.quick else (2, 100_000)
-    stem = recorded.name.removesuffix(".trace")
-    trace = session.fixed(f"{stem}-x{copies}-{_SEED}.trace", partial(multiply, recorded, times=copies, seed=_SEED))
+    trace = multiplied(session, recorded, copies)
     _cluster(session, trace, slice_events)
     _one_epoch(session, recorded)
     _plan(session, recorded, trace, slice_events)
@@ -140,9 +137,7 @@ def _cluster(session: Session, trace: Path, slice_events: int) -> None:
 def _one_epoch(session: Session, recorded: Path) -> None:
     """Build a trace that is one epoch, in slices that are much smaller."""
     copies, slice_events = (24, 4_000_000) if not session.quick else (2, 100_000)
-    stem = recorded.name.removesuffix(".trace")
-    make = partial(multiply, recorded, times=copies, seed=_SEED, one_epoch=True)
-    trace = session.fixed(f"{stem}-x{copies}-{_SEED}-one.trace", make)
+    trace = multiplied(session, recorded, copies, one_epoch=True)
     name = f"one epoch of {Trace.open(trace).rows / 1e6:.1f} M events, in process"
     _watch(session, name, trace, LocalEngine(), slice_events)
     built = api.open(session.scratch / "output" / "build.pag")

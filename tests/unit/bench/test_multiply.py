@@ -53,6 +53,17 @@ def test_the_same_seed_makes_the_same_trace(multiply: Any, tmp_path: Path) -> No
     assert a.meta.trace_id == b.meta.trace_id != c.meta.trace_id
 
 
+def test_the_name_of_a_kept_trace_says_what_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    bench = importlib.import_module("bench.multiply")
+    session = importlib.import_module("bench.harness").Session(tmp_path)
+    source = tmp_path / "triangles-9.trace"
+    source.symlink_to(SAMPLE)
+    kept = [bench.multiplied(session, source, 2, one_epoch=one_epoch) for one_epoch in (False, True)]
+    assert [trace.name for trace in kept] == ["triangles-9-x2-1.trace", "triangles-9-x2-1-one.trace"]
+    assert [Trace.open(trace).rows > Trace.open(SAMPLE).rows for trace in kept] == [True, True]
+
+
 @pytest.mark.parametrize("rules", [RuleSet.TIMELY, RuleSet.ST2])
 @pytest.mark.parametrize("slice_events", [None, 500])
 def test_a_graph_that_is_not_kept_has_the_same_epochs(tmp_path: Path, rules: RuleSet, slice_events: int | None) -> None:
