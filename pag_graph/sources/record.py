@@ -18,7 +18,7 @@ from pag_graph.store.trace import Trace, check_trace, seal_trace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["PROGRAMS", "adapter_folder", "build_program", "record", "refuse_existing", "run_program"]
+__all__ = ["PROGRAMS", "adapter_folder", "build_program", "free_ports", "record", "refuse_existing", "run_program"]
 
 PROGRAMS = {
     "skewed": "four workers exchange all their records to worker 0",
@@ -197,11 +197,12 @@ def _hosts(arguments: Sequence[str]) -> Iterator[list[list[str]]]:
         return
     with tempfile.TemporaryDirectory() as folder:
         hosts = Path(folder) / "hosts"
-        hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in _free_ports(int(given))), encoding="ascii")
+        hosts.write_text("".join(f"127.0.0.1:{port}\n" for port in free_ports(int(given))), encoding="ascii")
         yield [["-h", str(hosts), "-p", str(process)] for process in range(int(given))]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return so many ports of the loopback that nobody listens on, all different."""
     with ExitStack() as stack:
         # All are held at once, so that they differ; the programs take them right after.
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.engines.session import QUICK_JVM
+from pag_graph.sources.record import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +73,7 @@ def cluster(
         "PYSPARK_PYTHON": str(python),
         "PYSPARK_DRIVER_PYTHON": str(python),
     }
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     address = f"spark://127.0.0.1:{port}"
     start, kind = str(home / "bin" / "spark-class"), "org.apache.spark.deploy"
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
