@@ -61,7 +61,8 @@ def _of_trace(path: Path) -> pl.DataFrame:
     """Build the graph and forget it: only a build looks at every event and at both ends of every message."""
     from pag_graph import api
     from pag_graph.model.enums import RuleSet
-    from pag_graph.store.trace import Trace, check_trace
+    from pag_graph.store.order import check_trace
+    from pag_graph.store.trace import Trace
 
     trace = Trace.open(path)
     check_trace(trace)

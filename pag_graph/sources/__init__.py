@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from pag_graph.store.trace import TraceMeta
+    from pag_graph.store.meta import TraceMeta
 
 __all__ = ["FORMATS", "convert", "detect_format"]
 

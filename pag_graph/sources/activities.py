@@ -24,7 +24,8 @@ from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import fingerprint, parquet_columns
 from pag_graph.store.findings import findings, no_findings
-from pag_graph.store.trace import TraceMeta, TraceSource, write_trace
+from pag_graph.store.meta import TraceMeta, TraceSource
+from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

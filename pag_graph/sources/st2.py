@@ -22,7 +22,8 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import Schema, fingerprint, parquet_columns, read_frame, refuse_rows
-from pag_graph.store.trace import TraceMeta, TraceSource, write_trace
+from pag_graph.store.meta import TraceMeta, TraceSource
+from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

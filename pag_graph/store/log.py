@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace import check_nulls, check_ranges, check_vocabulary, encoded_schema, open_events, read_groups
+from pag_graph.store.columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
+from pag_graph.store.event_files import open_events, read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

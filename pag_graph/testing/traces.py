@@ -34,7 +34,8 @@ import pyarrow as pa
 
 from pag_graph.model.enums import ActivityType, EventKind, RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.store.trace import TraceMeta, TraceSource, write_trace
+from pag_graph.store.meta import TraceMeta, TraceSource
+from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,8 @@ import pytest
 
 from pag_graph.rules.st2 import build_part
 from pag_graph.sources import convert
-from pag_graph.store.trace import Trace, check_trace
+from pag_graph.store.order import check_trace
+from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
     from pag_graph.model.graph import GraphPart

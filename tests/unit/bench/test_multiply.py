@@ -12,7 +12,8 @@ from pag_graph import api
 from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.build import construct
-from pag_graph.store.trace import Trace, check_trace
+from pag_graph.store.order import check_trace
+from pag_graph.store.trace import Trace
 
 ROOT = Path(__file__).parents[3]
 SAMPLE = ROOT / "pag_graph" / "samples" / "triangles"

@@ -16,7 +16,8 @@ from pag_graph import api, sources
 from pag_graph.errors import MissingColumnError, TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.sources import activities
-from pag_graph.store.trace import Trace, check_trace
+from pag_graph.store.order import check_trace
+from pag_graph.store.trace import Trace
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 

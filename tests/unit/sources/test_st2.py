@@ -7,7 +7,8 @@ import pytest
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import convert, detect_format
-from pag_graph.store.trace import Trace, check_trace
+from pag_graph.store.order import check_trace
+from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path

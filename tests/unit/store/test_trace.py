@@ -19,16 +19,9 @@ from pag_graph.errors import (
 )
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.store.trace import (
-    Trace,
-    TraceMeta,
-    TraceSource,
-    check_events,
-    check_trace,
-    find_violation,
-    last_events,
-    write_trace,
-)
+from pag_graph.store.meta import TraceMeta, TraceSource
+from pag_graph.store.order import check_events, check_trace, find_violation, last_events
+from pag_graph.store.trace import Trace, write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,74 @@
+"""The files of a trace: their names, and whether they are as they were written."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.enums import Severity
+from pag_graph.store.findings import findings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+META = "meta.json"
+EVENTS = "events"
+"""Folder of the files of events."""
+FINDINGS = "findings.parquet"
+_CHECKSUMS = "checksums.json"
+CONVERT_AGAIN = "Convert the source again with `pag convert`."
+"""What to do about a file that is not what it should be."""
+
+
+def unreadable(file: Path, error: Exception) -> TraceFormatError:
+    """Return what to raise where a file is no Parquet, or damaged."""
+    return TraceFormatError(
+        f"{file} cannot be read as Parquet: {error}.",
+        "The file is truncated or damaged. " + CONVERT_AGAIN,
+        {"file": str(file)},
+    )
+
+
+def seal_trace(root: Path) -> None:
+    """Write down size and CRC-32 of every file of a trace that is whole, so that later damage shows."""
+    sums = {name: _checksum(root / name) for name in _file_names(root)}
+    (root / _CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+
+
+def changed_files(root: Path) -> list[pa.Table]:
+    """Find the files that are not as they were written; a trace without checksums has none."""
+    file = root / _CHECKSUMS
+    if not file.is_file():
+        return []
+    try:
+        sums = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"{file} cannot be read as JSON: {error}."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)}) from error
+    if not isinstance(sums, dict):
+        message = f"{file} holds {type(sums).__name__}, not an object."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
+    names = sorted({*sums, *_file_names(root)})
+    present = {name: _checksum(root / name) for name in _file_names(root)}
+    changed = [name for name in names if sums.get(name) != present.get(name)]
+    action = "read as it is; it was damaged or edited after it was written, and answers may be wrong"
+    return [findings("file_changed", Severity.ERROR, action, rows=len(changed), file=changed)] if changed else []
+
+
+def _file_names(root: Path) -> list[str]:
+    """Return the files of a trace that readers look at, but for the checksums."""
+    events = (f"{EVENTS}/{file.name}" for file in (root / EVENTS).glob("*.parquet"))
+    small = (META, "operators.parquet", "channels.parquet", "workers.parquet", FINDINGS)
+    return sorted([*events, *(name for name in small if (root / name).is_file())])
+
+
+def _checksum(file: Path) -> dict[str, int]:
+    size = value = 0
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            size, value = size + len(block), zlib.crc32(block, value)
+    return {"bytes": size, "crc32": value}

@@ -1,0 +1,58 @@
+"""Numbers of events that are missing: events that a source wrote and that are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.model.enums import Severity
+from pag_graph.store.event_files import bounds_of
+from pag_graph.store.findings import findings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pag_graph.store.event_files import EventFile
+
+WITHOUT_GAPS = frozenset({"pag-timely"})
+"""Formats whose writers number a worker's events 1, 2, 3 and so on, without gaps."""
+
+
+class Gaps:
+    """Gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._missing: dict[int, tuple[int, str]] = {}
+
+    def look(self, metadata: pq.FileMetaData, file: EventFile) -> None:
+        """Take the next file; those of a worker come in the order of its log."""
+        if len(file.workers) != 1:
+            return
+        worker = file.workers[0]
+        for group in range(metadata.num_row_groups):
+            bounds = bounds_of(metadata, group, "seq")
+            if bounds is None:
+                continue
+            gap = bounds[1] - self._last.get(worker, 0) - metadata.row_group(group).num_rows
+            if gap > 0:
+                count, first = self._missing.get(worker, (0, file.name))
+                self._missing[worker] = (count + gap, first)
+            self._last[worker] = max(bounds[1], self._last.get(worker, 0))
+
+    def findings(self) -> list[pa.Table]:
+        """Return what was found; a row per worker that lacks events."""
+        if not self._missing:
+            return []
+        found = findings(
+            "events_missing",
+            Severity.ERROR,
+            "built from what is there; what the missing events would have told is not known",
+            rows=len(self._missing),
+            worker=list(self._missing),
+            file=[first for _, first in self._missing.values()],
+            observed=[count for count, _ in self._missing.values()],
+            limit=0,
+            unit="events",
+        )
+        return [found]

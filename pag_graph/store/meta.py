@@ -1,0 +1,124 @@
+"""What holds for a whole trace: ``meta.json``, checked entry by entry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from pag_graph.errors import FormatVersionError, TraceFormatError
+from pag_graph.model.enums import RuleSet
+from pag_graph.model.tables import TRACE_FORMAT_VERSION
+from pag_graph.store.files import CONVERT_AGAIN, META
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSource:
+    """Where a trace comes from."""
+
+    system: str
+    """The system that ran, such as ``timely``."""
+    version: str
+    """Its version as the log states it; empty when the log does not."""
+    format: str
+    """Name of the log format that was converted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceMeta:
+    """What holds for a whole trace; the content of ``meta.json``."""
+
+    trace_id: str
+    """Identity of the recorded run: the same log gives the same id."""
+    source: TraceSource
+    """System and log format."""
+    workers: int
+    """Number of workers: rows of the workers table."""
+    format_version: int = TRACE_FORMAT_VERSION
+    """Version of contract 1."""
+    prepared: bool = False
+    """Whether the source already reordered and filtered the log, so that `seq` need not increase."""
+    aligned: bool = True
+    """Whether the workers' offsets lead to one common clock."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the source that are no events of contract 1, counted by reason."""
+    complete: bool = True
+    """Whether the run had ended when the log was read."""
+    missing_progress: Sequence[str] = ()
+    """Scopes in which data moved but whose progress messages nobody logged; empty when the source cannot tell."""
+    rules: RuleSet = RuleSet.TIMELY
+    """Rule set that the source asks for."""
+
+
+def read_meta(file: Path) -> TraceMeta:
+    """Read the description of a trace; whatever is wrong with it becomes an error that names the file."""
+    where = {"file": str(file)}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        message = f"The trace at {file.parent} has no {META}."
+        raise TraceFormatError(message, CONVERT_AGAIN, where) from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        message = f"{file} cannot be read as JSON: {error}."
+        raise TraceFormatError(message, CONVERT_AGAIN, where) from error
+    if not isinstance(found, dict):
+        message = f"{file} holds {type(found).__name__}, not an object."
+        raise TraceFormatError(message, CONVERT_AGAIN, where)
+    version = found.get("format_version")
+    if version != TRACE_FORMAT_VERSION or isinstance(version, bool):
+        raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=TRACE_FORMAT_VERSION)
+    source = _entry(found, "source", dict, file)
+    dropped = _entry(found, "dropped", dict, file)
+    return TraceMeta(
+        format_version=version,
+        trace_id=_entry(found, "trace_id", str, file),
+        source=TraceSource(
+            system=_entry(source, "system", str, file),
+            version=_entry(source, "version", str, file),
+            format=_entry(source, "format", str, file),
+        ),
+        workers=_entry(found, "workers", int, file),
+        prepared=_entry(found, "prepared", bool, file),
+        aligned=_entry(found, "aligned", bool, file),
+        dropped={reason: _entry(dropped, reason, int, file) for reason in dropped},
+        complete=_entry(found, "complete", bool, file),
+        missing_progress=tuple(
+            _scope_name(scope) for scope in _entry({"missing_progress": [], **found}, "missing_progress", list, file)
+        ),
+        rules=_rules(found, file),
+    )
+
+
+def write_meta(meta: TraceMeta, file: Path) -> None:
+    """Write the description of a trace."""
+    text = json.dumps({**asdict(meta), "dropped": dict(meta.dropped)}, indent=2, sort_keys=True)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+def _rules(found: dict[str, object], file: Path) -> RuleSet:
+    word = found.get("rules", str(RuleSet.TIMELY))
+    if not isinstance(word, str) or word not in set(RuleSet):
+        message = f"{file}: the entry 'rules' is {word!r}, and must be one of {', '.join(RuleSet)}."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": "rules"})
+    return RuleSet(str(word))
+
+
+def _scope_name(scope: object) -> str:
+    """Name a scope as an adapter wrote it down: its own words, or an object with the address of the `scope`."""
+    return str(scope.get("scope", scope)) if isinstance(scope, dict) else str(scope)
+
+
+def _entry(content: dict[str, object], key: str, kind: type[_T], file: Path) -> _T:
+    value = content.get(key)
+    # bool is an int to Python, but not to a reader of JSON.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        shown = "missing" if key not in content else repr(value)
+        message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {shown}."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": key})
+    return value

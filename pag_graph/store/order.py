@@ -1,0 +1,206 @@
+"""The order of a log: numbers, clocks and epochs of a worker's events must not contradict where they stand."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.ids import MAX_WORKER
+from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.store.columns import FARTHEST_NS, MOST_COUNT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.store.trace import Trace
+
+ORDER_COLUMNS = ("worker", "seq", "epoch", "t_ns")
+"""Columns of events that say where an event stands in its log."""
+ORDER_LIMITS = {
+    "worker": (0, MAX_WORKER),
+    "seq": (0, FARTHEST_NS),
+    "epoch": (0, MOST_COUNT),
+    "t_ns": (1 - FARTHEST_NS, FARTHEST_NS - 1),
+}
+"""The least and the greatest value of each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """The first event of a log that contradicts the events before it."""
+
+    rule: str
+    """``value``, ``duplicate_seq``, ``seq_order``, ``clock`` or ``epoch``."""
+    worker: int
+    """Worker whose log it is."""
+    seq: int
+    """The event."""
+    previous_seq: int | None
+    """The event that it contradicts; null for a value that is out of range by itself."""
+    observed: int
+    """The value found in the event."""
+    limit: int
+    """The bound that it breaks."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without the file."""
+        who = f"worker {self.worker}: event seq {self.seq}"
+        match self.rule:
+            case "duplicate_seq":
+                return f"{who} occurs more than once"
+            case "seq_order":
+                return f"{who} follows event seq {self.previous_seq}, though numbers must increase"
+            case "clock":
+                back = self.limit - self.observed
+                return f"{who} happened {back} ns before event seq {self.previous_seq}, which precedes it in the log"
+            case "epoch":
+                return (
+                    f"{who} is of epoch {self.observed}, but event seq {self.previous_seq} before it is of"
+                    f" epoch {self.limit}"
+                )
+            case _:
+                return f"{who} has a worker, seq, epoch or time out of range: {self.observed} (limit {self.limit})"
+
+
+def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Table | None = None) -> Violation | None:
+    """Find the first event, in order of worker and position, that contradicts its predecessors.
+
+    Parameters
+    ----------
+    events
+        Rows as `Trace.events` returns them, at least `worker`, `seq`, `epoch` and `t_ns`: all of a
+        log, or any contiguous slice of it.
+    prepared
+        Whether `seq` need only be unique (in the slice), not increasing.
+    previous
+        For a slice: the last event of each worker before it, see `last_events`.
+
+    Returns
+    -------
+    Violation or None
+        At equal position a repeated number comes before a falling one, then clock, then epoch.
+
+    Notes
+    -----
+    Linear; a prepared log is sorted by number once, which is nearly linear where few rows moved.
+    """
+    if previous is not None and previous.num_rows:
+        # The last events before the slice take part as its first rows; they are in order by themselves.
+        heads = previous.select(ORDER_COLUMNS).cast(_order_schema())
+        events = pa.concat_tables([heads, events.select(ORDER_COLUMNS).cast(_order_schema())])
+        events = events.take(pa.array(np.argsort(events["worker"].to_numpy(), kind="stable")))
+    if not events.num_rows:
+        return None
+    worker, seq, epoch, t_ns = (events[name].to_numpy() for name in ORDER_COLUMNS)
+    same = worker[1:] == worker[:-1]
+    suspects: list[tuple[int, int, Violation]] = []
+
+    def suspect(rank: int, row: int, rule: str, before: int | None, observed: int, limit: int) -> None:
+        found = Violation(
+            rule=rule,
+            worker=int(worker[row]),
+            seq=int(seq[row]),
+            previous_seq=None if before is None else int(seq[before]),
+            observed=observed,
+            limit=limit,
+        )
+        suspects.append((row, rank, found))
+
+    for values, (least, limit) in zip((worker, seq, epoch, t_ns), ORDER_LIMITS.values(), strict=True):
+        if (row := _first((values < least) | (values > limit))) is not None:
+            suspect(0, row, "value", None, int(values[row]), least if values[row] < least else limit)
+    if prepared:
+        if (row := _first_repeat(worker, seq)) is not None:
+            suspect(1, row, "duplicate_seq", row, int(seq[row]), int(seq[row]))
+    elif (row := _first(same & (seq[1:] <= seq[:-1]), 1)) is not None:
+        again = bool((seq[:row][worker[:row] == worker[row]] == seq[row]).any())
+        suspect(1, row, "duplicate_seq" if again else "seq_order", row - 1, int(seq[row]), int(seq[row - 1]))
+    for rank, (rule, values) in enumerate((("clock", t_ns), ("epoch", epoch)), start=2):
+        if (row := _first(same & (values[1:] < values[:-1]), 1)) is not None:
+            suspect(rank, row, rule, row - 1, int(values[row]), int(values[row - 1]))
+    return min(suspects, key=lambda found: found[:2])[2] if suspects else None
+
+
+def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = None) -> None:
+    """Refuse events whose numbers, clocks or epochs contradict the order of the log.
+
+    Parameters
+    ----------
+    trace
+        Trace that the events were read from: says whether it is prepared, and names files.
+    events
+        Rows as `Trace.events` returns them, at least `worker`, `seq`, `epoch` and `t_ns`: all of a
+        log, or any contiguous slice of it.
+    previous
+        For a slice: the last event of each worker before it, see `last_events`. Without it, what
+        happens between two slices goes unchecked.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, worker and both events of the first violation in order of worker and position.
+    """
+    found = find_violation(events, prepared=trace.meta.prepared, previous=previous)
+    if found is None:
+        return
+    where = trace.file_of(worker=found.worker, seq=found.seq)
+    message = f"{where}: {found.message}."
+    raise TraceFormatError(
+        message,
+        "The log contradicts itself, and a graph of it would be wrong: record the run again, or repair the log.",
+        {"file": where, **asdict(found)},
+    )
+
+
+def check_trace(trace: Trace) -> None:
+    """Check all events of a trace with `check_events`, one worker after the other.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, worker and both events of the first violation in order of worker and position.
+    """
+    for worker in sorted(trace.workers["worker"].to_pylist()):
+        check_events(trace, trace.events(ORDER_COLUMNS, workers=[worker]))
+
+
+def last_events(events: pa.Table) -> pa.Table:
+    """Return the last row of every worker, one row per worker, with the columns that checks need.
+
+    Parameters
+    ----------
+    events
+        Rows as `Trace.events` returns them.
+
+    Returns
+    -------
+    pa.Table
+        Columns `worker`, `seq`, `epoch` and `t_ns`; the `previous` of the slice that follows.
+    """
+    worker = events["worker"].to_numpy()
+    last = np.flatnonzero(np.append(worker[1:] != worker[:-1], np.ones(min(len(worker), 1), np.bool_)))
+    return events.select(ORDER_COLUMNS).take(pa.array(last))
+
+
+def _order_schema() -> pa.Schema:
+    return pa.schema([TRACE_EVENTS.field(name) for name in ORDER_COLUMNS])
+
+
+def _first(found: NDArray[np.bool_], shift: int = 0) -> int | None:
+    """Return the index of the first true element plus `shift`."""
+    if not found.size:
+        return None
+    index = int(found.argmax())
+    return index + shift if found[index] else None
+
+
+def _first_repeat(worker: NDArray[Any], seq: NDArray[Any]) -> int | None:
+    """Return the first row whose worker and number occurred before; rows of a worker stand together."""
+    order = np.lexsort((seq, worker))
+    repeated = (worker[order][1:] == worker[order][:-1]) & (seq[order][1:] == seq[order][:-1])
+    return int(order[1:][repeated].min()) if repeated.any() else None
