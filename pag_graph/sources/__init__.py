@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources import activities, st2, timely_prototype
+from pag_graph.sources import st2, timely_prototype
+from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.spark import convert as spark
 
 if TYPE_CHECKING:

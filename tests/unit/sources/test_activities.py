@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from pag_graph import api, sources
 from pag_graph.errors import MissingColumnError, TraceFormatError
 from pag_graph.model.enums import RuleSet
-from pag_graph.sources import activities
+from pag_graph.sources.activities import convert as activities
+from pag_graph.sources.activities import values
+from pag_graph.sources.activities.events import Converter
+from pag_graph.sources.activities.tables import TABLES, Source, schema
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
 
@@ -94,18 +97,16 @@ def test_times_are_exact(tmp_path: Path, written: str, expected: int) -> None:
 
 @given(st.integers(-(2**61), 2**61))
 def test_whole_nanoseconds_come_through(value: int) -> None:
-    assert activities._spelled(pl.Series([str(value)]), None).to_list() == [value]
+    assert values._spelled(pl.Series([str(value)]), None).to_list() == [value]
 
 
-@given(
-    st.decimals(0, 10**6, places=9, allow_nan=False, allow_infinity=False), st.sampled_from(sorted(activities.UNITS))
-)
+@given(st.decimals(0, 10**6, places=9, allow_nan=False, allow_infinity=False), st.sampled_from(sorted(values.UNITS)))
 def test_units_are_exact_down_to_the_nanosecond(value: Any, unit: str) -> None:
     text = format(value, "f")
     if unit == "ns":
         text = text.split(".")[0]
-    expected = int((value if unit != "ns" else int(value)) * activities.UNITS[unit])
-    assert activities._spelled(pl.Series([f"{text}{unit}"]), None).to_list() == [expected]
+    expected = int((value if unit != "ns" else int(value)) * values.UNITS[unit])
+    assert values._spelled(pl.Series([f"{text}{unit}"]), None).to_list() == [expected]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
@@ -196,7 +197,7 @@ def test_what_is_stated_covers_the_same_time_however_it_overlaps(stated: list[tu
             for w, s, e, epoch in stated
         ]
     )
-    empty = {name: pl.DataFrame(schema=activities._schema(table)) for name, table in activities._TABLES.items()}
+    empty = {name: pl.DataFrame(schema=schema(table)) for name, table in TABLES.items()}
     filled = pl.concat(
         [empty["activities"], frame.with_columns(_file=pl.lit(0, pl.Int64), _row=pl.int_range(pl.len()))],
         how="diagonal",
@@ -204,15 +205,14 @@ def test_what_is_stated_covers_the_same_time_however_it_overlaps(stated: list[tu
     # Places of findings are read from the file.
     file = EXAMPLES / "heron" / "heron.jsonl"
     tables = {
-        name: activities._Source(frame=filled if name == "activities" else table, files=(file,))
-        for name, table in empty.items()
+        name: Source(frame=filled if name == "activities" else table, files=(file,)) for name, table in empty.items()
     }
     found: list[Any] = []
-    events = activities._Converter(tables, found).events()
+    events = Converter(tables, found).events()
     covered: dict[int, set[int]] = {}
     for w, s, e, _ in stated:
         covered.setdefault(w, set()).update(range(min(s, e), max(s, e)))
-    numbers = {int(name): number for name, number in activities._Converter(tables, []).workers.items()}
+    numbers = {int(name): number for name, number in Converter(tables, []).workers.items()}
     for worker, seconds in covered.items():
         mine = events.filter(pl.col("worker") == numbers[worker])
         depth, inside, last = 0, set(), None

@@ -1,0 +1,167 @@
+"""Files of people's tables: CSV, JSON lines or Parquet; damage is named by file and line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources.activities.tables import TABLES, Source, schema
+from pag_graph.sources.activities.values import clean
+from pag_graph.sources.files import parquet_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+def kind_of(file: Path) -> str | None:
+    """Return which table a file of a folder holds, by its name."""
+    if file.suffix not in SUFFIXES or not file.is_file():
+        return None
+    return next((name for name in TABLES if re.match(rf"{name}([^a-z]|$)", file.stem)), None)
+
+
+def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
+    """Read all tables; those that are absent are empty."""
+    if source.is_dir():
+        files = sorted(file for file in source.iterdir() if file.suffix in SUFFIXES)
+        for file in files:
+            if kind_of(file) is None:
+                message = f"{file} is none of the tables {', '.join(TABLES)}, which a file's name begins with."
+                near = difflib.get_close_matches(file.stem, list(TABLES), n=1)
+                hint = f"Call it {near[0]}{file.suffix}." if near else "Move it out of the folder."
+                raise TraceFormatError(message, hint, {"file": str(file)})
+        named = [(file, kind_of(file)) for file in files]
+    else:
+        files = [source]
+        named = [(source, "activities")]
+    parts: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    for number, (file, name) in enumerate(named):
+        for table, frame in _tables_of(file, str(name)):
+            parts[table].append(clean(TABLES[table], frame.with_columns(_file=pl.lit(number, pl.Int64)), tuple(files)))
+    empty = {name: pl.DataFrame(schema=schema(table)) for name, table in TABLES.items()}
+    return {
+        name: Source(frame=pl.concat([empty[name], *frames]), files=tuple(files)) for name, frames in parts.items()
+    }, files
+
+
+def header_of(file: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    if file.suffix == ".parquet":
+        return parquet_columns(file)
+    for _, line in _lines(file):
+        if file.suffix == ".csv":
+            return [name.strip() for name in next(csv.reader([line]))]
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            return []
+        # The first row may be a message or a worker.
+        return ["worker", "activity"] if isinstance(row, dict) and {"worker", "from"} & set(row) else []
+    return []
+
+
+def _tables_of(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Read a file's rows as they are written, with the column `_row`; JSON lines can hold rows of several tables."""
+    if file.suffix == ".csv":
+        yield name, _read_csv(file)
+    elif file.suffix == ".parquet":
+        yield name, _read_parquet(file)
+    else:
+        yield from _read_lines(file, name)
+
+
+def _read_csv(file: Path) -> pl.DataFrame:
+    try:
+        frame = pl.read_csv(file, infer_schema=False, comment_prefix="#")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        # Polars names no line; the slower reader of the standard library finds it.
+        if (line := _ragged_line(file)) is not None:
+            message = f"{file.name}, line {line[0]}: {line[1]} values, but the header has {line[2]} columns."
+            raise TraceFormatError(message, "Put values with commas in quotes.", {"file": str(file)}) from error
+        message = f"{file} cannot be read as CSV: {error}."
+        raise TraceFormatError(message, None, {"file": str(file)}) from error
+    frame = frame.rename({name: name.strip() for name in frame.columns})
+    frame = frame.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
+    # Lines without any value are nothing.
+    return frame.filter(pl.any_horizontal(pl.exclude("_row").is_not_null())) if frame.width > 1 else frame
+
+
+def _read_parquet(file: Path) -> pl.DataFrame:
+    parquet_columns(file)
+    try:
+        return pl.read_parquet(file, glob=False).with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        message = f"{file} cannot be read as Parquet: {error}."
+        raise TraceFormatError(message, "The file is truncated or damaged.", {"file": str(file)}) from error
+
+
+def _read_lines(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for number, line in _lines(file):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            message = f"{file.name}, line {number}: {error.msg}, at column {error.colno}."
+            raise TraceFormatError(message, "Write one JSON object per line.", {"file": str(file)}) from error
+        if not isinstance(row, dict) or any(isinstance(value, list | dict) for value in row.values()):
+            message = f"{file.name}, line {number}: expected an object with plain values."
+            raise TraceFormatError(message, 'Such as {"worker": "a", "start": "1ms", ...}.', {"file": str(file)})
+        table = name if "worker" in row and ("activity" in row or name != "activities") else _table_of(row, name)
+        rows.setdefault(table, []).append({**row, "_row": number})
+    for table, found in rows.items():
+        names = dict.fromkeys(key for row in found for key in row)
+        # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
+        columns = {
+            key: pl.Series(key, [_written(row.get(key)) for row in found], pl.String) for key in names if key != "_row"
+        }
+        yield table, pl.DataFrame([*columns.values(), pl.Series("_row", [row["_row"] for row in found], pl.Int64)])
+
+
+def _table_of(row: dict[str, Any], name: str) -> str:
+    """Return the table that a JSON row belongs to, by its keys."""
+    if name != "activities":
+        return name
+    if "from" in row or "to" in row:
+        return "messages"
+    if "worker" in row and not {"start", "activity"} & set(row):
+        return "workers"
+    return "epochs" if set(row) == {"epoch", "end"} else name
+
+
+def _written(value: Any) -> str | None:
+    if value is None:
+        return None
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip() and not line.startswith("#"):
+                    yield number, line
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{file} cannot be read as text: {error}."
+        raise TraceFormatError(message, None, {"file": str(file)}) from error
+
+
+def _ragged_line(file: Path) -> tuple[int, int, int] | None:
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            reader = csv.reader(line if not line.startswith("#") else "\n" for line in lines)
+            header = next((row for row in reader if row), [])
+            for row in reader:
+                if len(row) > len(header):
+                    return reader.line_num, len(row), len(header)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return None
+    return None

@@ -1,0 +1,157 @@
+"""The tables that people write: which columns they may hold, and where each row came from."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import polars as pl
+
+from pag_graph.errors import TraceFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+TEXT, TIME, COUNT, FLAG = "text", "time", "count", "flag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What one of the tables may hold."""
+
+    columns: dict[str, str]
+    """Columns, and what their values are."""
+    needed: tuple[str, ...]
+    """Columns that it must have."""
+    filled: tuple[str, ...]
+    """Columns that need a value in every row."""
+
+
+TABLES = {
+    "activities": Table(
+        columns={
+            "worker": TEXT,
+            "start": TIME,
+            "end": TIME,
+            "duration": TIME,
+            "activity": TEXT,
+            "operator": TEXT,
+            "epoch": COUNT,
+            "records": COUNT,
+            "inferred": FLAG,
+        },
+        needed=("worker", "start", "activity"),
+        filled=("worker", "start", "end", "activity"),
+    ),
+    "messages": Table(
+        columns={
+            "from": TEXT,
+            "to": TEXT,
+            "sent": TIME,
+            "received": TIME,
+            "channel": TEXT,
+            "type": TEXT,
+            "records": COUNT,
+            "bytes": COUNT,
+        },
+        needed=("from", "to", "sent"),
+        filled=("from", "to", "sent"),
+    ),
+    "workers": Table(
+        columns={"worker": TEXT, "process": TEXT, "host": TEXT, "end": TIME},
+        needed=("worker",),
+        filled=("worker",),
+    ),
+    "epochs": Table(columns={"epoch": COUNT, "end": TIME}, needed=("epoch", "end"), filled=("epoch", "end")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One of the tables as read: clean columns, and where each row came from."""
+
+    frame: pl.DataFrame
+    """Columns of the table, times in nanoseconds, plus `_file` and `_row`: number of the file, and row in it."""
+    files: tuple[Path, ...]
+
+    def where(self, index: int) -> str:
+        """Name the place of a row, for a message to the user."""
+        file, row = self.files[self.frame["_file"][index]], int(self.frame["_row"][index])
+        if file.suffix == ".parquet":
+            return f"{file.name}, row {row}"
+        return f"{file.name}, line {_line(file, row)}"
+
+    def refuse(self, found: pl.Series, problem: str, hint: str | None = None) -> None:
+        """Refuse the first row that is marked; column names in braces become the row's values."""
+        rows = found.fill_null(value=False).arg_true()
+        if rows.len():
+            index = int(rows[0])
+            values = {k: "nothing" if v is None else v for k, v in self.frame.row(index, named=True).items()}
+            self.fail(index, problem.format(**values), hint)
+
+    def fail(self, index: int, problem: str, hint: str | None = None) -> NoReturn:
+        """Refuse a row.
+
+        Raises
+        ------
+        TraceFormatError
+            Always; names file and line.
+        """
+        message = f"{self.where(index)}: {problem}."
+        file = self.files[self.frame["_file"][index]]
+        raise TraceFormatError(message, hint, {"file": str(file), "row": int(self.frame["_row"][index])})
+
+
+def schema(table: Table) -> dict[str, type[pl.DataType]]:
+    """Return the columns of a table as read, and their types."""
+    kinds = {TEXT: pl.String, TIME: pl.Int64, COUNT: pl.Int64, FLAG: pl.Boolean}
+    columns = {name: kinds[kind] for name, kind in table.columns.items() if name != "duration"}
+    return {**columns, "_file": pl.Int64, "_row": pl.Int64}
+
+
+def places(source: Source, indices: Sequence[int]) -> dict[int, str]:
+    """Name the places of many rows; each file is gone through once."""
+    by_file: dict[int, list[int]] = {}
+    for index in dict.fromkeys(indices):
+        by_file.setdefault(int(source.frame["_file"][index]), []).append(index)
+    named: dict[int, str] = {}
+    for number, mine in by_file.items():
+        file = source.files[number]
+        rows = {index: int(source.frame["_row"][index]) for index in mine}
+        lines = _csv_lines(file, list(rows.values())) if file.suffix == ".csv" else {}
+        word = "row" if file.suffix == ".parquet" else "line"
+        named |= {index: f"{file.name}, {word} {lines.get(row, row)}" for index, row in rows.items()}
+    return named
+
+
+def _line(file: Path, row: int) -> int:
+    """Return the line of a text file that holds a row, as an editor counts."""
+    return row if file.suffix != ".csv" else _csv_lines(file, [row])[row]
+
+
+def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
+    """Return the lines on which rows of a CSV file begin; quoted values may span several."""
+    wanted = set(rows)
+    found: dict[int, int] = {}
+    comments = 0
+
+    def kept(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal comments
+        for line in lines:
+            if line.startswith("#"):
+                comments += 1
+            else:
+                yield line
+
+    with file.open(encoding="utf-8", newline="", errors="replace") as lines:
+        reader, before = csv.reader(kept(lines)), 0
+        # Row -1 is the header; an empty line is a row without values.
+        for row, _ in enumerate(reader, start=-1):
+            if row in wanted:
+                found[row] = before + comments + 1
+            before = reader.line_num
+            if len(found) == len(wanted):
+                break
+    return {row: found.get(row, row + 2) for row in rows}
