@@ -80,8 +80,7 @@ class Frames:
         """Messages sent in the window, with ``from_worker`` and ``to_worker``; at the run's origin with the first."""
         messages = self.edges.filter(~IS_LOCAL)
         if self.run.rules is not RuleSet.ST2:
-            start, window = nw.col("start_ns"), self.window
-            messages = messages.filter(start > window.after_ns, start <= window.end_ns)
+            messages = messages.filter(self.window.holds(nw.col("start_ns")))
         return messages.with_columns(from_worker=worker_of("src"), to_worker=worker_of("dst"))
 
     @property
@@ -89,7 +88,8 @@ class Frames:
         """Whether an edge ends in the window, as every edge does in exactly one of windows that tile the run."""
         if self.run.rules is RuleSet.ST2:
             return nw.col("src") >= 0
-        return (end_ns() > self.window.after_ns) & (end_ns() <= self.window.end_ns)
+        inside: nw.Expr = self.window.holds(end_ns())
+        return inside
 
     @property
     def labelled(self) -> Frame:

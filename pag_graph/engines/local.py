@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.pag.match import stitch
+from pag_graph.pag.steps import left_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +47,7 @@ class LocalEngine:
 
 def stitch_here(staging: Path) -> None:
     """Join the leftovers of all slices in this process (see `pag_graph.pag.engine.Engine.stitch`)."""
-    sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
+    sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
     if sends and receives:
         joined = stitch(nw.from_native(pl.scan_parquet(sends)), nw.from_native(pl.scan_parquet(receives)))
         frame = joined.to_native().collect()

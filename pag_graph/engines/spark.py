@@ -14,6 +14,7 @@ from pag_graph.engines.session import spark_session
 from pag_graph.errors import EngineError, PagGraphError
 from pag_graph.kernels import memory
 from pag_graph.pag.match import stitch
+from pag_graph.pag.steps import left_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,7 +122,7 @@ class SparkEngine:
 
     def stitch(self, staging: Path) -> None:
         """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
-        sends, receives = (sorted((staging / name).glob("*.parquet")) for name in ("sends", "receives"))
+        sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
         if not (sends and receives):
             return
         if sum(file.stat().st_size for file in (*sends, *receives)) <= _FEW:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pag_graph.motif.query import Question
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.pag.snapshot import Snapshot
 
 MOST_HOPS = 8
 """Longest paths: each hop is a join, and their number grows like a power."""
@@ -109,7 +109,7 @@ def k_hop_paths(snapshot: Snapshot, k: int = 2, *, limit: int = 1000, through_wa
     edges = pl.concat([snapshot.local, snapshot.messages]).lazy().select(*PAG_EDGES.names, "end_ns")
     if snapshot.run.rules is not RuleSet.ST2:
         # There times of different workers cannot be compared; the epoch is the whole window.
-        edges = edges.filter(ends_in(snapshot.window, pl.col("end_ns")))
+        edges = edges.filter(snapshot.window.holds(pl.col("end_ns")))
     vertices = pl.DataFrame(snapshot.vertices()).lazy()
     total, first = count_paths(
         nw.from_native(edges), nw.from_native(vertices), k=k, limit=limit, through_waits=through_waits
@@ -118,11 +118,6 @@ def k_hop_paths(snapshot: Snapshot, k: int = 2, *, limit: int = 1000, through_wa
     question = question_of(k, through_waits=through_waits)
     graph = Graph(vertices=vertices, edges=marked, shape=question.shape)
     return listed(MotifQuery(question=question, graph=graph).table(), k=k, limit=limit, total=total)
-
-
-def ends_in(window: Window, end_ns: Any) -> Any:
-    """Return the condition that an edge ends in a window, for an expression of any engine."""
-    return (end_ns > window.after_ns) & (end_ns <= window.end_ns)
 
 
 def count_paths(

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pag_graph.kernels import ABSENT
 from pag_graph.kernels.columns import decode, fill_absent, in_order, widen
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.trace import LIMITS, ORDER_COLUMNS, ORDER_LIMITS, VOCABULARIES, check_events
+from pag_graph.store.columns import LIMITS, VOCABULARIES
+from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

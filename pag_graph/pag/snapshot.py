@@ -60,6 +60,10 @@ class Window:
         """All instants of the window, and no earlier ones, are later than this one."""
         return self.start_ns - (self.start_ns == 0 and not self.follows)
 
+    def holds(self, t_ns: Any) -> Any:
+        """Return the condition that an instant lies in the window, for a number or an expression of any engine."""
+        return (t_ns > self.after_ns) & (t_ns <= self.end_ns)
+
     @property
     def span_ns(self) -> int:
         """Length of the window."""

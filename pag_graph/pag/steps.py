@@ -157,9 +157,14 @@ def scan_slice(plan: RunPlan, staging: Path, part: Slice) -> slices.Scan:
     return leave_over(staging, part, slices.scan(plan, part, read))
 
 
+def left_files(staging: Path, name: str) -> list[Path]:
+    """Return the files of what slices left over, ``sends`` or ``receives``, or what was ``stitched``."""
+    return sorted((staging / name).glob("*.parquet"))
+
+
 def leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
-    """Return what slices left over, ``sends`` or ``receives``, or what was ``stitched``."""
-    files = sorted((staging / name).glob("*.parquet"))
+    """Return the rows of `left_files`."""
+    files = left_files(staging, name)
     return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
 
 

@@ -16,7 +16,6 @@ from pag_graph.errors import InvalidParameterError, MissingExtraError, Unsupport
 from pag_graph.formats.spark import struct_type
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.motif.paths import ends_in
 from pag_graph.motif.plan import chosen_fields
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import chosen_epochs, epochs_around, expected_counts, files_of
@@ -117,7 +116,7 @@ def edges_in_window(run: Run, spark: SparkSession, window: Window) -> DataFrame:
         return edges(run, spark, [window.epoch or 0])
     last = int(run.epochs["epoch"].to_list()[-1])
     frame = _read(run, spark, "edges", (window.lowest_epoch, last))
-    return frame.filter(ends_in(window, frame.start_ns + frame.duration_ns))
+    return frame.filter(window.holds(frame.start_ns + frame.duration_ns))
 
 
 def motif_graph(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None) -> SparkGraph:

@@ -42,8 +42,6 @@ from pag_graph.model.tables import (
 )
 from pag_graph.store.columns import (
     FARTHEST_NS,
-    LIMITS,
-    VOCABULARIES,
     cast,
     check_columns,
     check_nulls,
@@ -56,25 +54,14 @@ from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.files import CONVERT_AGAIN, EVENTS, FINDINGS, META, changed_files, seal_trace, unreadable
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
-from pag_graph.store.meta import TraceMeta, TraceSource, read_meta, write_meta
-from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
+from pag_graph.store.meta import TraceMeta, read_meta, write_meta
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
-__all__ = [
-    "LIMITS",
-    "ORDER_COLUMNS",
-    "ORDER_LIMITS",
-    "VOCABULARIES",
-    "Trace",
-    "TraceMeta",
-    "TraceSource",
-    "check_events",
-    "write_trace",
-]
+__all__ = ["Trace", "write_trace"]
 
 _ROW_GROUP = 128 * 1024
 

@@ -77,7 +77,7 @@ def test_builds_the_same_tables_as_in_process(
     expected = tables(skewed)
     for name, frame in tables(store).items():
         assert_frame_equal(frame, expected[name])
-    assert {label for label, *_ in seen} >= {"scan", "stitch", "assemble"}
+    assert {label for label, *_ in seen} >= {"stitch", "assemble"}
     assert not list(store.glob("_staging-*"))
 
 

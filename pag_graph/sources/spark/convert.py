@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.sources.spark.tables import SparkLog
-    from pag_graph.store.trace import TraceMeta
+    from pag_graph.store.meta import TraceMeta
 
 __all__ = ["FORMAT", "convert", "map_log", "mismatch", "write_mapped"]
 

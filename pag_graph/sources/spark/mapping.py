@@ -22,7 +22,7 @@ from pag_graph.sources.spark.schedule import MS, Schedule
 from pag_graph.sources.spark.shuffles import FIRST_SHUFFLE, Shuffles, shuffle_messages
 from pag_graph.store.findings import findings as make_findings
 from pag_graph.store.findings import no_findings
-from pag_graph.store.trace import TraceMeta, TraceSource
+from pag_graph.store.meta import TraceMeta, TraceSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
