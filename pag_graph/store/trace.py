@@ -403,6 +403,8 @@ def _write_content(
         _check_known(table["worker"].unique().to_pylist(), known, where=where)
         _write_parquet(file, table)
         rows += table.num_rows
+        # The next one is made when it is asked for: until then this one need not be there.
+        del content, table
     if not rows:
         _refuse_empty(target)
     write_meta(meta, directory / META)

@@ -12,6 +12,7 @@ from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
 from pag_graph.sources.spark.operators import APPLICATION
 from pag_graph.sources.spark.rows import ROW, Epochs, Lives, finished
+from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ class _Making:
         following = np.minimum(places + 1, max(self.order.size - 1, 0))
         before = np.maximum(places - 1, 0)
         has_next, has_before = places + 1 < self.bounds[core + 1], places > self.bounds[core]
-        return self.tasks[rows].with_columns(
+        return widened(self.tasks[rows]).with_columns(
             worker=pl.Series(core + self.lanes).cast(pl.Int32),
             number=pl.Series(rows),
             operator=pl.Series(self.operators[rows]),

@@ -54,7 +54,11 @@ def lane_events(driver: DriverPoints, epochs: Epochs, *, size: int) -> Iterator[
             rows = pl.concat([_lane_rows(known, lane), epochs.told_between(lane, low, high)], how="diagonal")
             table = finished(epochs, rows, {lane: seq})
             seq, so_far = seq + table.num_rows, so_far_next
-            yield f"worker-{lane:07}-{part:06}", table
+            name = f"worker-{lane:07}-{part:06}"
+            del known, rows
+            yield name, table
+            # The next part need not find this one in memory.
+            del table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import polars as pl
 
 from pag_graph.sources.spark.cores import settled
 from pag_graph.sources.spark.list_schedule import WorkPlan, list_schedule
+from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +123,10 @@ class Look:
     ) -> None:
         self.schedule, self.plan, self.cores, self.limits, self.active = schedule, plan, cores, limits, active
         self.stages = stages
-        self.tasks = schedule.tasks.with_row_index("number").with_columns(
-            held=pl.col("free") - pl.col("receipt"), number=pl.col("number").cast(pl.Int64)
+        self.tasks = (
+            widened(schedule.tasks)
+            .with_row_index("number")
+            .with_columns(held=pl.col("free") - pl.col("receipt"), number=pl.col("number").cast(pl.Int64))
         )
         self.base = list_schedule(plan, cores)
         self.warm = settled(schedule)
@@ -170,7 +173,8 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
     held = pl.col("free") - pl.col("receipt")
     read = pl.col("remote_bytes") + pl.col("local_bytes")
     table = (
-        schedule.tasks.group_by("stage", "stage_attempt", maintain_order=True)
+        widened(schedule.tasks)
+        .group_by("stage", "stage_attempt", maintain_order=True)
         .agg(
             pl.col("job").first(),
             pl.len().cast(pl.Int64).alias("tasks"),

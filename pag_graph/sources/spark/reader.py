@@ -423,6 +423,8 @@ class _Reading:
         )
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
         out.read_bytes = self.read_bytes
+        # They hold this object, which would be in memory until Python looks for such rings.
+        self.handlers.clear()
         return out
 
     def _count_findings(self, log: LogFiles) -> None:

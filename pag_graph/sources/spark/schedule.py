@@ -95,7 +95,8 @@ class Schedule:
     """One row per task attempt by launch time: the log's columns but for the times that it measured, and in their place
     `job` and `core` (indices); `launch`, `receipt`, `begin`, `free`, `delivered` and `done` (sent by the driver, taken
     up and begun on the core, core free, seen by the driver, its result there); and the parts of the task
-    (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest)."""
+    (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest).
+    Bytes and records are as narrow as in the log."""
     jobs: list[Job]
     stage_jobs: dict[tuple[int, int], int]
     """Index of the job that a stage attempt ran for."""
@@ -124,9 +125,9 @@ def infer_schedule(log: SparkLog) -> Schedule:
     end_ms = max(log.end_ms or 0, log.last_ms, origin + 1)
     tasks = _normal_tasks(log, origin, end_ms, findings)
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
-    tasks = tasks.with_columns(job=stage_values(tasks, stage_jobs))
     executors = _executors(log, tasks, origin, end_ms)
-    tasks, cores = _place(log, tasks.drop(_MEASURED), executors, findings)
+    tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs))
+    tasks, cores = _place(log, tasks, executors, findings)
     lanes = _lanes(jobs)
     return Schedule(
         log=replace(log, tasks=log.tasks.clear()),

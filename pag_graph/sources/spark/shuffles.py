@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.sources.spark.tables import LogFinding
+from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.schedule import Schedule
@@ -78,7 +79,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     facts = schedule.tasks.select(
         stage=stage_of,
         attempt=stage_of * _ATTEMPTS + pl.col("stage_attempt"),
-        reads=(pl.col("remote_bytes") + pl.col("local_bytes") > 0) & pl.col("job").is_not_null(),
+        reads=((pl.col("remote_bytes") > 0) | (pl.col("local_bytes") > 0)) & pl.col("job").is_not_null(),
         writes=pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0),
     )
     readers = _Groups(schedule.tasks, facts["attempt"], facts["reads"])
@@ -144,7 +145,7 @@ class _Groups:
         """Return the tasks of a group in their order, with their rows in the table as `number`."""
         rows = self._rows[key]
         own: pl.DataFrame = self._tasks[rows]
-        return own.with_columns(number=pl.Series(rows))
+        return widened(own).with_columns(number=pl.Series(rows))
 
 
 def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:

@@ -63,7 +63,7 @@ class SparkLog:
     properties: dict[str, str] = field(default_factory=dict)
     """Spark's settings that the mapping reads."""
     tasks: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per task attempt, by launch time."""
+    """One row per task attempt, by launch time; measures in the narrowest type that holds them."""
     stages: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per stage attempt that was submitted, by stage and attempt."""
     jobs: pl.DataFrame = field(default_factory=pl.DataFrame)

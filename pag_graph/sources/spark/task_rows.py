@@ -1,4 +1,4 @@
-"""Tasks of a log as columns: packed row by row while the log is read, and narrow until all of them are there."""
+"""Tasks of a log as columns: packed row by row while the log is read, each measure as narrow as its numbers allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ import polars as pl
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ENDED", "FAILED", "KILLED", "LARGEST", "LATEST_MS", "MEASURED", "SPECULATIVE", "TEXTS", "TaskRows"]
+__all__ = [
+    "ENDED",
+    "FAILED",
+    "KILLED",
+    "LARGEST",
+    "LATEST_MS",
+    "MEASURED",
+    "SPECULATIVE",
+    "TEXTS",
+    "TaskRows",
+    "widened",
+]
 
 # Bytes of packed tasks that become columns at a time.
 _FLUSH = 4 << 20
@@ -62,6 +73,9 @@ _ROW = struct.Struct("<" + "".join(code for _, code in _COLUMNS))
 _DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _COLUMNS])
 _NAMES = tuple(name for name, _ in _COLUMNS)
 _LIMITS = tuple(LARGEST if code == "q" else 2**31 - 1 for _, code in _COLUMNS)
+_KEPT = ("task", "launch_ms", "finish_ms", "stage", "stage_attempt", "index", "attempt", *TEXTS)
+"""Columns of one type in all logs: they are joined with others, and times are reckoned from them."""
+_MEASURES = tuple(name for name in _NAMES if name not in _KEPT)
 
 
 class TaskRows:
@@ -146,12 +160,17 @@ class TaskRows:
             self._parts.append({name: _narrow(rows[name]) for name in _NAMES})
 
     def _column(self, name: str) -> NDArray[Any]:
-        """Return a column of all tasks, in the order of the log."""
+        """Return a column of all tasks, in the order of the log; a measure in the widest type of its parts."""
         parts = [part.pop(name) for part in self._parts]
-        return np.concatenate(parts, dtype=_DTYPE[name]) if parts else np.zeros(0, _DTYPE[name])
+        if not parts:
+            return np.zeros(0, _DTYPE[name])
+        return np.concatenate(parts, dtype=None if name in _MEASURES else _DTYPE[name])
 
     def table(self) -> pl.DataFrame:
-        """Return one row per task attempt, by launch time; what was taken in is gone afterwards."""
+        """Return one row per task attempt, by launch time; what was taken in is gone afterwards.
+
+        Measures come in the narrowest type that holds them: `widened` makes them fit to calculate with.
+        """
         self._flush()
         known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
         order, again = self._order(known)
@@ -177,6 +196,11 @@ class TaskRows:
         kept[np.flatnonzero(counts)[firsts]] = True
         self.twice = int(counts.sum() - kept.sum())
         return order[kept[order]], pl.Series(np.unique(task[lost]))
+
+
+def widened(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return tasks with the measures among their columns in 64 bits, in which sums and products fit."""
+    return tasks.cast(dict.fromkeys((name for name in _MEASURES if name in tasks.columns), pl.Int64))
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
