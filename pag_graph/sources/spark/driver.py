@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.operators import Operators
     from pag_graph.sources.spark.schedule import Schedule
 
+    I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
 __all__ = [
@@ -120,17 +121,15 @@ class DriverPoints:
         few = self.few.filter(pl.col("lane") == lane)
         marks = marks.with_columns(kind=pl.lit(JOB_END, pl.Int64))
         few = few.join(marks, on=["unit", "kind"], how="left", maintain_order="left")
-        own = _TaskInstants(self.schedule, lane)
-        times = np.sort(np.concatenate([few["t"].to_numpy(), own.launch, own.delivered, own.fetched]))
-        bounds = np.unique(times[::size]) if times.size else times
         at = few["t"].to_numpy()
-        for place, low in enumerate(bounds):
-            high = bounds[place + 1] if place + 1 < bounds.size else None
+        own = _TaskInstants(self.schedule, lane, at, size)
+        for place, low in enumerate(own.bounds):
+            high = own.bounds[place + 1] if place + 1 < own.bounds.size else None
             parts = [few.filter((at >= low) & (at < high if high is not None else True)).with_columns(fetches=_I0)]
-            parts += [self._of_tasks(own, rows, kind) for kind, rows in own.between(int(low), high)]
+            parts += [self._of_tasks(own, rows, kind) for kind, rows in own.part(place)]
             yield pl.concat(parts, how="diagonal").sort("stretch", "t", "rank", maintain_order=True)
 
-    def _of_tasks(self, own: _TaskInstants, rows: I64, kind: int) -> pl.DataFrame:
+    def _of_tasks(self, own: _TaskInstants, rows: I32, kind: int) -> pl.DataFrame:
         """Return the points of one kind for tasks."""
         tasks = self.schedule.tasks.select(_INSTANTS)[rows]
         job = tasks["job"].to_numpy()
@@ -168,9 +167,13 @@ _INSTANTS = ("launch", "delivered", "done", "core", "job")
 
 
 class _TaskInstants:
-    """When the tasks of one lane are launched, answer, and have their result fetched; each in order of time."""
+    """When the tasks of one lane are launched, answer, and have their result fetched, cut in parts of time.
 
-    def __init__(self, schedule: Schedule, lane: int) -> None:
+    Only which tasks those are is kept, in order of time: the times stand in the table.
+    """
+
+    def __init__(self, schedule: Schedule, lane: int, others: I64, size: int) -> None:
+        """Cut the lane's time so that about `size` instants are in a part, those of `others` among them."""
         tasks = schedule.tasks
         lanes = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
         self.lane = lane
@@ -178,29 +181,30 @@ class _TaskInstants:
         self.stretch = np.zeros(self.ends.size, np.int64)
         self.stretch[schedule.lanes[lane].jobs] = 2 * np.arange(len(schedule.lanes[lane].jobs)) + 1
         job = tasks["job"].fill_null(-1).to_numpy()
-        mine = np.flatnonzero((job >= 0) & (lanes[job] == lane))
-        end = self.ends[job[mine]]
-        launch, delivered, done = (tasks[name].to_numpy()[mine] for name in ("launch", "delivered", "done"))
-        self._rows: dict[int, I64] = {}
-        self.launch = self._sorted(SEND, mine, launch)
-        seen = delivered <= end
-        self.delivered = self._sorted(RECEIVE, mine[seen], delivered[seen])
-        slow = seen & (done > delivered)
-        self.fetched = self._sorted(GOT, mine[slow], np.minimum(done, end)[slow])
+        mine = np.flatnonzero((job >= 0) & (lanes[job] == lane)).astype(np.int32)
+        launch, delivered, done = (tasks[name].to_numpy() for name in ("launch", "delivered", "done"))
+        seen = mine[delivered[mine] <= self.ends[job[mine]]]
+        slow = seen[done[seen] > delivered[seen]]
+        # Tasks of one instant come by their numbers; all of them by their launches.
+        times = {SEND: launch[mine], RECEIVE: delivered[seen], GOT: np.minimum(done[slow], self.ends[job[slow]])}
+        self._rows: dict[int, I32] = {SEND: mine}
+        for kind, rows in ((RECEIVE, seen), (GOT, slow)):
+            order = np.argsort(times[kind], kind="stable")
+            self._rows[kind], times[kind] = rows[order], times[kind][order]
+        instants = np.concatenate([others, *times.values()])
+        instants.sort()
+        self.bounds = np.unique(instants[::size])
+        """Where parts begin."""
+        self._cuts = {
+            kind: [*np.searchsorted(own, self.bounds, side="left").tolist(), own.size] for kind, own in times.items()
+        }
 
-    def _sorted(self, kind: int, rows: I64, times: I64) -> I64:
-        order = np.argsort(times, kind="stable")
-        self._rows[kind] = rows[order]
-        return times[order]
-
-    def between(self, low: int, high: int | None) -> Iterator[tuple[int, I64]]:
-        """Yield each kind of point with the tasks that have one from `low` until before `high`."""
-        for kind, times in ((SEND, self.launch), (RECEIVE, self.delivered), (GOT, self.fetched)):
-            first = int(np.searchsorted(times, low, side="left"))
-            last = times.size if high is None else int(np.searchsorted(times, high, side="left"))
+    def part(self, place: int) -> Iterator[tuple[int, I32]]:
+        """Yield each kind of point with the tasks that have one in a part."""
+        for kind, rows in self._rows.items():
+            first, last = self._cuts[kind][place : place + 2]
             if last > first:
-                # Tasks of one instant come by their numbers.
-                yield kind, self._rows[kind][first:last]
+                yield kind, rows[first:last]
 
 
 def driver_points(schedule: Schedule, operators: Operators, of_tasks: I64) -> DriverPoints:
@@ -408,7 +412,7 @@ def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places)
         )
         lost_at.append((t, stretch))
     dynamic = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true"
-    launches = _lane_launches(schedule)
+    launches = _lane_launches(schedule) if dynamic else np.zeros(0, np.int64)
     taken = 0
     for executor, row in sorted(
         enumerate(schedule.executors.iter_rows(named=True)), key=lambda item: (item[1]["added"], item[0])
@@ -445,10 +449,12 @@ def _registrations(
     schedule: Schedule, workers: dict[int, list[int]], rows: _PointRows, place: _Places, messages: int
 ) -> None:
     """Let a job that nobody could run wait for the executor that came."""
-    tasks = schedule.tasks.select("executor", "job", "launch").filter(pl.col("job").is_not_null())
-    first = tasks.group_by("executor").agg(pl.col("launch").min(), pl.col("job").sort_by("launch").first())
-    firsts = {code: (launch, job) for code, launch, job in first.iter_rows()}
-    job_first = dict(tasks.group_by("job").agg(pl.col("launch").min()).iter_rows())
+    tasks = schedule.tasks.select("executor", "job", "launch")
+    if tasks["job"].null_count():
+        tasks = tasks.filter(pl.col("job").is_not_null())
+    # They come by their launches.
+    firsts = {code: (launch, job) for code, job, launch in tasks.unique("executor", keep="first").iter_rows()}
+    job_first = dict(tasks.unique("job", keep="first").select("job", "launch").iter_rows())
     for executor, row in enumerate(schedule.executors.iter_rows(named=True)):
         launch, job = firsts.get(row["code"], (None, None))
         if launch is None or executor not in workers:

@@ -71,6 +71,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
 )
 _ROW = struct.Struct("<" + "".join(code for _, code in _COLUMNS))
 _DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _COLUMNS])
+_TYPES = {name: pl.Int64() if code == "q" else pl.Int32() for name, code in _COLUMNS}
 _NAMES = tuple(name for name, _ in _COLUMNS)
 _LIMITS = tuple(LARGEST if code == "q" else 2**31 - 1 for _, code in _COLUMNS)
 _KEPT = ("task", "launch_ms", "finish_ms", "stage", "stage_attempt", "index", "attempt", *TEXTS)
@@ -89,7 +90,7 @@ class TaskRows:
         self.texts: dict[str, dict[str, int]] = {name: {} for name in TEXTS}
         """Texts with their numbers."""
         self._rows = bytearray()
-        self._parts: list[dict[str, NDArray[Any]]] = []
+        self._parts: list[pl.DataFrame] = []
 
     def code(self, column: str, value: Any) -> int:
         """Return the number of a text."""
@@ -154,17 +155,17 @@ class TaskRows:
 
     def _flush(self) -> None:
         """Turn the rows so far into columns, as narrow as their numbers allow: most metrics of most tasks are 0."""
-        rows = np.frombuffer(bytes(self._rows), _DTYPE)
+        rows = np.frombuffer(self._rows, _DTYPE)
         self._rows = bytearray()
         if rows.size:
-            self._parts.append({name: _narrow(rows[name]) for name in _NAMES})
+            # Columns of Polars: what it frees goes back to the system, unlike the many small pieces of NumPy.
+            self._parts.append(pl.DataFrame([pl.Series(name, rows[name]).shrink_dtype() for name in _NAMES]))
 
-    def _column(self, name: str) -> NDArray[Any]:
+    def _column(self, name: str) -> pl.Series:
         """Return a column of all tasks, in the order of the log; a measure in the widest type of its parts."""
-        parts = [part.pop(name) for part in self._parts]
-        if not parts:
-            return np.zeros(0, _DTYPE[name])
-        return np.concatenate(parts, dtype=None if name in _MEASURES else _DTYPE[name])
+        found = pl.concat((part.select(name) for part in self._parts), how="vertical_relaxed", rechunk=True)
+        self._parts = [part.drop(name) for part in self._parts]
+        return found[name] if name in _MEASURES else found[name].cast(_TYPES[name])
 
     def table(self) -> pl.DataFrame:
         """Return one row per task attempt, by launch time; what was taken in is gone afterwards.
@@ -172,13 +173,17 @@ class TaskRows:
         Measures come in the narrowest type that holds them: `widened` makes them fit to calculate with.
         """
         self._flush()
+        if not self._parts:
+            return pl.DataFrame(schema={**_TYPES, "output_lost": pl.Boolean})
         known = {name: self._column(name) for name in ("task", "launch_ms", "reason")}
-        order, again = self._order(known)
+        order, again = self._order({name: column.to_numpy() for name, column in known.items()})
+        rows = pl.Series(order, dtype=pl.UInt32)
+        del order
         # Column by column, so that a long log is never in memory twice.
         columns = {}
         for name in _NAMES:
             column = known.pop(name) if name in known else self._column(name)
-            columns[name] = pl.Series(name, column[order])
+            columns[name] = column.gather(rows)
         return pl.DataFrame(columns).with_columns(output_lost=pl.col("task").is_in(again.implode()))
 
     def _order(self, keys: dict[str, NDArray[Any]]) -> tuple[NDArray[np.int64], pl.Series]:
@@ -201,10 +206,3 @@ class TaskRows:
 def widened(tasks: pl.DataFrame) -> pl.DataFrame:
     """Return tasks with the measures among their columns in 64 bits, in which sums and products fit."""
     return tasks.cast(dict.fromkeys((name for name in _MEASURES if name in tasks.columns), pl.Int64))
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers that are not negative in the narrowest type that holds them."""
-    most = int(values.max())
-    kind = next(kind for kind in (np.int8, np.int16, np.int32, np.int64) if most <= np.iinfo(kind).max)
-    return values.astype(kind)
