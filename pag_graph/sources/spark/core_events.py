@@ -11,7 +11,7 @@ import polars as pl
 from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.rows import ROW, Epochs, Lives, finished
+from pag_graph.sources.spark.rows import ACTIVITIES, KINDS, ROW, Epochs, Lives, finished, in_order, of_activity, of_kind
 from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
@@ -134,12 +134,12 @@ class _Making:
             *self._last_rows([stretch.core for stretch in part if stretch.last]),
         ]
         rows = pl.concat([pl.DataFrame(schema=ROW), *(frame for frame in frames if frame.height)], how="diagonal")
-        rows = self._with_nothing(rows, part)
-        first = self.lanes + part[0].core
-        table = finished(self.epochs, rows, {first: self.seq if part[0].start else 0})
+        del frames, tasks
+        rows = in_order(self._with_nothing(rows, part))
+        first, seq = self.lanes + part[0].core, self.seq if part[0].start else 0
         of_last = int((rows["worker"] == self.lanes + part[-1].core).sum())
-        self.seq = of_last + (self.seq if len(part) == 1 and part[0].start else 0)
-        return table
+        self.seq = of_last + (seq if len(part) == 1 else 0)
+        return finished(self.epochs, rows, {first: seq})
 
     def _chunk(self, places: I64) -> pl.DataFrame:
         """Return the tasks at some places of the order, each with what is before and after it on its core."""
@@ -170,7 +170,7 @@ class _Making:
                 worker="worker",
                 key=pl.col("i") * 64 + key,
                 t_ns=t,
-                kind=pl.lit(str(kind)),
+                kind=of_kind(kind),
                 channel="channel",
                 peer=(pl.col(core) + self.lanes).cast(pl.Int32),
                 message_seq="message_seq",
@@ -213,7 +213,7 @@ class _Making:
             worker=pl.col("worker").cast(pl.Int32),
             key=pl.lit(1 << 62, pl.Int64),
             t_ns="t_ns",
-            kind=pl.lit(str(EventKind.EXIT)),
+            kind=of_kind(EventKind.EXIT),
         )
         return [idle, self._state_rows(told, self.lives.end, 1 << 61), exits]
 
@@ -225,8 +225,8 @@ class _Making:
             worker=pl.col("peer").cast(pl.Int32),
             key=pl.lit(key, pl.Int64),
             t_ns="t",
-            kind=pl.lit(str(EventKind.SEND)),
-            activity=pl.lit(str(ActivityType.CONTROL_MESSAGE)),
+            kind=of_kind(EventKind.SEND),
+            activity=of_activity(ActivityType.CONTROL_MESSAGE),
             channel=pl.lit(EXECUTORS, pl.Int64),
             peer=pl.col("lane").cast(pl.Int32),
             message_seq="number",
@@ -261,15 +261,15 @@ def _idle_rows(
     """Return time without a task, where it is any: before its first one a core waits for it, after its last idles."""
     some = stop > start if kept is None else kept
     activity = np.where(waits[some], str(ActivityType.WAITING), str(ActivityType.IDLE))
-    none = pl.Series([None] * int(some.sum()), dtype=pl.String)
+    none = pl.Series([None] * int(some.sum()), dtype=ACTIVITIES)
     return pl.concat(
         pl.DataFrame(
             {
                 "worker": pl.Series(workers[some]).cast(pl.Int32),
                 "key": pl.Series(key[some]).cast(pl.Int64),
                 "t_ns": t[some],
-                "kind": pl.Series([str(kind)] * int(some.sum()), dtype=pl.String),
-                "activity": none if kind is EventKind.STOP else pl.Series(activity, dtype=pl.String),
+                "kind": pl.Series([str(kind)] * int(some.sum()), dtype=KINDS),
+                "activity": none if kind is EventKind.STOP else pl.Series(activity.tolist(), dtype=ACTIVITIES),
                 "operator": np.full(int(some.sum()), APPLICATION, np.int64),
             }
         )
@@ -288,13 +288,13 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
         after=pl.col("free") - (pl.col("begin") + pl.col("deserialize") + pl.col("run") + pl.col("serialize")),
     )
     base, fixed = pl.col("i") * 64, {"worker": pl.col("worker")}
-    control = pl.lit(str(ActivityType.CONTROL_MESSAGE))
+    control = of_activity(ActivityType.CONTROL_MESSAGE)
     frames = [
         tasks.filter(pl.col("job").is_not_null()).select(
             **fixed,
             key=base,
             t_ns="receipt",
-            kind=pl.lit(str(EventKind.RECEIVE)),
+            kind=of_kind(EventKind.RECEIVE),
             activity=control,
             channel=pl.lit(LAUNCH, pl.Int64),
             peer="peer",
@@ -304,7 +304,7 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
             **fixed,
             key=base + 44,
             t_ns="free",
-            kind=pl.lit(str(EventKind.SEND)),
+            kind=of_kind(EventKind.SEND),
             activity=control,
             channel=pl.lit(RESULT, pl.Int64),
             peer="peer",
@@ -323,8 +323,8 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
                 **fixed,
                 key=base + 8 + 4 * phase,
                 t_ns=at,
-                kind=pl.lit(str(EventKind.START)),
-                activity=pl.lit(str(activity)),
+                kind=of_kind(EventKind.START),
+                activity=of_activity(activity),
                 operator="operator",
                 records=pl.col("input_records") + pl.col("shuffle_read_records") if works else pl.lit(None, pl.Int64),
                 bytes=read if works else pl.lit(None, pl.Int64),
@@ -336,7 +336,7 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
                 **fixed,
                 key=base + 9 + 4 * phase,
                 t_ns=at + length,
-                kind=pl.lit(str(EventKind.STOP)),
+                kind=of_kind(EventKind.STOP),
                 operator="operator",
             )
         )
@@ -349,8 +349,8 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
                 **fixed,
                 key=base + key,
                 t_ns="receipt",
-                kind=pl.lit(str(kind)),
-                activity=pl.lit(stated, pl.String),
+                kind=of_kind(kind),
+                activity=pl.lit(stated, ACTIVITIES),
                 operator="operator",
             )
         )
@@ -359,8 +359,8 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
             **fixed,
             key=base + 50,
             t_ns="free",
-            kind=pl.lit(str(EventKind.START)),
-            activity=pl.lit(str(ActivityType.WAITING)),
+            kind=of_kind(EventKind.START),
+            activity=of_activity(ActivityType.WAITING),
             operator=pl.lit(APPLICATION, pl.Int64),
         )
     )
@@ -369,7 +369,7 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
             **fixed,
             key=base + 1,
             t_ns="receipt",
-            kind=pl.lit(str(EventKind.STOP)),
+            kind=of_kind(EventKind.STOP),
             operator=pl.lit(APPLICATION, pl.Int64),
         )
     )
@@ -384,8 +384,8 @@ def _offer_rows(tasks: pl.DataFrame, offers: pl.DataFrame) -> pl.DataFrame:
         worker="worker",
         key=pl.col("i") * 64 + 46,
         t_ns="free",
-        kind=pl.lit(str(EventKind.SEND)),
-        activity=pl.lit(str(ActivityType.CONTROL_MESSAGE)),
+        kind=of_kind(EventKind.SEND),
+        activity=of_activity(ActivityType.CONTROL_MESSAGE),
         channel=pl.lit(OFFERS, pl.Int64),
         peer=pl.col("offer_lane").cast(pl.Int32),
         message_seq="number",

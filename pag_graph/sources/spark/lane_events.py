@@ -23,7 +23,7 @@ from pag_graph.sources.spark.driver import (
     DriverPoints,
 )
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.rows import Epochs, finished
+from pag_graph.sources.spark.rows import ACTIVITIES, KINDS, Epochs, finished, in_order, of_activity, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +52,12 @@ def lane_events(driver: DriverPoints, epochs: Epochs, *, size: int) -> Iterator[
             high = int(after["t"][0]) if after.height else None
             known, so_far_next = _gaps(points, after, so_far)
             rows = pl.concat([_lane_rows(known, lane), epochs.told_between(lane, low, high)], how="diagonal")
+            del known
+            rows = in_order(rows)
             table = finished(epochs, rows, {lane: seq})
             seq, so_far = seq + table.num_rows, so_far_next
             name = f"worker-{lane:07}-{part:06}"
-            del known, rows
+            del rows
             yield name, table
             # The next part need not find this one in memory.
             del table
@@ -93,14 +95,14 @@ def _gaps(points: pl.DataFrame, after: pl.DataFrame, so_far: _SoFar) -> tuple[pl
     in_job, receives = pl.col("mode") == IN_JOB, pl.col("next_kind") == RECEIVE
     activity = (
         pl.when(pl.col("mode") == BUSY)
-        .then(pl.lit(str(ActivityType.BUSY)))
+        .then(of_activity(ActivityType.BUSY))
         .when(pl.col("mode") == WAIT)
-        .then(pl.lit(str(ActivityType.WAITING)))
+        .then(of_activity(ActivityType.WAITING))
         .when(in_job & (pl.col("fetching") > 0))
-        .then(pl.lit(str(ActivityType.IO)))
+        .then(of_activity(ActivityType.IO))
         .when(in_job & receives)
-        .then(pl.lit(str(ActivityType.WAITING)))
-        .otherwise(pl.lit(str(ActivityType.SCHEDULING)))
+        .then(of_activity(ActivityType.WAITING))
+        .otherwise(of_activity(ActivityType.SCHEDULING))
     )
     # Between jobs the operator is the last one noted; within a job it is that of what comes next.
     noted = pl.when(pl.col("kind").is_in([NOTE, JOB_START, JOB_END])).then("operator").otherwise(None)
@@ -113,7 +115,7 @@ def _gaps(points: pl.DataFrame, after: pl.DataFrame, so_far: _SoFar) -> tuple[pl
     points = points.with_columns(
         gap=pl.when(pl.col("next_t") > pl.col("t")).then(activity).otherwise(None), gap_operator=operator
     ).with_columns(
-        previous_gap=pl.col("gap").shift(1, fill_value=so_far.gap),
+        previous_gap=pl.col("gap").shift(1, fill_value=pl.lit(so_far.gap, ACTIVITIES)),
         previous_operator=pl.col("gap_operator").shift(1, fill_value=so_far.gap_operator),
     )
     last = points.row(-1, named=True)
@@ -129,7 +131,7 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         worker=worker,
         key=i * 4 + 3,
         t_ns="t",
-        kind=pl.lit(str(EventKind.START)),
+        kind=of_kind(EventKind.START),
         activity="gap",
         operator=pl.col("gap_operator"),
     )
@@ -138,7 +140,7 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         worker=worker,
         key=i * 4 + pl.when(ends_wait).then(2).otherwise(0),
         t_ns="t",
-        kind=pl.lit(str(EventKind.STOP)),
+        kind=of_kind(EventKind.STOP),
         operator=pl.col("previous_operator"),
     )
     # What arrives after something was sent at the same instant may be an answer to it: an activity without duration
@@ -147,8 +149,8 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         (pl.col("kind") == RECEIVE) & (pl.col("previous_t") == pl.col("t")) & (pl.col("previous_kind") != RECEIVE)
     )
     apart = {"worker": worker, "key": i * 4 - 1, "t_ns": pl.col("t"), "operator": pl.lit(APPLICATION, pl.Int64)}
-    begun = after_send.select(**apart, kind=pl.lit(str(EventKind.START)), activity=pl.lit(str(ActivityType.SCHEDULING)))
-    ended = after_send.select(**apart, kind=pl.lit(str(EventKind.STOP)))
+    begun = after_send.select(**apart, kind=of_kind(EventKind.START), activity=of_activity(ActivityType.SCHEDULING))
+    ended = after_send.select(**apart, kind=of_kind(EventKind.STOP))
     kinds = {
         SEND: EventKind.SEND,
         RECEIVE: EventKind.RECEIVE,
@@ -165,8 +167,8 @@ def _lane_rows(points: pl.DataFrame, lane: int) -> pl.DataFrame:
         worker=worker,
         key=i * 4 + 1,
         t_ns="t",
-        kind=pl.col("kind").replace_strict({k: str(v) for k, v in kinds.items()}, return_dtype=pl.String),
-        activity=pl.when(is_message).then(pl.lit(str(ActivityType.CONTROL_MESSAGE))),
+        kind=pl.col("kind").replace_strict({k: str(v) for k, v in kinds.items()}, return_dtype=KINDS),
+        activity=pl.when(is_message).then(of_activity(ActivityType.CONTROL_MESSAGE)),
         channel=pl.when(is_message).then("channel"),
         peer=pl.when(is_message | (pl.col("kind") == SPAWN)).then(pl.col("peer").cast(pl.Int32)),
         message_seq=pl.when(is_message).then("number"),

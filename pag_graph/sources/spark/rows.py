@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.model.enums import EventKind
+from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spark.schedule import executor_ends
 
 if TYPE_CHECKING:
@@ -19,14 +19,30 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["ROW", "Epochs", "Lives", "close_epochs", "finished", "lives_of"]
+__all__ = [
+    "ACTIVITIES",
+    "KINDS",
+    "ROW",
+    "Epochs",
+    "Lives",
+    "close_epochs",
+    "finished",
+    "in_order",
+    "lives_of",
+    "of_activity",
+    "of_kind",
+]
+
+KINDS = pl.Enum([str(kind) for kind in EventKind])
+ACTIVITIES = pl.Enum([str(activity) for activity in ActivityType])
+"""Words of rows as codes: as text they would be a third of a part."""
 
 ROW: dict[str, Any] = {
     "worker": pl.Int32,
     "key": pl.Int64,
     "t_ns": pl.Int64,
-    "kind": pl.String,
-    "activity": pl.String,
+    "kind": KINDS,
+    "activity": ACTIVITIES,
     "operator": pl.Int64,
     "channel": pl.Int64,
     "peer": pl.Int32,
@@ -38,6 +54,16 @@ ROW: dict[str, Any] = {
 """Columns of rows before they are numbered; `key` orders those of one instant."""
 
 _MOST_EPOCH_ROWS = 2_000_000
+
+
+def of_kind(kind: EventKind) -> pl.Expr:
+    """Return the kind of all rows."""
+    return pl.lit(str(kind), KINDS)
+
+
+def of_activity(activity: ActivityType) -> pl.Expr:
+    """Return the activity of all rows."""
+    return pl.lit(str(activity), ACTIVITIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +119,7 @@ class Epochs:
         keep = (ends >= low) & ((ends < high) if high is not None else True)
         return pl.DataFrame(
             {"worker": np.full(int(keep.sum()), worker, np.int32), "t_ns": ends[keep], "ends": numbers[keep]}
-        ).with_columns(kind=pl.lit(str(EventKind.EPOCH_END)), key=pl.lit(1 << 60, pl.Int64))
+        ).with_columns(kind=of_kind(EventKind.EPOCH_END), key=pl.lit(1 << 60, pl.Int64))
 
 
 def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
@@ -121,9 +147,13 @@ def close_epochs(schedule: Schedule, lives: Lives) -> Epochs:
     return Epochs(ends=[(t, closing[t][1]) for t in times], told_at=told_at, marks=marks, told=told)
 
 
+def in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows by worker and time."""
+    return rows.sort("worker", "t_ns", "key", maintain_order=True)
+
+
 def finished(epochs: Epochs, rows: pl.DataFrame, first_seq: dict[int, int]) -> pa.Table:
-    """Order rows by worker and time, number those of each worker from `first_seq` on, and give them their epochs."""
-    rows = rows.sort("worker", "t_ns", "key", maintain_order=True)
+    """Return rows that are in order with their epochs, those of each worker numbered from `first_seq` on."""
     epoch = pl.Series(epochs.label(rows["t_ns"].to_numpy()))
     if "ends" in rows.columns:
         epoch = rows.select(pl.coalesce("ends", epoch)).to_series()
