@@ -114,7 +114,7 @@ class _Making:
         self.core = schedule.tasks["core"].to_numpy()
         self.receipt, self.free, begin = (schedule.tasks[name].to_numpy() for name in ("receipt", "free", "begin"))
         count = len(schedule.cores)
-        self.order = np.lexsort((begin, self.receipt, self.core))
+        self.order = np.lexsort((begin, self.receipt, self.core)).astype(np.int32)
         self.bounds = _bounds(self.core, count)
         cores = {"source": "source_core", "target": "target_core"}
         self.message_orders = {end: messages[name].arg_sort().to_numpy() for end, name in cores.items()}
@@ -150,7 +150,7 @@ class _Making:
         has_next, has_before = places + 1 < self.bounds[core + 1], places > self.bounds[core]
         return widened(self.tasks[rows]).with_columns(
             worker=pl.Series(core + self.lanes).cast(pl.Int32),
-            number=pl.Series(rows),
+            number=pl.Series(rows).cast(pl.Int64),
             operator=pl.Series(self.operators[rows]),
             i=pl.Series(places - self.bounds[core]),
             next_receipt=pl.when(pl.Series(has_next)).then(pl.Series(self.receipt[self.order[following]])),

@@ -175,7 +175,7 @@ class _TaskInstants:
     def __init__(self, schedule: Schedule, lane: int, others: I64, size: int) -> None:
         """Cut the lane's time so that about `size` instants are in a part, those of `others` among them."""
         tasks = schedule.tasks
-        lanes = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
+        lanes = np.array([job.lane for job in schedule.jobs] or [0], np.int32)
         self.lane = lane
         self.ends = np.array([job.end_ns for job in schedule.jobs] or [0], np.int64)
         self.stretch = np.zeros(self.ends.size, np.int64)
@@ -189,11 +189,11 @@ class _TaskInstants:
         times = {SEND: launch[mine], RECEIVE: delivered[seen], GOT: np.minimum(done[slow], self.ends[job[slow]])}
         self._rows: dict[int, I32] = {SEND: mine}
         for kind, rows in ((RECEIVE, seen), (GOT, slow)):
-            order = np.argsort(times[kind], kind="stable")
+            order = np.argsort(times[kind], kind="stable").astype(np.int32)
             self._rows[kind], times[kind] = rows[order], times[kind][order]
-        instants = np.concatenate([others, *times.values()])
-        instants.sort()
-        self.bounds = np.unique(instants[::size])
+        # Sorted by Polars: what it needs for that it gives back to the system.
+        instants = pl.concat([pl.Series(values) for values in (others, *times.values())]).sort()
+        self.bounds = np.unique(instants.gather_every(size).to_numpy())
         """Where parts begin."""
         self._cuts = {
             kind: [*np.searchsorted(own, self.bounds, side="left").tolist(), own.size] for kind, own in times.items()

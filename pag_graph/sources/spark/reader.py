@@ -403,23 +403,23 @@ class _Reading:
             detail = "ends of tasks that the log states twice; the first one counts"
             self.find("task_end_twice", "warning", self.tasks.twice, "events", detail)
         out.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
-        out.stages = frame(tables.STAGES, [{"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()])
-        out.jobs = frame(tables.JOBS, [{"job": job, **values} for job, values in sorted(self.jobs.items())])
-        rows = [{"job": job, "stage": stage, **values} for (job, stage), values in sorted(self.job_stages.items())]
+        out.stages = frame(tables.STAGES, ({"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()))
+        out.jobs = frame(tables.JOBS, ({"job": job, **values} for job, values in sorted(self.jobs.items())))
+        rows = ({"job": job, "stage": stage, **values} for (job, stage), values in sorted(self.job_stages.items()))
         out.job_stages = frame(tables.JOB_STAGES, rows)
         out.executors = frame(
-            tables.EXECUTORS, [{"executor": name, **values} for name, values in self.executors.items()]
+            tables.EXECUTORS, ({"executor": name, **values} for name, values in self.executors.items())
         )
-        out.executions = frame(tables.EXECUTIONS, [{"execution": e, **v} for e, v in sorted(self.executions.items())])
-        out.nodes = frame(tables.NODES, [row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)])
-        rows = [row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics)]
+        out.executions = frame(tables.EXECUTIONS, ({"execution": e, **v} for e, v in sorted(self.executions.items())))
+        out.nodes = frame(tables.NODES, (row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)))
+        rows = (row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics))
         out.node_metrics = frame(tables.NODE_METRICS, rows)
         out.stage_metrics = frame(
             tables.STAGE_METRICS,
-            [
+            (
                 {"stage": s, "stage_attempt": a, "accumulator": n, "value": max(-LARGEST, min(value, LARGEST))}
                 for (s, a, n), (value, _) in self.metrics.items()
-            ],
+            ),
         )
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
         out.read_bytes = self.read_bytes

@@ -96,7 +96,7 @@ class Schedule:
     `job` and `core` (indices); `launch`, `receipt`, `begin`, `free`, `delivered` and `done` (sent by the driver, taken
     up and begun on the core, core free, seen by the driver, its result there); and the parts of the task
     (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest).
-    Bytes and records are as narrow as in the log."""
+    What the log has narrow is so here too."""
     jobs: list[Job]
     stage_jobs: dict[tuple[int, int], int]
     """Index of the job that a stage attempt ran for."""
@@ -126,7 +126,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
     tasks = _normal_tasks(log, origin, end_ms, findings)
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
     executors = _executors(log, tasks, origin, end_ms)
-    tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs))
+    tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
     tasks, cores = _place(log, tasks, executors, findings)
     lanes = _lanes(jobs)
     return Schedule(
@@ -355,7 +355,7 @@ def _place(
 ) -> tuple[pl.DataFrame, list[Core]]:
     """Give every task a core, and its time on it."""
     cores: list[Core] = []
-    placed = np.zeros(tasks.height, np.int64)
+    placed = np.zeros(tasks.height, np.int32)
     begin, free = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, np.int64)
     launch, delivered, delay = (tasks[name].to_numpy() for name in ("launch", "delivered", "delay"))
     soft, cut = tasks["unmeasured"].to_numpy(), np.zeros(tasks.height, np.int64)

@@ -132,20 +132,22 @@ class _Groups:
     """Tasks group by group: all of them at once would be in memory twice."""
 
     def __init__(self, tasks: pl.DataFrame, key: pl.Series, kept: pl.Series) -> None:
-        rows = np.flatnonzero(kept.to_numpy())
+        rows = np.flatnonzero(kept.to_numpy()).astype(np.int32)
         keys = key.to_numpy()[rows]
         order = np.argsort(keys, kind="stable")
-        found, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        rows, keys = rows[order], keys[order]
+        begins = np.flatnonzero(np.diff(keys, prepend=-1))
+        found = keys[begins]
         self._tasks = tasks.select(_READ)
-        self._rows = dict(zip(found.tolist(), np.split(rows[order], np.cumsum(counts)), strict=False))
-        self.keys = dict.fromkeys(found[np.argsort(first)].tolist())
+        self._rows = dict(zip(found.tolist(), np.split(rows, begins[1:]), strict=False))
+        self.keys = dict.fromkeys(found[np.argsort(rows[begins])].tolist())
         """In the order of their first tasks."""
 
     def __getitem__(self, key: int) -> pl.DataFrame:
         """Return the tasks of a group in their order, with their rows in the table as `number`."""
         rows = self._rows[key]
         own: pl.DataFrame = self._tasks[rows]
-        return widened(own).with_columns(number=pl.Series(rows))
+        return widened(own).with_columns(number=pl.Series(rows).cast(pl.Int64))
 
 
 def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:

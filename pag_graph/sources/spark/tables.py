@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "EXECUTIONS",
@@ -63,7 +66,7 @@ class SparkLog:
     properties: dict[str, str] = field(default_factory=dict)
     """Spark's settings that the mapping reads."""
     tasks: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per task attempt, by launch time; measures in the narrowest type that holds them."""
+    """One row per task attempt, by launch time; most columns in the narrowest type that holds them."""
     stages: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per stage attempt that was submitted, by stage and attempt."""
     jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -153,6 +156,10 @@ NODE_METRICS: dict[str, Any] = {
 STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I}
 
 
-def frame(schema: dict[str, Any], rows: list[dict[str, Any]]) -> pl.DataFrame:
+def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     """Return rows as a table; what a row lacks is null."""
-    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
+    columns: dict[str, list[Any]] = {name: [] for name in schema}
+    for row in rows:
+        for name, column in columns.items():
+            column.append(row.get(name))
+    return pl.DataFrame(columns, schema=schema)

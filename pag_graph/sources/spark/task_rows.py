@@ -1,4 +1,4 @@
-"""Tasks of a log as columns: packed row by row while the log is read, each measure as narrow as its numbers allow."""
+"""Tasks of a log as columns: packed row by row while the log is read, most of them as narrow as their numbers allow."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ _DTYPE = np.dtype([(name, "<i8" if code == "q" else "<i4") for name, code in _CO
 _TYPES = {name: pl.Int64() if code == "q" else pl.Int32() for name, code in _COLUMNS}
 _NAMES = tuple(name for name, _ in _COLUMNS)
 _LIMITS = tuple(LARGEST if code == "q" else 2**31 - 1 for _, code in _COLUMNS)
-_KEPT = ("task", "launch_ms", "finish_ms", "stage", "stage_attempt", "index", "attempt", *TEXTS)
+_KEPT = ("task", "launch_ms", "finish_ms", "stage", "stage_attempt", "executor")
 """Columns of one type in all logs: they are joined with others, and times are reckoned from them."""
-_MEASURES = tuple(name for name in _NAMES if name not in _KEPT)
+_NARROW = tuple(name for name in _NAMES if name not in _KEPT)
 
 
 class TaskRows:
@@ -162,15 +162,15 @@ class TaskRows:
             self._parts.append(pl.DataFrame([pl.Series(name, rows[name]).shrink_dtype() for name in _NAMES]))
 
     def _column(self, name: str) -> pl.Series:
-        """Return a column of all tasks, in the order of the log; a measure in the widest type of its parts."""
+        """Return a column of all tasks, in the order of the log; a narrow one in the widest type of its parts."""
         found = pl.concat((part.select(name) for part in self._parts), how="vertical_relaxed", rechunk=True)
         self._parts = [part.drop(name) for part in self._parts]
-        return found[name] if name in _MEASURES else found[name].cast(_TYPES[name])
+        return found[name] if name in _NARROW else found[name].cast(_TYPES[name])
 
     def table(self) -> pl.DataFrame:
         """Return one row per task attempt, by launch time; what was taken in is gone afterwards.
 
-        Measures come in the narrowest type that holds them: `widened` makes them fit to calculate with.
+        Most columns come in the narrowest type that holds them: `widened` makes them fit to calculate with.
         """
         self._flush()
         if not self._parts:
@@ -204,5 +204,5 @@ class TaskRows:
 
 
 def widened(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Return tasks with the measures among their columns in 64 bits, in which sums and products fit."""
-    return tasks.cast(dict.fromkeys((name for name in _MEASURES if name in tasks.columns), pl.Int64))
+    """Return tasks with their narrow columns in 64 bits, in which sums and products fit."""
+    return tasks.cast(dict.fromkeys((name for name in _NARROW if name in tasks.columns), pl.Int64))
