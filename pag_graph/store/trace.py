@@ -403,8 +403,9 @@ def _write_content(
         _check_known(table["worker"].unique().to_pylist(), known, where=where)
         _write_parquet(file, table)
         rows += table.num_rows
-        # The next one is made when it is asked for: until then this one need not be there.
+        # The next one is made when it is asked for: until then this one need not be there, nor what writing it took.
         del content, table
+        pa.default_memory_pool().release_unused()
     if not rows:
         _refuse_empty(target)
     write_meta(meta, directory / META)
