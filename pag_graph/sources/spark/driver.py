@@ -449,18 +449,21 @@ def _registrations(
     schedule: Schedule, workers: dict[int, list[int]], rows: _PointRows, place: _Places, messages: int
 ) -> None:
     """Let a job that nobody could run wait for the executor that came."""
-    tasks = schedule.tasks.select("executor", "job", "launch")
-    if tasks["job"].null_count():
-        tasks = tasks.filter(pl.col("job").is_not_null())
-    # They come by their launches.
-    firsts = {code: (launch, job) for code, job, launch in tasks.unique("executor", keep="first").iter_rows()}
-    job_first = dict(tasks.unique("job", keep="first").select("job", "launch").iter_rows())
+    job_of = schedule.tasks["job"].fill_null(-1).to_numpy()
+    codes, at = (schedule.tasks[name].to_numpy() for name in ("executor", "launch"))
+    # Tasks come by their launches: backwards, the first one of an executor or a job is the last to be written down.
+    backwards = np.flatnonzero(job_of >= 0).astype(np.int32)[::-1]
+    of_executor = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
+    of_executor[codes[backwards]] = backwards
+    of_job = np.full(len(schedule.jobs), -1, np.int64)
+    of_job[job_of[backwards]] = backwards
     for executor, row in enumerate(schedule.executors.iter_rows(named=True)):
-        launch, job = firsts.get(row["code"], (None, None))
-        if launch is None or executor not in workers:
+        first = int(of_executor[row["code"]]) if 0 <= row["code"] < of_executor.size else -1
+        if first < 0 or executor not in workers:
             continue
+        launch, job = int(at[first]), int(job_of[first])
         started = schedule.jobs[job].start_ns
-        if started < row["added"] <= launch == job_first[job]:
+        if started < row["added"] <= launch == at[of_job[job]]:
             lane = schedule.jobs[job].lane
             messages += 1
             rows.add(

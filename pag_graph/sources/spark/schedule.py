@@ -39,7 +39,7 @@ _MEASURED = (
 """What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
 
 _STRETCH = 10_000
-"""Tasks at a time that Python's numbers are made of."""
+"""Tasks at a time where what is made of them would else be large."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,10 +149,16 @@ def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.
         return pl.repeat(None, tasks.height, dtype=pl.Int64, eager=True)
     known = sorted(values)
     keys = np.array([stage << 32 | attempt for stage, attempt in known], np.int64)
-    own = tasks.select(key=pl.col("stage").cast(pl.Int64) * (1 << 32) + pl.col("stage_attempt"))["key"].to_numpy()
-    place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
-    value = np.array([values[key] for key in known], np.int64)[place]
-    return pl.DataFrame({"value": value, "known": keys[place] == own}).select(pl.when("known").then("value"))["value"]
+    stated = np.array([values[key] for key in known], np.int64)
+    stage, attempt = (tasks[name].to_numpy() for name in ("stage", "stage_attempt"))
+    value, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
+    # Some tasks at a time: what is in between would be several such columns.
+    for first in range(0, tasks.height, _STRETCH):
+        part = slice(first, first + _STRETCH)
+        own = stage[part].astype(np.int64) << 32 | attempt[part]
+        place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
+        value[part], found[part] = stated[place], keys[place] == own
+    return pl.Series(value) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(value))).to_series()
 
 
 def _find(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:

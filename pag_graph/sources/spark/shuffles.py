@@ -75,15 +75,12 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         The bytes of the messages to a reduce task sum to what it read.
     """
     parents = stage_parents(schedule)
-    stage_of = pl.col("stage").cast(pl.Int64)
     facts = schedule.tasks.select(
-        stage=stage_of,
-        attempt=stage_of * _ATTEMPTS + pl.col("stage_attempt"),
         reads=((pl.col("remote_bytes") > 0) | (pl.col("local_bytes") > 0)) & pl.col("job").is_not_null(),
         writes=pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0),
     )
-    readers = _Groups(schedule.tasks, facts["attempt"], facts["reads"])
-    writers = _Groups(schedule.tasks, facts["stage"], facts["writes"])
+    readers = _Groups(schedule.tasks, pl.col("stage") * _ATTEMPTS + pl.col("stage_attempt"), facts["reads"])
+    writers = _Groups(schedule.tasks, pl.col("stage"), facts["writes"])
     del facts
     frames: list[pl.DataFrame] = []
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
@@ -131,9 +128,10 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
 class _Groups:
     """Tasks group by group: all of them at once would be in memory twice."""
 
-    def __init__(self, tasks: pl.DataFrame, key: pl.Series, kept: pl.Series) -> None:
+    def __init__(self, tasks: pl.DataFrame, key: pl.Expr, kept: pl.Series) -> None:
         rows = np.flatnonzero(kept.to_numpy()).astype(np.int32)
-        keys = key.to_numpy()[rows]
+        own = tasks.select(pl.col("stage").filter(kept).cast(pl.Int64), pl.col("stage_attempt").filter(kept))
+        keys = own.select(key).to_series().to_numpy()
         order = np.argsort(keys, kind="stable")
         rows, keys = rows[order], keys[order]
         begins = np.flatnonzero(np.diff(keys, prepend=-1))
