@@ -186,17 +186,20 @@ class _TaskInstants:
         seen = mine[delivered[mine] <= self.ends[job[mine]]]
         slow = seen[done[seen] > delivered[seen]]
         # Tasks of one instant come by their numbers; all of them by their launches.
-        times = {SEND: launch[mine], RECEIVE: delivered[seen], GOT: np.minimum(done[slow], self.ends[job[slow]])}
         self._rows: dict[int, I32] = {SEND: mine}
-        for kind, rows in ((RECEIVE, seen), (GOT, slow)):
-            order = np.argsort(times[kind], kind="stable").astype(np.int32)
-            self._rows[kind], times[kind] = rows[order], times[kind][order]
+        times = {SEND: launch if mine.size == launch.size else launch[mine]}
         # Sorted by Polars: what it needs for that it gives back to the system.
+        for kind, rows, at in (
+            (RECEIVE, seen, delivered[seen]),
+            (GOT, slow, np.minimum(done[slow], self.ends[job[slow]])),
+        ):
+            own = pl.DataFrame({"row": rows, "t": at}).sort("t", maintain_order=True)
+            self._rows[kind], times[kind] = own["row"].to_numpy(), own["t"].to_numpy()
         instants = pl.concat([pl.Series(values) for values in (others, *times.values())]).sort()
         self.bounds = np.unique(instants.gather_every(size).to_numpy())
         """Where parts begin."""
         self._cuts = {
-            kind: [*np.searchsorted(own, self.bounds, side="left").tolist(), own.size] for kind, own in times.items()
+            kind: [*np.searchsorted(at, self.bounds, side="left").tolist(), at.size] for kind, at in times.items()
         }
 
     def part(self, place: int) -> Iterator[tuple[int, I32]]:
