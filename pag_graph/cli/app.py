@@ -33,7 +33,6 @@ from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
-from pag_graph.kernels import memory
 from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ class Clocks(StrEnum):
 
 def main() -> None:
     """Run the command; turn our own errors into a message and a stable exit code."""
-    memory.keep()
     try:
         app()
     except errors.PagGraphError as error:
@@ -170,6 +168,10 @@ def build(
 
     Example: pag build run.trace run.pag --engine local
     """
+    from pag_graph.kernels import memory
+
+    # Before anything starts threads; conversions leave it, for they need no column twice.
+    memory.keep()
     from pag_graph import api
     from pag_graph.rules.rows import RuleParameters
 
