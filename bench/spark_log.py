@@ -139,10 +139,13 @@ begin, cpu = time.perf_counter(), time.process_time()
 log = read_log(find_logs(sys.argv[1])[0])
 read, read_cpu = time.perf_counter() - begin, time.process_time() - cpu
 peak_read = peak()
+tasks, read_logs = log.tasks.height, [log]
+del log
 if sys.argv[2] == "convert":
-    write_mapped(map_log(log), Path(sys.argv[3]), replace=True)
+    # As `convert` does: nobody holds the log while its trace is written.
+    write_mapped(map_log(read_logs.pop()), Path(sys.argv[3]), replace=True)
 whole = time.perf_counter() - begin
-print(read, read_cpu, whole, before, peak_read, peak(), log.tasks.height)
+print(read, read_cpu, whole, before, peak_read, peak(), tasks)
 """
 
 

@@ -21,6 +21,9 @@ _USUAL_MMAP = 32 << 20
 """Where glibc's own adjustment arrives once blocks of this size have been freed."""
 
 
+_state = {"always": False}
+
+
 def keep() -> bool:
     """Let what is freed stay with this process, from now on, for whichever thread asks next.
 
@@ -34,13 +37,14 @@ def keep() -> bool:
     For processes that do our work only, before they start threads: threads that begin later share one pool of blocks,
     and a build needs half the memory. Kernels allocate a few large columns, so they do not wait for each other.
     """
-    return _set(_ALL, _ALL)
+    _state["always"] = _set(_ALL, _ALL)
+    return _state["always"]
 
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let what is freed stay with this process inside the block, and give it back at its end."""
-    if not keep():
+    """Let what is freed stay with this process inside the block, and give it back at its end, unless it stays anyway."""
+    if _state["always"] or not _set(_ALL, _ALL):
         yield
         return
     try:
