@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.kernels import memory
 from pag_graph.kernels.threads import CORES
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Figure:
     unit: str = "events"
     """What they are."""
     peak_bytes: int | None = None
-    """Most memory that the process had in any run, above what it had before the run."""
+    """Most memory that the process had in any run, above what it had before the first."""
     target: str = ""
     """What is aimed at, in words."""
     note: str = ""
@@ -240,19 +241,22 @@ class Session:
         figure.yardstick = against.name if against else None
         runs = self._repeat or (max(_FEWEST_RUNS, repeat // 2) if self.quick else repeat)
         begun = time.monotonic()
+        # What earlier measurements freed is not this one's.
+        memory.give_back()
+        base = _status_bytes("VmRSS")
         for run in range(-warm, runs):
             if run >= _FEWEST_RUNS and time.monotonic() - begun > most_seconds:
                 break
             arguments = () if before is None else (before(),)
             other = _timed(against.run)[0] if against else None
-            base = _reset_peak()
+            counts = _reset_peak()
             wall, cpu = _timed(lambda arguments=arguments: subject(*arguments))
+            peak = _status_bytes("VmHWM")
+            if counts and base is not None and peak is not None:
+                figure.peak_bytes = max(figure.peak_bytes or 0, peak - base)
             if run >= 0:
                 figure.seconds.append(wall)
                 figure.cpu_seconds.append(cpu)
-                peak = _status_bytes("VmHWM")
-                if base is not None and peak is not None:
-                    figure.peak_bytes = max(figure.peak_bytes or 0, peak - base)
                 if other is not None:
                     figure.yardstick_seconds.append(other)
         self.keep(figure)
@@ -278,13 +282,13 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
     return taken
 
 
-def _reset_peak() -> int | None:
-    """Let the process' peak of memory begin anew, and return what it has now; None where the system cannot."""
+def _reset_peak() -> bool:
+    """Let the process' peak of memory begin anew; say whether the system can."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        return None
-    return _status_bytes("VmRSS")
+        return False
+    return True
 
 
 def _status_bytes(name: str) -> int | None:
@@ -305,7 +309,9 @@ def machine() -> dict[str, Any]:
         ),
         platform.processor() or platform.machine(),
     )
-    memory = next((int(line.split()[1]) * _KIB for line in _lines(Path("/proc/meminfo")) if "MemTotal" in line), None)
+    installed = next(
+        (int(line.split()[1]) * _KIB for line in _lines(Path("/proc/meminfo")) if "MemTotal" in line), None
+    )
     versions = {}
     for package in _PACKAGES:
         try:
@@ -315,7 +321,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": model,
         "cores": CORES,
-        "memory_bytes": memory,
+        "memory_bytes": installed,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": versions,
@@ -396,10 +402,10 @@ def figures(result: dict[str, Any]) -> list[Figure]:
 def markdown(result: dict[str, Any]) -> str:
     """Return a result's section of ``docs/performance.md``."""
     facts = result["machine"]
-    memory = f", {facts['memory_bytes'] / 2**30:.0f} GiB" if facts.get("memory_bytes") else ""
+    installed = f", {facts['memory_bytes'] / 2**30:.0f} GiB" if facts.get("memory_bytes") else ""
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     state = (
-        f"{facts['processor']}, {facts['cores']} cores{memory}, {facts['system']};"
+        f"{facts['processor']}, {facts['cores']} cores{installed}, {facts['system']};"
         f" Python {facts['python']}, {packages};"
         f" load average {facts['load_average']} before and {facts['load_average_after']} after;"
         f" commit {result['commit'] or 'unknown'}, {result['begun']}{', quick' if result['quick'] else ''}."

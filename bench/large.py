@@ -73,9 +73,8 @@ BENCH = Bench(
     title="Building the graph of many events",
     about=(
         "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1), by the rules `timely`, cut in"
-        " slices of about 1 M events. In process every slice is read once. On Spark it is read twice: once to match"
-        " messages and to learn what crosses its borders, once to assemble it. One run each: they are long. The memory"
-        " of a build on Spark is that of the driver's Python."
+        " slices of about 1 M events. Every slice is read once, on Spark by tasks that do a stretch of slices each. One"
+        " run each: they are long. The memory of a build on Spark is that of the driver's Python."
     ),
     run=run,
 )

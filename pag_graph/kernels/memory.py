@@ -21,7 +21,7 @@ _USUAL_MMAP = 32 << 20
 """Where glibc's own adjustment arrives once blocks of this size have been freed."""
 
 
-_state = {"always": False}
+_state = {"always": False}  # Whether `keep` was called, and could.
 
 
 def keep() -> bool:
@@ -43,7 +43,7 @@ def keep() -> bool:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let what is freed stay with this process inside the block, and give it back at its end, unless it stays anyway."""
+    """Let what is freed stay with this process inside the block, and give it back at its end; not after `keep`."""
     if _state["always"] or not _set(_ALL, _ALL):
         yield
         return
@@ -51,6 +51,12 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _set(_USUAL_MMAP, 2 * _USUAL_MMAP)
+        give_back()
+
+
+def give_back() -> None:
+    """Give the system what is free, if the C library can."""
+    if hasattr(_library(), "malloc_trim"):
         _library().malloc_trim(0)
 
 
