@@ -319,18 +319,17 @@ class Run:
             if self.rules is RuleSet.ST2:
                 yield from self._of_epochs(part)
                 continue
-            starts, ends = (np.array([getattr(w, name) for w in part]) for name in ("start_ns", "end_ns"))
+            starts, ends = (np.array([getattr(w, name) for w in part]) for name in ("after_ns", "end_ns"))
             if np.any(np.diff(starts) < 0) or np.any(np.diff(ends) < 0):
                 yield from map(self.snapshot, part)
                 continue
             from pag_graph.kernels.replay import group_arcs
             from pag_graph.kernels.windows import spread
 
-            wide = self.snapshot(self._labelled(int(starts[0]), int(ends[-1])))
+            wide = self.snapshot(self._labelled(part[0].start_ns, int(ends[-1])))
             start = wide.edges["start_ns"].to_numpy()
             end = start + wide.edges["duration_ns"].to_numpy()
-            # As `_touches` has it; an edge that begins and ends with the run touches the first window.
-            starts[starts == 0] = np.iinfo(np.int64).min
+            # As `_touches` has it.
             first = np.searchsorted(ends, np.minimum(start, end))
             edge, place = spread(first, np.searchsorted(starts, np.maximum(start, end)) - 1)
             begins, order = group_arcs(place, len(part))

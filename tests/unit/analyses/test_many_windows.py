@@ -117,6 +117,15 @@ def test_snapshots_of_many_windows_are_those_of_each(in_memory: Fixture, trace: 
             assert snapshot.edges.equals(run.snapshot(window).edges)
 
 
+def test_the_origin_is_not_shown_by_what_follows_an_empty_round(in_memory: Fixture) -> None:
+    run = in_memory(draw("0 start 0 | 0 exit", "1 start 0")).run
+    empty, later = run.windows()
+    assert empty.span_ns == 0
+    (alone,) = run.snapshots([later])
+    assert alone.edges.equals(run.snapshot(later).edges)
+    assert alone.edges.height == 1
+
+
 @given(st.lists(st.integers(-5, 5) | st.integers(-(1 << 60), 1 << 60)))
 def test_ranks(values: list[int]) -> None:
     found, known = ranks(pl.Series(values, dtype=pl.Int64).to_numpy())
