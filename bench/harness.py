@@ -82,7 +82,7 @@ class Figure:
     unit: str = "events"
     """What they are."""
     peak_bytes: int | None = None
-    """Most memory that the process had in any run, above what it had before the first."""
+    """Most memory that the process had in the first run, warm-up or not, above what it had before."""
     target: str = ""
     """What is aimed at, in words."""
     note: str = ""
@@ -241,19 +241,20 @@ class Session:
         figure.yardstick = against.name if against else None
         runs = self._repeat or (max(_FEWEST_RUNS, repeat // 2) if self.quick else repeat)
         begun = time.monotonic()
-        # What earlier measurements freed is not this one's.
-        memory.give_back()
-        base = _status_bytes("VmRSS")
         for run in range(-warm, runs):
             if run >= _FEWEST_RUNS and time.monotonic() - begun > most_seconds:
                 break
             arguments = () if before is None else (before(),)
             other = _timed(against.run)[0] if against else None
-            counts = _reset_peak()
+            first = run == -warm
+            if first:
+                # What earlier measurements freed is not this one's; what this one frees its next runs use again.
+                memory.give_back()
+            base = _reset_peak()
             wall, cpu = _timed(lambda arguments=arguments: subject(*arguments))
             peak = _status_bytes("VmHWM")
-            if counts and base is not None and peak is not None:
-                figure.peak_bytes = max(figure.peak_bytes or 0, peak - base)
+            if first and base is not None and peak is not None:
+                figure.peak_bytes = peak - base
             if run >= 0:
                 figure.seconds.append(wall)
                 figure.cpu_seconds.append(cpu)
@@ -282,13 +283,13 @@ def _timed(run: Callable[[], object]) -> tuple[float, float]:
     return taken
 
 
-def _reset_peak() -> bool:
-    """Let the process' peak of memory begin anew; say whether the system can."""
+def _reset_peak() -> int | None:
+    """Let the process' peak of memory begin anew, and return what it has now; None where the system cannot."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        return False
-    return True
+        return None
+    return _status_bytes("VmRSS")
 
 
 def _status_bytes(name: str) -> int | None:
