@@ -13,6 +13,8 @@ from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiplied
 from pag_graph import api
 from pag_graph.engines.local import LocalEngine
+from pag_graph.pag.in_order import stretches as stretches_of
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.store.trace import Trace
 from pag_graph.testing.standalone import cluster
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _CLUSTERS = {"2 cores": 2, "32 cores": 32, "100 nodes of 32 cores": 3_200}
 _BILLION = 1_000_000_000
+_MANY = 1_000
 _TASK_S = 0.05
 """What Spark takes to start a Python task on an executor that is warm, about."""
 
@@ -34,14 +37,20 @@ class Watched:
     Parameters
     ----------
     engine
-        Where the tasks run.
+        Where the tasks run; in this process too they find nothing in memory that others left.
+    tasks
+        As if so many ran at the same time.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.name, self.tasks = engine, engine.name, engine.tasks
+    in_process = False
+
+    def __init__(self, engine: Engine, tasks: int | None = None) -> None:
+        self.engine, self.name, self.tasks = engine, engine.name, tasks or engine.tasks
         self.seconds: dict[str, float] = {}
         self.cpu: dict[str, float] = {}
-        self.items: dict[str, int] = {}
+        self.tasks_of: dict[str, int] = {}
+        self.slices = 0
+        """How many there were; the last one of the run is not among those of a stretch that are written."""
         self.leftover_bytes = 0
 
     def map(
@@ -53,6 +62,8 @@ class Watched:
         progress: Callable[[str, int, int], None],
     ) -> list[Result]:
         """Run `task` on every item (see `pag_graph.pag.engine.Engine.map`)."""
+        if label == "assemble":
+            self.slices = sum(len(item) if isinstance(item, range) else 1 for item in items)
         return self._timed(label, len(items), lambda: self.engine.map(task, items, label=label, progress=progress))
 
     def stitch(self, staging: Path) -> None:
@@ -65,7 +76,7 @@ class Watched:
         result = run()
         self.seconds[label] = self.seconds.get(label, 0.0) + time.perf_counter() - wall
         self.cpu[label] = self.cpu.get(label, 0.0) + time.process_time() - cpu
-        self.items[label] = self.items.get(label, 0) + items
+        self.tasks_of[label] = self.tasks_of.get(label, 0) + items
         return result
 
 
@@ -76,19 +87,21 @@ def _size(folder: Path) -> int:
 def run(session: Session) -> None:
     """Make the measurements."""
     recorded, _ = triangles(session)
-    copies, slice_events = (10, 2_000_000) if not session.quick else (2, 100_000)
+    copies, slice_events = (10, DEFAULT_SLICE_EVENTS) if not session.quick else (2, 100_000)
     trace = multiplied(session, recorded, copies)
     _cluster(session, trace, slice_events)
     _one_epoch(session, recorded)
     _plan(session, recorded, trace, slice_events)
 
 
-def _watch(session: Session, name: str, trace: Path, engine: Engine, slice_events: int) -> tuple[Watched, Figure]:
+def _watch(
+    session: Session, name: str, trace: Path, engine: Engine, slice_events: int, tasks: int | None = None
+) -> tuple[Watched, Figure]:
     """Build once; keep how long each step took."""
     runs: list[Watched] = []
 
     def build(store: Path) -> None:
-        runs.append(Watched(engine))
+        runs.append(Watched(engine, tasks))
         api.build(trace, store, engine=runs[-1], slice_events=slice_events)
 
     figure = session.measure(
@@ -101,8 +114,10 @@ def _watch(session: Session, name: str, trace: Path, engine: Engine, slice_event
     )
     watched = runs[-1]
     figure.values = {
-        "slices": watched.items["assemble"],
-        **{f"{label}, s": watched.seconds.get(label, 0.0) for label in ("scan", "stitch", "carry", "assemble")},
+        "slices": watched.slices,
+        "stretches": watched.tasks_of["assemble"],
+        **{f"{label}, s": watched.seconds.get(label, 0.0) for label in ("assemble", "stitch", "finish")},
+        "two passes, s": sum(watched.seconds.get(label, 0.0) for label in ("scan", "carry")),
         "in the driver, s": figure.seconds[-1] - sum(watched.seconds.values()),
         "leftovers of slices, MB": watched.leftover_bytes / 1e6,
         "tables, MB": _size(session.scratch / "output" / "build.pag") / 1e6,
@@ -136,7 +151,7 @@ def _cluster(session: Session, trace: Path, slice_events: int) -> None:
 
 def _one_epoch(session: Session, recorded: Path) -> None:
     """Build a trace that is one epoch, in slices that are much smaller."""
-    copies, slice_events = (24, 4_000_000) if not session.quick else (2, 100_000)
+    copies, slice_events = (24, DEFAULT_SLICE_EVENTS) if not session.quick else (2, 100_000)
     trace = multiplied(session, recorded, copies, one_epoch=True)
     name = f"one epoch of {Trace.open(trace).rows / 1e6:.1f} M events, in process"
     _watch(session, name, trace, LocalEngine(), slice_events)
@@ -151,13 +166,19 @@ def _one_epoch(session: Session, recorded: Path) -> None:
     )
 
 
+def _in_tasks(watched: Watched) -> float:
+    """Return the processor time of all tasks."""
+    return sum(seconds for label, seconds in watched.cpu.items() if label != "stitch")
+
+
 def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> None:
     """Measure what a slice costs and what the driver does, and say what clusters would make of a billion events."""
     events, fewer = Trace.open(trace).rows, Trace.open(recorded).rows
     engine = LocalEngine()
     large, some = _watch(session, "large slices, in process", trace, engine, slice_events)
+    alone_each, _ = _watch(session, "the same, every slice a stretch", trace, engine, slice_events, tasks=1_000_000)
     _, few = _watch(session, "as many slices of fewer events", recorded, engine, slice_events * fewer // events)
-    _, many = _watch(session, "a thousand small slices", trace, engine, max(events // 1_000, 1))
+    _, many = _watch(session, f"{_MANY:,} small slices", trace, engine, max(events // _MANY, 1))
 
     def driver(figure: Figure) -> float:
         return float(figure.values["in the driver, s"]) + float(figure.values["stitch, s"])
@@ -165,18 +186,24 @@ def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> N
     per_slice = (driver(many) - driver(some)) / (many.values["slices"] - some.values["slices"])
     per_event = max(driver(some) - driver(few), 0.0) / (events - fewer)
     once = driver(some) - per_slice * some.values["slices"] - per_event * events
-    task = sum(large.cpu[label] for label in large.cpu if label != "stitch") / events
+    # A stretch looks at the slice before it and at the one after it.
+    stretches = alone_each.tasks_of["assemble"] - large.tasks_of["assemble"]
+    look = max(_in_tasks(alone_each) - _in_tasks(large), 0.0) / stretches / (events / large.slices)
+    task = _in_tasks(large) / events
     bytes_per_event = large.leftover_bytes / events
     for name, cores in _CLUSTERS.items():
-        # As large as ours, or smaller where there are more cores than slices; three rounds of tasks each.
+        # As large as ours, or smaller where there are more cores than slices.
         count = max(_BILLION // slice_events, cores)
+        parts = [len(part) for part in stretches_of(count, cores)]
         alone = once + per_event * _BILLION + per_slice * count
-        work = math.ceil(count / cores) * (task * _BILLION / count + 3 * _TASK_S)
+        rounds = math.ceil(len(parts) / cores)
+        work = rounds * (_BILLION / count * (max(parts) * task + look) + _TASK_S) + _BILLION / count * task + _TASK_S
         session.keep(
             Figure(
                 name=f"1,000 M events on {name}, computed",
                 values={
                     "slices": count,
+                    "stretches": len(parts),
                     "in tasks, s": work,
                     "in the driver, s": alone,
                     "both, s": alone + work,
@@ -190,6 +217,7 @@ def _plan(session: Session, recorded: Path, trace: Path, slice_events: int) -> N
             name="what it was computed from",
             values={
                 "core time in tasks, ns per event": 1e9 * task,
+                "looking around, ns per event of a slice, per stretch": 1e9 * look,
                 "driver, ns per event": 1e9 * per_event,
                 "driver, ms per slice": 1e3 * per_slice,
                 "driver, s per build": once,
@@ -205,11 +233,12 @@ BENCH = Bench(
     about=(
         "The recorded trace of `build` ten times over (20 M events), on a standalone cluster of real processes (a"
         " master and two workers of one core) and in this process; the same 24 times over as a single epoch (50 M"
-        " events, cut in slices of about 4 M); and ten times over in a thousand small slices, which shows what a"
-        " slice costs the driver. From these follows what larger clusters would make of 1,000 M events: core time in"
-        " tasks divides by the cores (slices are as large as ours, or smaller where there are more cores than slices;"
-        " every task costs Spark 50 ms more in each of three steps), the driver's part does not (Amdahl). Reading and"
-        " writing are taken to be as fast per core as here, and nothing fails."
+        " events); and ten times over in a thousand small slices, which shows what a slice costs the driver. From"
+        " these follows what larger clusters would make of 1,000 M events: core time in tasks divides by the cores"
+        " (slices are as large as ours, or smaller where there are more cores than slices; every stretch of slices"
+        " looks at the ones around it, and every task costs Spark 50 ms more; the run's last slice comes last), the"
+        " driver's part does not (Amdahl). Reading and writing are taken to be as fast per core as here, and nothing"
+        " fails."
     ),
     run=run,
 )

@@ -305,7 +305,7 @@ def _begun(
         ]
     else:
         begin = partial(_begin_there, plan, target, staging)
-        parts = in_order.stretches(plan, engine.tasks)
+        parts = in_order.stretches(len(plan.slices), engine.tasks)
         stretches = engine.map(begin, parts, label="assemble", progress=progress)
     begun = in_order.gather(stretches, target)
     if begun is None:

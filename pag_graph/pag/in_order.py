@@ -59,17 +59,16 @@ def applies(plan: RunPlan, *, append: bool) -> bool:
     return len(plan.slices) == 1 or (not append and all(worker in plan.slices[-1].rows for worker in plan.workers))
 
 
-def stretches(plan: RunPlan, tasks: int) -> list[range]:
+def stretches(count: int, tasks: int) -> list[range]:
     """Return the numbers of the slices that each task does, of so many tasks that all who run at a time have some.
 
     Parameters
     ----------
-    plan
-        The build.
+    count
+        How many slices there are.
     tasks
         How many tasks run at the same time.
     """
-    count = len(plan.slices)
     parts = min(count, tasks * -(-count // (tasks * _LONGEST)))
     borders = [count * number // parts for number in range(parts + 1)]
     return [range(low, high) for low, high in pairwise(borders)]
