@@ -41,7 +41,7 @@ def write_page(results: Path, page: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
-    # As `pag` does.
+    # As `pag build` does.
     memory.keep()
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, compare, write the page.")
     commands = parser.add_subparsers(dest="command", required=True)

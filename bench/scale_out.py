@@ -50,7 +50,7 @@ class Watched:
         self.cpu: dict[str, float] = {}
         self.tasks_of: dict[str, int] = {}
         self.slices = 0
-        """How many there were; the last one of the run is not among those of a stretch that are written."""
+        """How many there were."""
         self.leftover_bytes = 0
 
     def map(

@@ -56,18 +56,25 @@ def kept() -> Iterator[None]:
 
 def give_back() -> None:
     """Give the system what is free, if the C library can."""
-    if hasattr(_library(), "malloc_trim"):
-        _library().malloc_trim(0)
+    if trim := _function("malloc_trim"):
+        trim(0)
 
 
 def _library() -> Any:
     return ctypes.CDLL(None)
 
 
-def _set(mmap: int, trim: int) -> bool:
+def _function(name: str) -> Any:
+    """Return a function of the C library; None where there is none, or no such library."""
     try:
-        mallopt = _library().mallopt
+        return getattr(_library(), name)
     except (AttributeError, OSError, TypeError):
+        return None
+
+
+def _set(mmap: int, trim: int) -> bool:
+    mallopt = _function("mallopt")
+    if mallopt is None:
         return False
     mallopt(_ARENA_MAX, 1)
     return bool(mallopt(_MMAP_THRESHOLD, mmap) and mallopt(_TRIM_THRESHOLD, trim))

@@ -264,21 +264,17 @@ def _build_sliced(
     progress("stitch", 1, 1)
     after = int(kept.run["last_closed_epoch"]) if kept is not None else None
     if begun is None:
-        carries = _carries(plan, scans, lives, staging, engine, progress)
-        items = list(zip(plan.slices, carries, strict=True))
-        assemble = partial(steps.assemble, plan, target, staging, span, after, None)
-        outputs = engine.map(assemble, items, label="assemble", progress=progress)
+        confirmed, label, read = [], "assemble", None
+        items = list(zip(plan.slices, _carries(plan, scans, lives, staging, engine, progress), strict=True))
     else:
-
-        def assemble_last(read: slices.SliceRows | None, item: tuple[Slice, slices.Carry]) -> steps.Output:
-            last = partial(steps.assemble, plan, target, staging, span, after, read)
-            return engine.map(last, [item], label="finish", progress=progress)[0]
-
-        finished = in_order.finish(plan, target, staging, begun, lives, span, assemble_last)
-        if finished is None:
+        made = in_order.confirmed(plan, target, staging, begun, lives, span)
+        if made is None:
             shutil.rmtree(staging)
             return _build_sliced(plan, target, staging, engine, kept, progress, passes=2)
-        outputs = finished
+        confirmed, label, read = made, "finish", begun.read
+        items = [(plan.slices[-1], replace(begun.carry, lives=lives))]
+    assemble = partial(steps.assemble, plan, target, staging, span, after, read)
+    outputs = [*confirmed, *engine.map(assemble, items, label=label, progress=progress)]
     table = epochs_table(
         span,
         alive_ns=_alive(plan, lives, span),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pag_graph.pag.epochs import Windows
     from pag_graph.pag.plan import RunPlan, Slice
 
-__all__ = ["Begun", "applies", "begin", "finish", "gather", "stretches"]
+__all__ = ["Begun", "applies", "begin", "confirmed", "gather", "stretches"]
 
 _NO_BORDER = 1 << 62
 """An epoch that is later than all."""
@@ -220,16 +220,15 @@ def gather(begun: Sequence[Begun | None], target: Path | None) -> Begun | None:
     )
 
 
-def finish(
+def confirmed(
     plan: RunPlan,
     target: Path | None,
     staging: Path,
     begun: Begun,
     lives: Mapping[int, slices.Life],
     span: Windows,
-    assemble: Callable[[slices.SliceRows | None, tuple[Slice, slices.Carry]], steps.Output],
 ) -> list[steps.Output] | None:
-    """Assemble the last slice, now that the windows are known, and see whether what was taken for granted is so.
+    """See, now that all slices are read, whether what was taken for granted of those that are made is so.
 
     Parameters
     ----------
@@ -239,13 +238,11 @@ def finish(
         What `gather` returned.
     lives, span
         As all slices tell.
-    assemble
-        Does a slice, which may have been read, as `pag.steps.assemble`.
 
     Returns
     -------
     list of Output or None
-        None, and nothing is left behind, if it is not.
+        Of all slices but the last; None, and none of their rows is left behind, if it is not.
     """
     last = plan.slices[-1]
     earlier = steps.stitched(staging).filter(pl.col("slice") < last.number).select(pl.len()).collect().item()
@@ -254,9 +251,8 @@ def finish(
     if not known or None in closed:
         _discard(begun, target)
         return None
-    made = [one if is_closed else _opened(one, target) for one, is_closed in zip(begun.made, closed, strict=True)]
-    output = assemble(begun.read, (last, replace(begun.carry, lives=lives)))
-    return [*(one.output(span) for one in made), output]
+    made = (one if is_closed else _opened(one, target) for one, is_closed in zip(begun.made, closed, strict=True))
+    return [one.output(span) for one in made]
 
 
 def _is_closed(made: steps.Made, last_closed: int) -> bool | None:

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["MS", "Core", "Job", "Lane", "Schedule", "executor_ends", "infer_schedule", "stage_values"]
+__all__ = [
+    "MS",
+    "Core",
+    "Job",
+    "Lane",
+    "Schedule",
+    "attempt_key",
+    "executor_ends",
+    "infer_schedule",
+    "stage_attempt",
+    "stage_values",
+]
 
 MS = 1_000_000
 """Nanoseconds in a millisecond."""
@@ -37,6 +48,9 @@ _MEASURED = (
     *("fetch_wait_ms", "write_ns", "flags", "measured"),
 )
 """What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
+
+_ATTEMPTS = 1 << 32
+"""More attempts than a stage has."""
 
 _STRETCH = 10_000
 """Tasks at a time where what is made of them would else be large."""
@@ -143,19 +157,29 @@ def infer_schedule(log: SparkLog) -> Schedule:
     )
 
 
+def attempt_key(stage: Any, attempt: Any) -> Any:
+    """Return one number for a stage attempt, for numbers, arrays and expressions of 64 bits."""
+    return stage * _ATTEMPTS + attempt
+
+
+def stage_attempt(key: int) -> tuple[int, int]:
+    """Return stage and attempt of an `attempt_key`."""
+    return divmod(key, _ATTEMPTS)
+
+
 def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.Series:
     """Return for each task the value of its stage attempt, null where there is none."""
     if not values:
         return pl.repeat(None, tasks.height, dtype=pl.Int64, eager=True)
     known = sorted(values)
-    keys = np.array([stage << 32 | attempt for stage, attempt in known], np.int64)
+    keys = np.array([attempt_key(stage, attempt) for stage, attempt in known], np.int64)
     stated = np.array([values[key] for key in known], np.int64)
     stage, attempt = (tasks[name].to_numpy() for name in ("stage", "stage_attempt"))
     value, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
     # Some tasks at a time: what is in between would be several such columns.
     for first in range(0, tasks.height, _STRETCH):
         part = slice(first, first + _STRETCH)
-        own = stage[part].astype(np.int64) << 32 | attempt[part]
+        own = attempt_key(stage[part].astype(np.int64), attempt[part])
         place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
         value[part], found[part] = stated[place], keys[place] == own
     return pl.Series(value) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(value))).to_series()

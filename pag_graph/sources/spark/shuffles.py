@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spark.schedule import attempt_key, stage_attempt
 from pag_graph.sources.spark.tables import LogFinding
 from pag_graph.sources.spark.task_rows import widened
 
@@ -28,9 +29,6 @@ FIRST_SHUFFLE = 10
 
 PAIRS = 20_000
 """Most messages between two stages that are told apart by executor."""
-
-_ATTEMPTS = 1 << 32
-"""More attempts than a stage has."""
 
 # What of a task matters to messages.
 _READ = (
@@ -79,14 +77,14 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         reads=((pl.col("remote_bytes") > 0) | (pl.col("local_bytes") > 0)) & pl.col("job").is_not_null(),
         writes=pl.col("succeeded") & (pl.col("shuffle_write_bytes") > 0),
     )
-    readers = _Groups(schedule.tasks, pl.col("stage") * _ATTEMPTS + pl.col("stage_attempt"), facts["reads"])
+    readers = _Groups(schedule.tasks, attempt_key(pl.col("stage"), pl.col("stage_attempt")), facts["reads"])
     writers = _Groups(schedule.tasks, pl.col("stage"), facts["writes"])
     del facts
     frames: list[pl.DataFrame] = []
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
     unknown = joined = 0
     for key in readers.keys:
-        stage, attempt = divmod(key, _ATTEMPTS)
+        stage, attempt = stage_attempt(key)
         own = readers[key]
         job = schedule.jobs[schedule.stage_jobs[stage, attempt]].job
         sources = [p for p in parents.get((job, stage), []) if p in writers.keys]
