@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 I8 = NDArray[np.int8]
+I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
 # Codes of the kinds that the kernels look at; `KIND_CODES` in `pag_graph.rules.timely` maps the names to them.
@@ -21,7 +22,7 @@ SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
 
 
 @numba.njit(cache=True, nogil=True)
-def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8]:
+def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8]:
     """Assign every row to the innermost activation that is open after it, and say what each activation did.
 
     Parameters
@@ -48,18 +49,19 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
     operator that is not open closes nothing.
     """
     rows = kind.shape[0]
-    innermost = np.full(rows, -1, np.int64)
+    innermost = np.empty(rows, np.int32)
     role = np.zeros(rows, np.int8)
-    consumed = np.full(rows, -1, np.int64)
+    consumed = np.empty(rows, np.int64)
     trouble = np.zeros(rows, np.int8)
-    parent = np.full(rows, -1, np.int64)
+    # Known of rows that start something, as is what they consumed.
+    parent = np.empty(rows, np.int32)
     top = -1
     for row in range(rows):
         code = kind[row]
         if code == START:
             if top >= 0:
                 role[top] = SCOPE
-            parent[row] = top
+            parent[row], consumed[row] = top, -1
             pushed = row > 0 and kind[row - 1] == PUSH_PROGRESS and operator[row - 1] == operator[row]
             role[row] = INFERRED if pushed else SPINNING
             top = row
@@ -86,7 +88,7 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I64, I8, I64, I8
 
 
 @numba.njit(cache=True, nogil=True)
-def at_level(innermost: I64, role: I8, consumed: I64, level: int) -> tuple[I64, I8, I64]:
+def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, I8, I64]:
     """Let activations nested deeper than a level count as part of the one at that level.
 
     Parameters
@@ -107,9 +109,9 @@ def at_level(innermost: I64, role: I8, consumed: I64, level: int) -> tuple[I64, 
     One pass, O(rows).
     """
     rows = innermost.shape[0]
-    depth = np.zeros(rows, np.int64)
-    kept = np.full(rows, -1, np.int64)
-    new_innermost = np.full(rows, -1, np.int64)
+    depth = np.zeros(rows, np.int32)
+    kept = np.full(rows, -1, np.int32)
+    new_innermost = np.full(rows, -1, np.int32)
     new_role, new_consumed = role.copy(), consumed.copy()
     for row in range(rows):
         if innermost[row] == row:

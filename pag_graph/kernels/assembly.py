@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pag_graph.kernels.activations import I8, I64, INFERRED, PARK, SCOPE, SPINNING
+from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, SCOPE, SPINNING
 from pag_graph.kernels.waits import BUSY as VERDICT_BUSY
 from pag_graph.kernels.waits import IDLE as VERDICT_IDLE
 from pag_graph.kernels.waits import INPUT_WAIT as VERDICT_INPUT_WAIT
@@ -13,6 +13,8 @@ from pag_graph.kernels.waits import WAITING as VERDICT_WAITING
 
 # Codes of the local edge types that this kernel gives.
 PROCESSING, SPINNING_EDGE, BUSY, WAITING, WAKE_UP, INPUT_WAIT, IDLE, UNKNOWN = 0, 1, 2, 3, 4, 5, 6, 7
+NO_EDGE = -1
+"""Stands for the type of an edge where no edge leads from one vertex to the next."""
 
 # Stand for the row of a vertex that no event stands behind.
 INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
@@ -24,7 +26,7 @@ def local_graph(
     t: I64,
     operator: I64,
     dropped: I8,
-    innermost: I64,
+    innermost: I32,
     role: I8,
     consumed: I64,
     parks: I64,
@@ -40,7 +42,7 @@ def local_graph(
     born: bool,
     exits: bool,
     run_end_ns: int,
-) -> tuple[I64, I64, I64, I64, I64, I64, I8, I64, I64, I64, I64, I64, I8]:
+) -> tuple[I32, I64, I64, I64, I8, I64, I64, I64, I8]:
     """Chain the rows of one worker to vertices and local edges that tile its time.
 
     Parameters
@@ -67,37 +69,29 @@ def local_graph(
 
     Returns
     -------
-    vertex_row, vertex_pos, vertex_t, vertex_segment
-        Per vertex, in order: its row (negative for inserted ones), position, time, and the position of the vertex
-        that starts its segment.
-    edge_src, edge_dst
-        Per local edge: positions of its ends.
-    edge_type, edge_operator, edge_activation, edge_records, edge_start, edge_end, edge_flags
-        Per local edge: type code, operator (-1: none), position of the `start` of its activation (-1: none), records
-        read in the activation on its first edge (-1: none), times of both ends, and 1 where the type is inferred.
+    row, pos, t, segment
+        Per vertex, in order: its row (negative for inserted ones), position, time, and the position of the vertex that
+        starts its segment.
+    edge, operator, activation, records, flags
+        Per vertex, of the local edge that leads to it from the vertex before: type code, `NO_EDGE` for the first
+        vertex of the run; operator (-1: none), position of the `start` of its activation (-1: none), records read in
+        the activation on its first edge (-1: none), and 1 where the type is inferred.
 
     Notes
     -----
-    One pass, O(rows). Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from
-    the run's origin (or the worker's birth) to the run's end (or the worker's exit).
+    O(rows). Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from the run's
+    origin (or the worker's birth) to the run's end (or the worker's exit).
     """
     rows = kind.shape[0]
-    most = rows + parks.shape[0] + 2
-    vertex_row = np.empty(most, np.int64)
-    vertex_pos = np.empty(most, np.int64)
-    vertex_t = np.empty(most, np.int64)
-    vertex_segment = np.empty(most, np.int64)
-    edge_src = np.empty(most, np.int64)
-    edge_dst = np.empty(most, np.int64)
-    edge_type = np.empty(most, np.int8)
-    edge_operator = np.full(most, -1, np.int64)
-    edge_activation = np.full(most, -1, np.int64)
-    edge_records = np.full(most, -1, np.int64)
-    edge_start = np.empty(most, np.int64)
-    edge_end = np.empty(most, np.int64)
-    edge_flags = np.zeros(most, np.int8)
+    most = parks.shape[0] + 2
+    for reason in dropped:
+        most += reason == 0
+    vertex_row, vertex_pos = np.empty(most, np.int32), np.empty(most, np.int64)
+    vertex_t, vertex_segment = np.empty(most, np.int64), np.empty(most, np.int64)
+    edge, edge_operator = np.empty(most, np.int8), np.empty(most, np.int64)
+    edge_activation, edge_records = np.empty(most, np.int64), np.empty(most, np.int64)
+    edge_flags = np.empty(most, np.int8)
     vertices = 0
-    edges = 0
     interval = 0
     previous_row = -1
     have_previous = not starts_run
@@ -105,95 +99,84 @@ def local_graph(
         if dropped[row]:
             continue
         pos = 2 * (first_order + row)
+        code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
         if not have_previous:
+            segment = pos
+            code = NO_EDGE
             if t[row] > 0 and not born:
                 # The origin on this worker: what it did before its first event nobody knows.
                 segment = pos - 1
-                vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, pos - 1, 0, segment
+                vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, segment, 0, segment
+                edge[0], edge_operator[0], edge_activation[0], edge_records[0], edge_flags[0] = NO_EDGE, -1, -1, -1, 0
                 vertices = 1
-                edge_src[0], edge_dst[0], edge_type[0] = pos - 1, pos, UNKNOWN
-                edge_start[0], edge_end[0] = 0, t[row]
-                edges = 1
-            else:
-                segment = pos
+                code = UNKNOWN
             have_previous = True
         else:
             while interval < parks.shape[0] and unparks[interval] < row:
                 interval += 1
-            is_interval = interval < parks.shape[0] and unparks[interval] == row
-            if is_interval and verdict[interval] == VERDICT_WAITING:
-                # The wait ends when the message arrives; the system needs the rest to wake the worker.
-                inserted = pos - 1
-                edge_src[edges], edge_dst[edges], edge_type[edges] = previous_pos, inserted, WAITING
-                edge_start[edges], edge_end[edges] = previous_t, arrival[interval]
-                edges += 1
-                segment = inserted
-                vertex_row[vertices], vertex_pos[vertices] = INSERTED_ARRIVAL, inserted
-                vertex_t[vertices], vertex_segment[vertices] = arrival[interval], segment
-                vertices += 1
-                previous_pos, previous_t = inserted, arrival[interval]
-                edge_type[edges] = WAKE_UP
-            elif is_interval:
-                if verdict[interval] == VERDICT_BUSY:
-                    edge_type[edges] = BUSY
-                elif verdict[interval] == VERDICT_IDLE:
-                    edge_type[edges] = IDLE
-                elif verdict[interval] == VERDICT_INPUT_WAIT:
-                    edge_type[edges] = INPUT_WAIT
-                else:
-                    edge_type[edges] = UNKNOWN
-            elif previous_row >= 0 and kind[previous_row] == PARK:
-                edge_type[edges] = UNKNOWN
-            else:
+            if interval < parks.shape[0] and unparks[interval] == row:
+                found = verdict[interval]
+                if found == VERDICT_WAITING:
+                    # The wait ends when the message arrives; the system needs the rest to wake the worker.
+                    segment = pos - 1
+                    vertex_row[vertices], vertex_pos[vertices] = INSERTED_ARRIVAL, segment
+                    vertex_t[vertices], vertex_segment[vertices] = arrival[interval], segment
+                    edge[vertices], edge_operator[vertices], edge_activation[vertices] = WAITING, -1, -1
+                    edge_records[vertices], edge_flags[vertices] = -1, 0
+                    vertices += 1
+                    code = WAKE_UP
+                elif found == VERDICT_BUSY:
+                    code = BUSY
+                elif found == VERDICT_IDLE:
+                    code = IDLE
+                elif found == VERDICT_INPUT_WAIT:
+                    code = INPUT_WAIT
+            elif previous_row < 0 or kind[previous_row] != PARK:
                 top = innermost[previous_row] if previous_row >= 0 else -1
                 if top < 0 or role[top] == SCOPE:
-                    edge_type[edges] = BUSY
+                    code = BUSY
                 elif role[top] == SPINNING:
-                    edge_type[edges] = SPINNING_EDGE
+                    code = SPINNING_EDGE
                 else:
-                    edge_type[edges] = PROCESSING
-                    edge_flags[edges] = 1 if role[top] == INFERRED else 0
+                    code = PROCESSING
+                    inferred = 1 if role[top] == INFERRED else 0
                 if top >= 0:
-                    edge_operator[edges] = operator[top]
-                    edge_activation[edges] = 2 * (first_order + top)
+                    who, activation = operator[top], 2 * (first_order + top)
                     if top == previous_row:
-                        edge_records[edges] = consumed[top]
-            edge_src[edges], edge_dst[edges] = previous_pos, pos
-            edge_start[edges], edge_end[edges] = previous_t, t[row]
-            edges += 1
+                        size = consumed[top]
         vertex_row[vertices], vertex_pos[vertices] = row, pos
         vertex_t[vertices], vertex_segment[vertices] = t[row], segment
+        edge[vertices], edge_operator[vertices], edge_activation[vertices] = code, who, activation
+        edge_records[vertices], edge_flags[vertices] = size, inferred
         vertices += 1
-        previous_row, previous_pos, previous_t = row, pos, t[row]
+        previous_row = row
     if ends_run and not have_previous:
         # A worker without events: nobody knows what it did, from the origin to the end.
-        previous_pos, previous_t, segment = 1, 0, 1
+        segment = 1
         vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, 1, 0, 1
+        edge[0], edge_operator[0], edge_activation[0], edge_records[0], edge_flags[0] = NO_EDGE, -1, -1, -1, 0
         vertices = 1
+    if vertices:
+        previous_pos, previous_t = vertex_pos[vertices - 1], vertex_t[vertices - 1]
     if ends_run and not exits and previous_t < run_end_ns:
         pos = 2 * (first_order + rows) - 1
         if pos == previous_pos:
             pos += 2
         vertex_row[vertices], vertex_pos[vertices] = INSERTED_END, pos
         vertex_t[vertices], vertex_segment[vertices] = run_end_ns, segment
+        edge[vertices], edge_operator[vertices], edge_activation[vertices] = UNKNOWN, -1, -1
+        edge_records[vertices], edge_flags[vertices] = -1, 0
         vertices += 1
-        edge_src[edges], edge_dst[edges], edge_type[edges] = previous_pos, pos, UNKNOWN
-        edge_start[edges], edge_end[edges] = previous_t, run_end_ns
-        edges += 1
     return (
         vertex_row[:vertices],
         vertex_pos[:vertices],
         vertex_t[:vertices],
         vertex_segment[:vertices],
-        edge_src[:edges],
-        edge_dst[:edges],
-        edge_type[:edges],
-        edge_operator[:edges],
-        edge_activation[:edges],
-        edge_records[:edges],
-        edge_start[:edges],
-        edge_end[:edges],
-        edge_flags[:edges],
+        edge[:vertices],
+        edge_operator[:vertices],
+        edge_activation[:vertices],
+        edge_records[:vertices],
+        edge_flags[:vertices],
     )
 
 

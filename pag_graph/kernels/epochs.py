@@ -35,23 +35,29 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
     count = 0
     for row in range(rows):
         count += row == 0 or epoch[row] != epoch[row - 1]
-    found = np.full((9, count), np.iinfo(np.int64).min, np.int64)
-    at = -1
-    for row in range(rows):
-        if row == 0 or epoch[row] != epoch[row - 1]:
-            at += 1
-            found[0, at], found[1, at], found[2, at], found[3, at] = epoch[row], 0, t[row], t[row]
-        found[1, at] += 1
-        found[2, at], found[3, at] = min(found[2, at], t[row]), max(found[3, at], t[row])
-        pos = 2 * (first_order + row)
-        if kind[row] == EPOCH_END:
-            found[4, at] = t[row]
+    found = np.empty((9, count), np.int64)
+    never = np.iinfo(np.int64).min
+    at, begin = 0, 0
+    while begin < rows:
+        first, last = t[begin], t[begin]
+        ended, end_pos, last_pos, last_t, unended = never, never, never, never, never
+        row = begin
+        while row < rows and epoch[row] == epoch[begin]:
+            first, last = min(first, t[row]), max(last, t[row])
+            pos = 2 * (first_order + row)
+            if kind[row] == EPOCH_END:
+                ended = t[row]
+                if dropped[row] == 0:
+                    end_pos = pos
+            else:
+                unended = max(unended, t[row])
             if dropped[row] == 0:
-                found[5, at] = pos
-        else:
-            found[8, at] = max(found[8, at], t[row])
-        if dropped[row] == 0:
-            found[6, at], found[7, at] = pos, t[row]
+                last_pos, last_t = pos, t[row]
+            row += 1
+        found[0, at], found[1, at], found[2, at], found[3, at] = epoch[begin], row - begin, first, last
+        found[4, at], found[5, at], found[6, at], found[7, at], found[8, at] = ended, end_pos, last_pos, last_t, unended
+        at += 1
+        begin = row
     return found
 
 

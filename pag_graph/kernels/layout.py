@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
+from pag_graph.kernels.assembly import NO_EDGE
 
 I8 = NDArray[np.int8]
 I64 = NDArray[np.int64]
@@ -39,6 +40,26 @@ def runs(values: I64) -> tuple[I64, I64]:
 
 
 @numba.njit(cache=True, nogil=True)
+def edges_in(edge: I8, rows: I64) -> I64:
+    """Count the vertices of each run that an edge leads to from the one before.
+
+    Parameters
+    ----------
+    edge
+        Per vertex, as from `pag_graph.kernels.assembly.local_graph`.
+    rows
+        How many vertices each run has.
+    """
+    counts = np.zeros(rows.shape[0], np.int64)
+    vertex = 0
+    for run in range(rows.shape[0]):
+        for _ in range(rows[run]):
+            counts[run] += edge[vertex] != NO_EDGE
+            vertex += 1
+    return counts
+
+
+@numba.njit(cache=True, nogil=True)
 def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -> I64:
     """Return the epochs of vertices.
 
@@ -61,7 +82,7 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
 
 @numba.njit(cache=True, nogil=True)
 def place_vertices(
-    row: I64,
+    row: I32,
     pos: I64,
     t: I64,
     segment: I64,
@@ -114,17 +135,17 @@ def place_vertices(
 
 @numba.njit(cache=True, nogil=True)
 def place_edges(
-    src: I64,
-    dst: I64,
+    pos: I64,
+    t: I64,
     epoch: I64,
-    src_epoch: I64,
-    start: I64,
-    end: I64,
+    edge: I8,
     operator: I64,
     activation: I64,
     records: I64,
-    local_kind: I8,
-    local_flags: I8,
+    edge_flags: I8,
+    previous_pos: int,
+    previous_t: int,
+    previous_epoch: int,
     base: int,
     messages: I64,
     message_kind: I8,
@@ -139,8 +160,12 @@ def place_edges(
 
     Parameters
     ----------
-    src, dst, epoch, src_epoch, start, end, operator, activation, records, local_kind, local_flags
-        Local edges in the order of their ends, vertices as positions.
+    pos, t, epoch
+        Vertices of the worker.
+    edge, operator, activation, records, edge_flags
+        Per vertex, of the edge that leads to it from the one before: as from `local_graph`.
+    previous_pos, previous_t, previous_epoch
+        The vertex before the first one.
     base
         Id of the worker's position 0.
     messages
@@ -152,29 +177,35 @@ def place_edges(
     numbers, kind, flags
         Written here: columns `SRC` to `READ`, the type, and flags and alternatives.
     """
-    run, message = 0, 0
-    count = messages.shape[0]
-    edge, edges = 0, dst.shape[0]
-    for i in range(edges + count):
-        while i >= ends[run]:
-            run += 1
-        at = i + shift[run]
-        if edge < edges and (message >= count or (base | dst[edge]) <= messages[message, DST]):
-            numbers[SRC, at], numbers[DST, at] = base | src[edge], base | dst[edge]
-            numbers[DST_EPOCH, at], numbers[SRC_EPOCH, at] = epoch[edge], src_epoch[edge]
-            numbers[START, at], numbers[DURATION, at] = start[edge], end[edge] - start[edge]
-            numbers[WHO, at] = operator[edge]
-            numbers[ACTIVATION, at] = base | activation[edge] if activation[edge] >= 0 else ABSENT
-            numbers[CHANNEL, at], numbers[RECORDS, at], numbers[BYTES, at] = ABSENT, records[edge], ABSENT
-            numbers[BUFFERED, at], numbers[READ, at] = ABSENT, ABSENT
-            kind[at], flags[0, at], flags[1, at] = local_kind[edge], local_flags[edge], 0
-            edge += 1
-        else:
+    run, message, placed = 0, 0, 0
+    vertices, count = pos.shape[0], messages.shape[0]
+    for vertex in range(vertices + 1):
+        while message < count and (vertex == vertices or messages[message, DST] < base | pos[vertex]):
+            while placed >= ends[run]:
+                run += 1
+            at = placed + shift[run]
             for column in range(EDGE_NUMBERS):
                 numbers[column, at] = messages[message, column]
             kind[at] = message_kind[message]
             flags[0, at], flags[1, at] = message_flags[message, 0], message_flags[message, 1]
+            placed += 1
             message += 1
+        if vertex == vertices:
+            break
+        if edge[vertex] != NO_EDGE:
+            while placed >= ends[run]:
+                run += 1
+            at = placed + shift[run]
+            numbers[SRC, at], numbers[DST, at] = base | previous_pos, base | pos[vertex]
+            numbers[DST_EPOCH, at], numbers[SRC_EPOCH, at] = epoch[vertex], previous_epoch
+            numbers[START, at], numbers[DURATION, at] = previous_t, t[vertex] - previous_t
+            numbers[WHO, at] = operator[vertex]
+            numbers[ACTIVATION, at] = base | activation[vertex] if activation[vertex] >= 0 else ABSENT
+            numbers[CHANNEL, at], numbers[RECORDS, at], numbers[BYTES, at] = ABSENT, records[vertex], ABSENT
+            numbers[BUFFERED, at], numbers[READ, at] = ABSENT, ABSENT
+            kind[at], flags[0, at], flags[1, at] = edge[vertex], edge_flags[vertex], 0
+            placed += 1
+        previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], epoch[vertex]
 
 
 @numba.njit(cache=True, nogil=True)

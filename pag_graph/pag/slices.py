@@ -30,7 +30,9 @@ from pag_graph.kernels.activations import (
     UNPARK,
 )
 from pag_graph.kernels.applications import applications, unbalanced
+from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
+from pag_graph.kernels.reads import edges_of_reads
 from pag_graph.kernels.threads import each
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity
 from pag_graph.model.ids import POSITION_BITS
@@ -546,11 +548,12 @@ def _worker_graph(
     plan: RunPlan, carry: Carry, rows: WorkerRows, survey: Survey, judged: Any, *, open_epoch: int
 ) -> tuple[WorkerGraph, list[pa.Table]]:
     tail, life = carry.tails.get(rows.worker), carry.lives.get(rows.worker, _EVER)
+    previous = (tail.pos, tail.t) if tail else (-1, 0)
     columns = _RULES[plan.rules].worker_graph(
         rows,
         survey,
         judged,
-        previous=(tail.pos, tail.t) if tail else (-1, 0),
+        previous=previous,
         segment=carry.segments.get(rows.worker, -1),
         outer=carry.activities.get(rows.worker, ()),
         born=life.birth is not None,
@@ -563,28 +566,23 @@ def _worker_graph(
     after = open_epoch
     if rows.rows:
         after = max(after, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
-    where = rows.epoch, rows.first_order, tail.epoch if tail else -1, after
-    src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
+    row, pos, t, segment, *edges = columns
+    before = tail.epoch if tail else -1
+    epoch = layout.epochs_at(pos, rows.epoch, rows.first_order, before, after)
+    kind, operator, activation, records, flags = edges
     local = LocalEdges(
-        src=src,
-        dst=dst,
-        epoch=layout.epochs_at(dst, *where),
-        src_epoch=layout.epochs_at(src, *where),
-        start=start,
-        end=end,
+        previous=(*previous, before),
+        kind=kind,
         operator=operator,
         activation=activation,
         records=records,
-        kind=kind,
         flags=flags,
     )
-    epoch = layout.epochs_at(columns[1], *where)
     messages, negative = _messages(plan, rows, judged)
-    if life.birth is not None and tail is None and len(columns[0]):
-        birth = _birth(rows, life.birth, pos=int(columns[1][0]), t=int(columns[2][0]), epoch=int(epoch[0]))
+    if life.birth is not None and tail is None and len(pos):
+        birth = _birth(rows, life.birth, pos=int(pos[0]), t=int(t[0]), epoch=int(epoch[0]))
         messages = messages.and_one(birth, _SPAWNED)
     found = [*_findings(plan, rows, survey, judged, trouble, negative), *_never_stopped(plan, rows, survey, carry)]
-    row, pos, t, segment = columns[:4]
     graph = WorkerGraph(
         rows=rows,
         operator=rows.operator,
@@ -607,23 +605,19 @@ def _with_applications(rows: WorkerRows, columns: Graph, before: Stack) -> tuple
         return columns, trouble
     innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array([m[0] for m in before], np.int64))
     trouble[at] = wrong
-    src, dst, kind, operator, activation, records, start, end, flags = columns[4:]
+    pos, kind, operator, activation, records, flags = columns[1], *columns[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
-    row = np.minimum((dst + 1) // 2 - rows.first_order, rows.rows)
+    row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
     here = rows.operator[at], 2 * (rows.first_order + at)
     number, position = opened(inside, here, [[mark[place] for mark in before] for place in (0, 1)], (-1, -1))
-    covered = (inside != -1) & (kind != _WAITING)
+    covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
     return (
         *columns[:4],
-        src,
-        dst,
         np.where(covered, np.int8(_APPLICATION), kind),
         np.where(covered, number, operator),
         np.where(covered, position, activation),
         records,
-        start,
-        end,
         np.where(covered, np.int8(0), flags),
     ), trouble
 
@@ -638,40 +632,35 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
     negative
         Rows of messages that were read before they were sent.
     """
-    at = np.flatnonzero((rows.send_id >= 0) & (rows.peer != rows.worker))
-    base = np.int64(rows.worker) << POSITION_BITS
-    numbers = np.full((len(at), layout.EDGE_NUMBERS), ABSENT, np.int64)
-    sent, t = rows.sent[at], rows.t[at]
-    position = np.searchsorted(at, judged.ender)
-    numbers[:, layout.SRC], numbers[:, layout.SRC_EPOCH] = rows.send_id[at], rows.send_epoch[at]
-    numbers[:, layout.READ] = base | 2 * (at + rows.first_order)
-    end, dst, epoch = t.copy(), numbers[:, layout.READ].copy(), rows.epoch[at]
-    end[position] = judged.arrival
-    dst[position] = base | judged.wait_pos
-    epoch[position] = rows.epoch[judged.wait_row]
-    numbers[:, layout.DST], numbers[:, layout.DST_EPOCH] = dst, epoch
-    numbers[:, layout.START], numbers[:, layout.DURATION] = sent, end - sent
-    for place, values in ((layout.CHANNEL, rows.channel), (layout.RECORDS, rows.records), (layout.BYTES, rows.bytes)):
-        numbers[:, place] = values[at]
-    same = plan.processes[rows.peer[at]] == plan.processes[rows.worker]
-    # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
-    # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
-    negative = t < sent
-    ended = np.zeros(len(at), np.bool_)
-    ended[position] = True
-    # A source that states its activities says itself when messages arrive.
-    says = plan.rules is RuleSet.STATED
-    buffered = np.zeros_like(sent) if says else t - np.where(same, sent, end)
-    unknown = negative if says else negative | ~(same | ended)
-    numbers[:, layout.BUFFERED] = np.where(unknown, ABSENT, buffered)
-    flags = np.zeros((len(at), 2), np.int32)
-    flags[:, 0] = 0 if says else int(EdgeFlags.INEXACT_ARRIVAL)
-    flags[negative, 0] |= int(EdgeFlags.NEGATIVE)
-    flags[position, 1] = judged.alternatives
+    numbers, at, flags = edges_of_reads(
+        rows.epoch,
+        rows.t,
+        rows.peer,
+        rows.channel,
+        rows.records,
+        rows.bytes,
+        rows.send_id,
+        rows.sent,
+        rows.send_epoch,
+        judged.ender,
+        judged.arrival,
+        judged.wait_pos,
+        judged.wait_row,
+        judged.alternatives,
+        plan.processes,
+        rows.worker,
+        rows.first_order,
+        rows.worker << POSITION_BITS,
+        # A source that states its activities says itself when messages arrive.
+        plan.rules is RuleSet.STATED,
+        int(EdgeFlags.INEXACT_ARRIVAL),
+        int(EdgeFlags.NEGATIVE),
+    )
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if len(rows.activity):
         stated_type = rows.activity[at]
         kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
+    negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
     return Messages(numbers=numbers, kind=kind, flags=flags), at[negative]
 
 

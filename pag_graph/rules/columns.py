@@ -158,18 +158,16 @@ class GraphColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalEdges:
-    """Edges of one worker between its own vertices, in the order of their ends; vertices as positions."""
+    """Edges of one worker between vertices that follow each other: per vertex the one that leads to it."""
 
-    src: I64
-    dst: I64
-    epoch: I64
-    src_epoch: I64
-    start: I64
-    end: I64
+    previous: tuple[int, int, int]
+    """Position, time and epoch of the vertex before the first one."""
+    kind: I8
+    """Place in `EDGE_TYPES`; `pag_graph.kernels.assembly.NO_EDGE` where no edge leads to a vertex."""
     operator: I64
     activation: I64
+    """Position of the vertex that started it."""
     records: I64
-    kind: I8
     flags: I8
 
 
@@ -214,7 +212,7 @@ class WorkerGraph:
     rows: WorkerRows
     operator: I64
     """Per row of the worker: the operator that a vertex of it has."""
-    row: I64
+    row: I32
     """Per vertex: its row, negative for an inserted one (`pag_graph.kernels.assembly`)."""
     pos: I64
     t: I64
@@ -241,8 +239,10 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
     GraphColumns
         O(rows); nothing is sorted, for each part is.
     """
-    of_vertices = _Layout.of([[layout.runs(part.epoch)] for part in parts])
-    of_edges = _Layout.of([[layout.runs(part.local.epoch), layout.runs(part.messages.epoch)] for part in parts])
+    runs = [layout.runs(part.epoch) for part in parts]
+    local = [(epochs, layout.edges_in(part.local.kind, rows)) for part, (epochs, rows) in zip(parts, runs, strict=True)]
+    of_vertices = _Layout.of([[mine] for mine in runs])
+    of_edges = _Layout.of([[mine, layout.runs(part.messages.epoch)] for mine, part in zip(local, parts, strict=True)])
     vertices, edges = Vertices.empty(of_vertices.rows), Edges.empty(of_edges.rows)
 
     def place(at: int) -> None:
@@ -268,17 +268,15 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             vertices.kind,
         )
         layout.place_edges(
-            local.src,
-            local.dst,
-            local.epoch,
-            local.src_epoch,
-            local.start,
-            local.end,
+            part.pos,
+            part.t,
+            part.epoch,
+            local.kind,
             local.operator,
             local.activation,
             local.records,
-            local.kind,
             local.flags,
+            *local.previous,
             base,
             messages.numbers,
             messages.kind,
@@ -324,6 +322,8 @@ class _Layout:
         for worker, mine in enumerate(runs):
             for values, rows in mine:
                 counts[worker, np.searchsorted(epochs, values)] += rows
+        some = counts.any(axis=0)
+        epochs, counts = epochs[some], counts[:, some]
         ends = np.cumsum(counts, axis=1)
         shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
         present = [np.flatnonzero(mine) for mine in counts]

@@ -58,6 +58,7 @@ from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT, layout
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND, START, STOP
+from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.kernels.threads import each
 from pag_graph.model.enums import ActivityType, EdgeFlags, Severity
@@ -234,7 +235,16 @@ def build_columns(
             order = _keep_order(mine, kept)
         else:
             order = _prepare(mine.epoch, mine.t, mine.kind, mine.operator, mine.records, kept)
-        chain = _chain(*order, mine.kind, mine.epoch, mine.operator, mine.first_order, _LOCAL_TYPES)
+        chain = _chain(
+            order.source,
+            order.slot,
+            order.records,
+            mine.kind,
+            mine.epoch,
+            mine.operator,
+            mine.first_order,
+            _LOCAL_TYPES,
+        )
         part = _Part(mine, order, chain)
         return part, _ends(part, workers), counts
 
@@ -246,7 +256,7 @@ def build_columns(
         return WorkerGraph(
             rows=part.rows,
             operator=np.where(part.rows.kind <= STOP, part.rows.operator, ABSENT),
-            row=part.order.source,
+            row=part.order.source.astype(np.int32),
             pos=part.chain.pos,
             t=part.order.t_ns,
             segment=part.chain.segment,
@@ -329,17 +339,12 @@ class _Order(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """Vertices of one worker, and the edges between them; vertices by their positions."""
+    """Vertices of one worker by their positions, and per vertex the edge that leads to it from the one before."""
 
     pos: _I64
     segment: _I64
     epoch: _I64
-    src: _I64
-    dst: _I64
     kind: _I8
-    edge_epoch: _I64
-    start: _I64
-    end: _I64
     operator: _I64
     activation: _I64
     records: _I64
@@ -347,17 +352,12 @@ class _Chain(NamedTuple):
     def edges(self) -> LocalEdges:
         """Return the edges."""
         return LocalEdges(
-            src=self.src,
-            dst=self.dst,
-            epoch=self.edge_epoch,
-            src_epoch=self.edge_epoch,
-            start=self.start,
-            end=self.end,
+            previous=(ABSENT, ABSENT, ABSENT),
+            kind=self.kind,
             operator=self.operator,
             activation=self.activation,
             records=self.records,
-            kind=self.kind,
-            flags=np.zeros(len(self.src), np.int8),
+            flags=np.zeros(len(self.kind), np.int8),
         )
 
 
@@ -470,7 +470,6 @@ _LOCAL_TYPES = _local_type_table()
 def _chain(
     source: _I64,
     slot: _I64,
-    t_ns: _I64,
     records: _I64,
     code: _I8,
     epoch: _I64,
@@ -482,16 +481,10 @@ def _chain(
     pos = np.empty(count, np.int64)
     segment = np.empty(count, np.int64)
     epochs = np.empty(count, np.int64)
-    src = np.empty(count, np.int64)
-    dst = np.empty(count, np.int64)
     kind = np.empty(count, np.int8)
-    edge_epoch = np.empty(count, np.int64)
-    start = np.empty(count, np.int64)
-    end = np.empty(count, np.int64)
     operators = np.empty(count, np.int64)
     activation = np.empty(count, np.int64)
     size = np.empty(count, np.int64)
-    edges = 0
     for vertex in range(count):
         after = code[source[vertex]]
         epochs[vertex] = epoch[slot[vertex]]
@@ -501,30 +494,15 @@ def _chain(
         begins = first or after == PROGRESS_RECEIVE
         segment[vertex] = pos[vertex] if begins else segment[vertex - 1]
         if first:
+            kind[vertex], operators[vertex], activation[vertex], size[vertex] = NO_EDGE, ABSENT, ABSENT, ABSENT
             continue
         before = code[source[vertex - 1]]
         inside = before == START and after == STOP
-        size[edges] = records[vertex] if after == STOP else ABSENT
-        kind[edges] = _SPINNING if inside and size[edges] < 0 else types[before, after]
-        src[edges], dst[edges], edge_epoch[edges] = pos[vertex - 1], pos[vertex], epochs[vertex]
-        start[edges], end[edges] = t_ns[vertex - 1], t_ns[vertex]
-        operators[edges] = operator[source[vertex - 1]] if before == START and after != START else ABSENT
-        activation[edges] = pos[vertex - 1] if inside else ABSENT
-        edges += 1
-    return _Chain(
-        pos,
-        segment,
-        epochs,
-        src[:edges],
-        dst[:edges],
-        kind[:edges],
-        edge_epoch[:edges],
-        start[:edges],
-        end[:edges],
-        operators[:edges],
-        activation[:edges],
-        size[:edges],
-    )
+        size[vertex] = records[vertex] if after == STOP else ABSENT
+        kind[vertex] = _SPINNING if inside and size[vertex] < 0 else types[before, after]
+        operators[vertex] = operator[source[vertex - 1]] if before == START and after != START else ABSENT
+        activation[vertex] = pos[vertex - 1] if inside else ABSENT
+    return _Chain(pos, segment, epochs, kind, operators, activation, size)
 
 
 class _Ends(NamedTuple):

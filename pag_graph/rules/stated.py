@@ -13,7 +13,7 @@ import numpy as np
 
 from pag_graph.kernels.activations import EPOCH_END, START, STOP
 from pag_graph.kernels.applications import applications, unbalanced
-from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START
+from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START, NO_EDGE
 from pag_graph.kernels.stated import ENDED, NOTHING_CAME, judge_waits
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
 from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Survey, local_messages, opened
@@ -262,41 +262,32 @@ def worker_graph(
             np.append(value, values)
             for value, values in ((_UNKNOWN, kind), (-1, operator), (-1, activation), (0, inferred), (-1, records))
         )
-    # No edge leads to the first vertex of all.
-    edge = slice(1 if rows.starts_run else 0, None)
-    src_pos, src_t = (
-        np.append(first, values)[: len(values)][edge] for first, values in zip(previous, (pos, t), strict=True)
-    )
     last_t = int(t[-1]) if len(t) else previous[1]
     # Between activities that follow each other at once there is no time that could be unknown.
     kind = np.where((kind == _UNKNOWN) & (np.diff(np.append(previous[1], t)) == 0) & (row >= 0), _BUSY, kind)
-    ends = rows.ends_run and not exits and last_t < run_end_ns
-    columns = [src_pos, pos[edge], kind[edge], operator[edge], activation[edge], records[edge], src_t, t[edge]]
-    columns.append(inferred[edge])
-    if ends:
+    if rows.starts_run:
+        # No edge leads to the first vertex of all.
+        kind[:1], operator[:1], activation[:1], records[:1], inferred[:1] = NO_EDGE, -1, -1, -1, 0
+    columns = [row, pos, t, kind, operator, activation, records, inferred]
+    if rows.ends_run and not exits and last_t < run_end_ns:
         last_pos = int(pos[-1]) if len(pos) else previous[0]
         end = 2 * (rows.first_order + rows.rows) - 1
         end += 2 * (end == last_pos)
-        tail = (last_pos, end, _UNKNOWN, -1, -1, -1, last_t, run_end_ns, 0)
+        tail = (INSERTED_END, end, run_end_ns, _UNKNOWN, -1, -1, -1, 0)
         columns = [np.append(values, value) for values, value in zip(columns, tail, strict=True)]
-        row, pos, t = (np.append(*pair) for pair in ((row, INSERTED_END), (pos, end), (t, run_end_ns)))
+    row, pos, t, kind, operator, activation, records, inferred = columns
     starts_segment = np.isin(pos, judged.wait_pos)
     if rows.starts_run and len(pos):
         starts_segment[0] = True
     begun = np.maximum.accumulate(np.where(starts_segment, pos, -1))
-    src, dst, kind, operator, activation, records, start, end_t, inferred = columns
     return (
-        row,
+        row.astype(np.int32),
         pos,
         t,
         np.where(begun < 0, segment, begun),
-        src,
-        dst,
         kind.astype(np.int8),
         operator,
         activation,
         records,
-        start,
-        end_t,
         (inferred * int(EdgeFlags.INFERRED)).astype(np.int8),
     )

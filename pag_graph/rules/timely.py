@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pag_graph.rules.rows import Graph, RuleParameters, Stack, WorkerRows
 
     I8 = NDArray[np.int8]
+    I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
 COLUMNS: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ COLUMNS: tuple[str, ...] = ()
 class TimelySurvey(Survey):
     """What the rows of one worker say by themselves."""
 
-    innermost: I64
+    innermost: I32
     role: I8
     consumed: I64
     trouble: I8
@@ -44,7 +45,7 @@ class TimelySurvey(Survey):
 class TimelyJudged(Judged):
     """What the rules say of the rows of one worker."""
 
-    innermost: I64
+    innermost: I32
     role: I8
     consumed: I64
     verdict: I8

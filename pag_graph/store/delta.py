@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -92,6 +91,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     directory = store / table
     path = f"{_PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}.parquet"
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]
+    written: list[pq.FileMetaData] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         pq.write_table(
@@ -99,6 +99,10 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             directory / path,
             compression="lz4",
             row_group_size=_ROW_GROUP,
+            # Statistics of words are made anew for every batch, and take longer than the words; nobody skips by them.
+            write_batch_size=_ROW_GROUP,
+            write_statistics=integers,
+            metadata_collector=written,
             use_dictionary=[f.name for f in schema if pa.types.is_string(f.type)],
             # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
             # with zstd took half as long again to write, and a tenth more room.
@@ -112,7 +116,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         path=path,
         size_bytes=(directory / path).stat().st_size,
         rows=content.num_rows,
-        statistics=_statistics(content, integers),
+        statistics=_statistics(content, integers, written[0]),
     )
 
 
@@ -129,12 +133,14 @@ def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
         (store / table / part.path).unlink(missing_ok=True)
 
 
-def _statistics(content: pa.Table, integers: Sequence[str]) -> str:
+def _statistics(content: pa.Table, integers: Sequence[str], written: pq.FileMetaData) -> str:
+    """Return what Delta keeps of a file; its footer knows the bounds of integers already."""
     low, high = {}, {}
-    for name in integers:
-        bounds = pc.min_max(content[name]).as_py()
-        if bounds["min"] is not None:
-            low[name], high[name] = bounds["min"], bounds["max"]
+    for place, name in enumerate(content.column_names):
+        if name in integers:
+            found = [written.row_group(group).column(place).statistics for group in range(written.num_row_groups)]
+            if bounds := [(one.min, one.max) for one in found if one.has_min_max]:
+                low[name], high[name] = min(least for least, _ in bounds), max(most for _, most in bounds)
     nulls = {name: content[name].null_count for name in content.column_names}
     return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
 

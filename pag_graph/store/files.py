@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import TraceFormatError
@@ -53,7 +54,9 @@ def changed_files(root: Path) -> list[pa.Table]:
         message = f"{file} holds {type(sums).__name__}, not an object."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
     names = sorted({*sums, *_file_names(root)})
-    present = {name: _checksum(root / name) for name in _file_names(root)}
+    found = _file_names(root)
+    with ThreadPoolExecutor() as pool:
+        present = dict(zip(found, pool.map(lambda name: _checksum(root / name), found), strict=True))
     changed = [name for name in names if sums.get(name) != present.get(name)]
     action = "read as it is; it was damaged or edited after it was written, and answers may be wrong"
     return [findings("file_changed", Severity.ERROR, action, rows=len(changed), file=changed)] if changed else []

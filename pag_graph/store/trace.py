@@ -412,11 +412,12 @@ def _write_content(
 
 
 def _write_parquet(file: Path, table: pa.Table) -> None:
-    # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over.
+    # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over. With zstd a trace
+    # would be a sixth smaller, and would take a quarter longer to decode.
     pq.write_table(
         table,
         file,
-        compression="zstd",
+        compression="lz4",
         use_dictionary=[column.name for column in table.schema if pa.types.is_string(column.type)],
         column_encoding={
             column.name: "DELTA_BINARY_PACKED" for column in table.schema if pa.types.is_integer(column.type)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -339,7 +339,7 @@ fn replace_table(
     let hidden = hidden(file);
     let out = File::create(&hidden).map_err(Error::at(&hidden))?;
     let written = || -> Result<(), ParquetError> {
-        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+        let properties = WriterProperties::builder().set_compression(Compression::LZ4_RAW).build();
         let schema = Arc::new(parse_message_type(schema)?);
         let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
         let mut group = writer.next_row_group()?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
@@ -49,7 +49,7 @@ static PROPERTIES: LazyLock<Arc<WriterProperties>> = LazyLock::new(|| Arc::new(p
 fn properties() -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(Compression::LZ4_RAW)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some(GROUP))
         .set_dictionary_enabled(false);

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.kernels import layout
+from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.model.enums import ActivityType, EventKind, VertexKind
 from pag_graph.model.ids import vertex_id
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
@@ -24,6 +25,8 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
     count = len(steps)
     epoch, order = np.cumsum(np.array(steps, np.int64)), np.arange(1, count + 1)
     none, zero = np.full(count, -1, np.int64), np.zeros(count, np.int8)
+    kind = np.full(count, EDGE_CODES[ActivityType.BUSY], np.int8)
+    kind[:1] = NO_EDGE
     rows = WorkerRows(
         worker=worker,
         first_order=1,
@@ -44,14 +47,13 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
         activity=zero,
         inferred=zero,
     )
-    ends = slice(1, None)
     numbers = np.full((len(read_at), layout.EDGE_NUMBERS), -1, np.int64)
     numbers[:, layout.SRC] = np.arange(len(read_at))
     numbers[:, layout.DST] = numbers[:, layout.READ] = [vertex_id(worker, 2 * (at + 1)) for at in read_at]
     numbers[:, layout.DST_EPOCH] = epoch[read_at] if read_at else []
     for name in (layout.SRC_EPOCH, layout.START, layout.DURATION):
         numbers[:, name] = 3
-    row = order - 1
+    row = (order - 1).astype(np.int32)
     if count:
         row[0] = -2
     return WorkerGraph(
@@ -63,17 +65,12 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
         segment=np.full(count, 2),
         epoch=epoch,
         local=LocalEdges(
-            src=2 * order[:-1],
-            dst=2 * order[ends],
-            epoch=epoch[ends],
-            src_epoch=epoch[:-1],
-            start=order[:-1],
-            end=order[ends],
-            operator=none[ends],
-            activation=np.where(order % 3, 2 * order, -1)[ends],
-            records=none[ends],
-            kind=np.full(max(count - 1, 0), EDGE_CODES[ActivityType.BUSY], np.int8),
-            flags=zero[ends],
+            previous=(-1, -1, -1),
+            kind=kind,
+            operator=none,
+            activation=np.where(order % 3, 2 * order, -1),
+            records=none,
+            flags=zero,
         ),
         messages=Messages(
             numbers=numbers,
@@ -120,18 +117,18 @@ def _rows(part: WorkerGraph) -> list[dict[str, object]]:
     rows = [
         {
             **blank,
-            "src": vertex_id(worker, int(local.src[at])),
-            "dst": vertex_id(worker, int(local.dst[at])),
+            "src": vertex_id(worker, int(part.pos[at - 1])),
+            "dst": vertex_id(worker, int(part.pos[at])),
             "type": "busy",
-            "epoch": int(local.epoch[at]),
-            "src_epoch": int(local.src_epoch[at]),
-            "start_ns": int(local.start[at]),
+            "epoch": int(part.epoch[at]),
+            "src_epoch": int(part.epoch[at - 1]),
+            "start_ns": int(part.t[at - 1]),
             "duration_ns": 1,
             "activation": vertex_id(worker, int(local.activation[at])) if local.activation[at] >= 0 else None,
             "flags": 0,
             "alternatives": 0,
         }
-        for at in range(len(local.src))
+        for at in range(1, len(part.pos))
     ]
     for numbers in part.messages.numbers.tolist():
         src, dst, epoch = numbers[:3]
