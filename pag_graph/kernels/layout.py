@@ -147,6 +147,7 @@ def place_edges(
     previous_t: int,
     previous_epoch: int,
     base: int,
+    order: I64,
     messages: I64,
     message_kind: I8,
     message_flags: I32,
@@ -168,8 +169,10 @@ def place_edges(
         The vertex before the first one.
     base
         Id of the worker's position 0.
+    order
+        Places of the messages in the order of their ends.
     messages
-        Numbers of the messages, in the order of their ends, a row of columns `SRC` to `READ` each.
+        Numbers of the messages, a row of columns `SRC` to `READ` each.
     message_kind, message_flags
         Per message: its type; and its flags and alternatives.
     ends, shift
@@ -177,10 +180,13 @@ def place_edges(
     numbers, kind, flags
         Written here: columns `SRC` to `READ`, the type, and flags and alternatives.
     """
-    run, message, placed = 0, 0, 0
-    vertices, count = pos.shape[0], messages.shape[0]
+    run, done, placed = 0, 0, 0
+    vertices = pos.shape[0]
     for vertex in range(vertices + 1):
-        while message < count and (vertex == vertices or messages[message, DST] < base | pos[vertex]):
+        while done < order.shape[0]:
+            message = order[done]
+            if vertex < vertices and messages[message, DST] >= base | pos[vertex]:
+                break
             while placed >= ends[run]:
                 run += 1
             at = placed + shift[run]
@@ -189,7 +195,7 @@ def place_edges(
             kind[at] = message_kind[message]
             flags[0, at], flags[1, at] = message_flags[message, 0], message_flags[message, 1]
             placed += 1
-            message += 1
+            done += 1
         if vertex == vertices:
             break
         if edge[vertex] != NO_EDGE:

@@ -31,6 +31,7 @@ from pag_graph.kernels.activations import (
 )
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import NO_EDGE
+from pag_graph.kernels.columns import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.kernels.reads import edges_of_reads
 from pag_graph.kernels.threads import each
@@ -250,6 +251,8 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
     columns = {name: values[low - first :] for name, values in table.items()}
     if not whole:
         columns |= dict.fromkeys(_DETAILS, np.full(high - low, ABSENT, np.int64))
+    kind = np.empty(high - low, np.int8)
+    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, 0, kind)
     return WorkerRows(
         worker=worker,
         first_order=low + 1,
@@ -258,7 +261,7 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
         seq=columns["seq"],
         epoch=columns["epoch"],
         t=plan.clocks[worker].common(columns["t_ns"]),
-        kind=CODE_OF_LABEL[columns["kind"]],
+        kind=kind,
         label=columns["kind"],
         operator=columns["operator"],
         channel=columns["channel"],
@@ -273,6 +276,7 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
 
 
 _NONE = np.empty(0, np.int8)
+_ALL_THERE = np.empty(0, np.uint8)
 
 
 def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> Scan:
@@ -592,7 +596,8 @@ def _worker_graph(
         segment=segment,
         epoch=epoch,
         local=local,
-        messages=messages.in_order(),
+        messages=messages,
+        order=messages.in_order(),
     )
     return graph, found
 

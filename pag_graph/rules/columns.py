@@ -181,12 +181,6 @@ class Messages:
     flags: I32
     """A row per message: flags and alternatives."""
 
-    @property
-    def epoch(self) -> I64:
-        """Per message: the epoch of the vertex that it ends at."""
-        result: I64 = np.ascontiguousarray(self.numbers[:, layout.DST_EPOCH])
-        return result
-
     def and_one(self, numbers: I64, kind: int) -> Messages:
         """Add one more, without flags, after all others."""
         return Messages(
@@ -195,14 +189,11 @@ class Messages:
             flags=np.vstack((self.flags, np.zeros((1, 2), np.int32))),
         )
 
-    def in_order(self) -> Messages:
-        """Sort by the vertex that they end at; those that end at the same one stay as they are."""
-        dst = self.numbers[:, layout.DST]
-        if (dst[1:] >= dst[:-1]).all():
-            return self
+    def in_order(self) -> I64:
+        """Return their places in the order of the vertices that they end at; those of one vertex stay as they are."""
         # Nearly in order: only what ended a wait stands too late.
-        order = np.argsort(dst, kind="stable")
-        return Messages(numbers=self.numbers[order], kind=self.kind[order], flags=self.flags[order])
+        order: I64 = np.argsort(self.numbers[:, layout.DST], kind="stable")
+        return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +212,8 @@ class WorkerGraph:
     epoch: I64
     local: LocalEdges
     messages: Messages
-    """In order."""
+    order: I64
+    """Of the messages, as `Messages.in_order`."""
 
 
 def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
@@ -242,7 +234,12 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
     runs = [layout.runs(part.epoch) for part in parts]
     local = [(epochs, layout.edges_in(part.local.kind, rows)) for part, (epochs, rows) in zip(parts, runs, strict=True)]
     of_vertices = _Layout.of([[mine] for mine in runs])
-    of_edges = _Layout.of([[mine, layout.runs(part.messages.epoch)] for mine, part in zip(local, parts, strict=True)])
+    of_edges = _Layout.of(
+        [
+            [mine, layout.runs(part.messages.numbers[part.order, layout.DST_EPOCH])]
+            for mine, part in zip(local, parts, strict=True)
+        ]
+    )
     vertices, edges = Vertices.empty(of_vertices.rows), Edges.empty(of_edges.rows)
 
     def place(at: int) -> None:
@@ -278,6 +275,7 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             local.flags,
             *local.previous,
             base,
+            part.order,
             messages.numbers,
             messages.kind,
             messages.flags,

@@ -262,7 +262,8 @@ def build_columns(
             segment=part.chain.segment,
             epoch=part.chain.epoch,
             local=part.chain.edges(),
-            messages=read.in_order(),
+            messages=read,
+            order=read.in_order(),
         )
 
     graphs = each(graph, [(part, read) for (part, _, _), read in zip(parts, messages, strict=True)])

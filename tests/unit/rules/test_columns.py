@@ -56,6 +56,11 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
     row = (order - 1).astype(np.int32)
     if count:
         row[0] = -2
+    messages = Messages(
+        numbers=numbers,
+        kind=np.full(len(read_at), EDGE_CODES[ActivityType.DATA_MESSAGE], np.int8),
+        flags=np.tile(np.array([[4, 1]], np.int32), (len(read_at), 1)),
+    )
     return WorkerGraph(
         rows=rows,
         operator=np.where(order % 2, order, -1),
@@ -72,11 +77,8 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
             records=none,
             flags=zero,
         ),
-        messages=Messages(
-            numbers=numbers,
-            kind=np.full(len(read_at), EDGE_CODES[ActivityType.DATA_MESSAGE], np.int8),
-            flags=np.tile(np.array([[4, 1]], np.int32), (len(read_at), 1)),
-        ).in_order(),
+        messages=messages,
+        order=messages.in_order(),
     )
 
 
