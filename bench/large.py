@@ -41,7 +41,7 @@ def run(session: Session) -> None:
                 before=before,
                 against=writes_the_same(session, recorded, store, times=times) if "store" in what else reads(trace),
                 items=events,
-                repeat=1,
+                repeat=3,
                 warm=0,
                 target="2 GB" if size == "100 M" else "",
             )
@@ -62,7 +62,7 @@ def _on_spark(session: Session, recorded: Path, store: Path, trace: Path, size: 
             before=lambda: session.new_folder("build.pag"),
             against=writes_the_same(session, recorded, store, times=times),
             items=Trace.open(trace).rows,
-            repeat=1,
+            repeat=3,
             warm=0,
             target="4 M events/s, 2 x the yardstick" if size.startswith("100 M") else "",
         )
@@ -73,8 +73,8 @@ BENCH = Bench(
     title="Building the graph of many events",
     about=(
         "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1), by the rules `timely`, cut in"
-        " slices of about 1 M events. Every slice is read once, on Spark by tasks that do a stretch of slices each. One"
-        " run each: they are long. The memory of a build on Spark is that of the driver's Python."
+        " slices of about 1 M events. Every slice is read once, on Spark by tasks that do a stretch of slices each. The"
+        " memory of a build on Spark is that of the driver's Python."
     ),
     run=run,
 )
