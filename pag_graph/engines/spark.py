@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 from pag_graph.engines.local import stitch_here
 from pag_graph.engines.session import spark_session
 from pag_graph.errors import EngineError, PagGraphError
-from pag_graph.kernels import memory
+from pag_graph.kernels import memory, threads
 from pag_graph.pag.match import stitch
 from pag_graph.pag.steps import left_files
 
@@ -82,7 +82,9 @@ class SparkEngine:
             return []
         context = self.spark.sparkContext
         group = uuid.uuid4().hex
-        jobs = context.parallelize(list(items), len(items)).map(partial(_guarded, task))
+        # Spark gives each task a core of its own; where there are fewer tasks than cores they share what is left over.
+        guarded = partial(_guarded, task, max(1, self.tasks // len(items)))
+        jobs = context.parallelize(list(items), len(items)).map(guarded)
         outcome: dict[str, Any] = {}
 
         def collect() -> None:
@@ -135,10 +137,11 @@ class SparkEngine:
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
 
 
-def _guarded(task: Callable[[Item], Result], item: Item) -> Result | PagGraphError:
+def _guarded(task: Callable[[Item], Result], cores: int, item: Item) -> Result | PagGraphError:
     """Carry our own errors back as values: Spark would turn them into text, and the user would read a JVM trace."""
     # The process does tasks only, and its next one needs as much.
     memory.keep()
+    threads.allow(cores)
     try:
         return task(item)
     except PagGraphError as error:

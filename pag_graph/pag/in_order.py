@@ -34,7 +34,7 @@ __all__ = ["Begun", "applies", "begin", "confirmed", "gather", "stretches"]
 
 _NO_BORDER = 1 << 62
 """An epoch that is later than all."""
-_LONGEST = 16
+_LONGEST = 32
 """Slices of a stretch, at most: a task that fails does so much again, and two slices more are read for each."""
 
 

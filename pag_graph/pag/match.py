@@ -28,7 +28,7 @@ from pag_graph.kernels.streams import (
     index_streams,
     order_streams,
 )
-from pag_graph.kernels.threads import CORES, each
+from pag_graph.kernels.threads import allowed, each
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.rows import NEVER
 
@@ -81,7 +81,7 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     slots = 1 << (2 * len(streams)).bit_length()
     table = index_streams(streams, len(streams), slots)
     # Several workers read one progress message: whoever counts at the same time has counters of its own.
-    lanes = min(CORES, len(parts))
+    lanes = min(allowed(), len(parts))
     seen = np.zeros((lanes, len(sends)), np.int32)
     lost = np.zeros(len(parts), np.int64)
 

@@ -19,6 +19,8 @@ from pag_graph.engines import spark as spark_engine
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import MissingExtraError, StoreNotFoundError, TraceFormatError
+from pag_graph.kernels.threads import CORES
+from pag_graph.pag.engine import silent
 from pag_graph.store.delta import open_store
 
 if TYPE_CHECKING:
@@ -51,6 +53,19 @@ def skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("spark") / "local.pag"
     api.build(SAMPLES / "skewed", store, engine="local")
     return store
+
+
+def _threads(item: int) -> int:
+    del item
+    from pag_graph.kernels import threads
+
+    return threads.allowed()
+
+
+def test_tasks_share_the_cores_that_no_task_has(spark: SparkSession) -> None:
+    engine = SparkEngine(spark)
+    found = [engine.map(_threads, range(count), label="count", progress=silent) for count in (1, 2, 5)]
+    assert found == [[min(2, CORES)], [1] * 2, [1] * 5]
 
 
 @pytest.mark.parametrize(("slice_events", "joined_here"), [(None, True), (500, True), (500, False)])
