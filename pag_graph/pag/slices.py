@@ -570,10 +570,9 @@ def _worker_graph(
     after = open_epoch
     if rows.rows:
         after = max(after, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
-    row, pos, t, segment, *edges = columns
+    row, pos, t, segment, kind, operator, activation, records, flags = columns
     before = tail.epoch if tail else -1
     epoch = layout.epochs_at(pos, rows.epoch, rows.first_order, before, after)
-    kind, operator, activation, records, flags = edges
     local = LocalEdges(
         previous=(*previous, before),
         kind=kind,
@@ -597,7 +596,6 @@ def _worker_graph(
         epoch=epoch,
         local=local,
         messages=messages,
-        order=messages.in_order(),
     )
     return graph, found
 

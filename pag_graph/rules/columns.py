@@ -212,8 +212,6 @@ class WorkerGraph:
     epoch: I64
     local: LocalEdges
     messages: Messages
-    order: I64
-    """Of the messages, as `Messages.in_order`."""
 
 
 def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
@@ -229,17 +227,16 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
     Returns
     -------
     GraphColumns
-        O(rows); nothing is sorted, for each part is.
+        O(rows); only messages are sorted, which nearly are.
     """
     runs = [layout.runs(part.epoch) for part in parts]
     local = [(epochs, layout.edges_in(part.local.kind, rows)) for part, (epochs, rows) in zip(parts, runs, strict=True)]
+    orders = each(lambda part: part.messages.in_order(), parts)
+    read = [
+        layout.runs(part.messages.numbers[order, layout.DST_EPOCH]) for part, order in zip(parts, orders, strict=True)
+    ]
     of_vertices = _Layout.of([[mine] for mine in runs])
-    of_edges = _Layout.of(
-        [
-            [mine, layout.runs(part.messages.numbers[part.order, layout.DST_EPOCH])]
-            for mine, part in zip(local, parts, strict=True)
-        ]
-    )
+    of_edges = _Layout.of(list(zip(local, read, strict=True)))
     vertices, edges = Vertices.empty(of_vertices.rows), Edges.empty(of_edges.rows)
 
     def place(at: int) -> None:
@@ -275,7 +272,7 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             local.flags,
             *local.previous,
             base,
-            part.order,
+            orders[at],
             messages.numbers,
             messages.kind,
             messages.flags,

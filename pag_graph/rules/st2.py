@@ -263,7 +263,6 @@ def build_columns(
             epoch=part.chain.epoch,
             local=part.chain.edges(),
             messages=read,
-            order=read.in_order(),
         )
 
     graphs = each(graph, [(part, read) for (part, _, _), read in zip(parts, messages, strict=True)])

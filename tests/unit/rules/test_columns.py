@@ -78,7 +78,6 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
             flags=zero,
         ),
         messages=messages,
-        order=messages.in_order(),
     )
 
 
