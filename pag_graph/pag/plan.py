@@ -20,7 +20,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.pag.reading import read_columns
 from pag_graph.rules.rows import KIND_CODES, RuleParameters
-from pag_graph.store.log import TraceLog, codes, column
+from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -204,6 +204,7 @@ def _cut_by_time(
     """
     del trace
     instants = _instants(log, workers, clocks, slice_events)
+    log = log.forward()
 
     def cuts(worker: int) -> list[int]:
         safe_row = safe(log, worker) if instants else int
@@ -240,12 +241,15 @@ def _instants(log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Cloc
     return [ends[i][0] for i in np.searchsorted(reached, targets)]
 
 
+_KINDS = {"kind": (KIND_CODES, OTHER)}
+
+
 def _row_at(log: TraceLog, worker: int, clock: int) -> int:
     """Return the first row of a worker that is not earlier than `clock`, or the number of its rows."""
     for chunk in log.chunks.get(worker, ()):
         if chunk.t_max >= clock:
-            table = log.read(worker, chunk.first_row, chunk.first_row + chunk.rows, ["t_ns"])
-            return chunk.first_row + int(np.searchsorted(column(table, "t_ns"), clock))
+            rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, ["t_ns"], {})
+            return chunk.first_row + int(np.searchsorted(rows["t_ns"], clock))
     return log.rows_of(worker)
 
 
@@ -303,7 +307,7 @@ def _first_row(log: TraceLog, worker: int, start: int, wanted: Callable[[Kinds, 
         low, high = max(start - 1, 0, chunk.first_row), chunk.first_row + chunk.rows
         if low >= high:
             continue
-        kinds = np.concatenate((kinds, codes(log.read(worker, low, high, ["kind"]), "kind", KIND_CODES, OTHER)))
+        kinds = np.concatenate((kinds, read_columns(log, worker, low, high, ["kind"], _KINDS)["kind"]))
         hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
         if len(hits):
             return first + 1 + int(hits[0])

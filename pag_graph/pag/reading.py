@@ -59,18 +59,16 @@ def read_columns(
     """
     rows = high - low
     numbers = [name for name in names if pa.types.is_integer(TRACE_EVENTS.field(name).type)]
-    columns: dict[str, Any] = {
-        name: np.empty(rows, np.int64) if name in numbers else np.empty(rows, np.int8) for name in names
-    }
+    columns: dict[str, Any] = {}
+    absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
     sound = True
     done = 0
     for table in log.tables(worker, low, high, names):
         end = done + table.num_rows
-        for name in names:
-            if name not in table.column_names:
-                sound &= TRACE_EVENTS.field(name).nullable
-                columns[name][done:end] = words[name][1] if name in words else ABSENT if name in numbers else 0
-                continue
+        for name in table.column_names:
+            if name not in columns:
+                columns[name] = np.empty(rows, np.int64 if name in numbers else np.int8)
+                columns[name][:done] = absent[name]
             at = done
             for chunk in table[name].chunks:
                 into = columns[name][at : at + len(chunk)]
@@ -81,10 +79,29 @@ def read_columns(
                     sound &= _words(name, chunk, *words[name], into)
                 else:
                     into[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        for name in names:
+            if name not in table.column_names:
+                sound &= TRACE_EVENTS.field(name).nullable
+                if name in columns:
+                    columns[name][done:end] = absent[name]
         done = end
+    for name in names:
+        if name not in columns:
+            columns[name] = nothing(rows) if name in numbers else np.full(rows, absent[name], np.int8)
     if not sound:
         log.read(worker, low, high, names)
     return columns
+
+
+def nothing(rows: int) -> I64:
+    """Return a column without any value: `ABSENT`, so often. All who ask share it, so nobody may write into it."""
+    known = _NOTHING[0]
+    if len(known) < rows:
+        known = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
+    return known[:rows]
+
+
+_NOTHING = [np.empty(0, np.int64)]
 
 
 def _integers(name: str, chunk: pa.Array, into: I64) -> bool:

@@ -38,7 +38,7 @@ from pag_graph.kernels.threads import each
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.pag.match import apply_stitched, match
-from pag_graph.pag.reading import check_order, read_columns
+from pag_graph.pag.reading import check_order, nothing, read_columns
 from pag_graph.rules import stated, timely
 from pag_graph.rules.columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.rules.rows import (
@@ -250,7 +250,7 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
     check_order(plan.trace, plan.log, worker, low, high, table)
     columns = {name: values[low - first :] for name, values in table.items()}
     if not whole:
-        columns |= dict.fromkeys(_DETAILS, np.full(high - low, ABSENT, np.int64))
+        columns |= dict.fromkeys(_DETAILS, nothing(high - low))
     kind = np.empty(high - low, np.int8)
     decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, 0, kind)
     return WorkerRows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -122,7 +123,7 @@ class TraceLog:
         for file, group in groupby(wanted, key=lambda chunk: chunk.file):
             mine = list(group)
             groups = sorted({chunk.row_group for chunk in mine})
-            with open_events(self.root, file, encoded=("kind", "activity")) as parquet:
+            with self._file(worker, file) as parquet:
                 sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
                 names = _with_values(parquet.metadata, groups, columns)
                 table = read_groups(parquet, groups, names, where=str(self.root / file), threads=False)
@@ -131,6 +132,13 @@ class TraceLog:
                 begin = max(low, chunk.first_row)
                 rows = min(high, chunk.first_row + chunk.rows) - begin
                 yield table.slice(starts[chunk.row_group] + chunk.offset + begin - chunk.first_row, rows)
+
+    @contextmanager
+    def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
+        """Open a file for one who reads rows of `worker`."""
+        del worker
+        with open_events(self.root, name, encoded=_ENCODED) as parquet:
+            yield parquet
 
     def forward(self) -> ForwardLog:
         """Return the same log, for a reader that asks for one stretch of each worker after the other."""
@@ -173,6 +181,18 @@ class ForwardLog(TraceLog):
 
     kept: dict[int, _Kept] = field(default_factory=dict, compare=False, repr=False)
     """Per worker."""
+    files: dict[int, tuple[str, pq.ParquetFile]] = field(default_factory=dict, compare=False, repr=False)
+    """Per worker: the file that was read last; to understand its footer takes longer than to read some columns."""
+
+    @contextmanager
+    def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
+        """Open a file, or take the one that is open still, which is nobody else's meanwhile."""
+        known, parquet = self.files.pop(worker, (None, None))
+        if known != name:
+            parquet = open_events(self.root, name, encoded=_ENCODED)
+        yield parquet
+        if len(self.files) < _KEPT_FILES:
+            self.files[worker] = (name, parquet)
 
     def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
@@ -212,6 +232,10 @@ class _Kept(NamedTuple):
     table: pa.Table
 
 
+_ENCODED = ("kind", "activity")
+"""Columns that come as words and their places."""
+_KEPT_FILES = 64
+"""How many files a log that is read forward keeps open, at most."""
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
 
@@ -300,7 +324,7 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
         If the file is damaged, a value is missing, or a kind is unknown.
     """
     where = str(root / file)
-    with open_events(root, file, encoded=("kind", "activity")) as parquet:
+    with open_events(root, file, encoded=_ENCODED) as parquet:
         table = read_groups(parquet, [row_group], list(columns), where=where)
         try:
             _check_rows(table, where)
