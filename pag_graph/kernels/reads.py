@@ -31,11 +31,11 @@ I32 = NDArray[np.int32]
 
 
 @numba.njit(cache=True, nogil=True)
-def count_reads(send_id: I64, peer: I64, worker: int) -> int:
+def count_reads(reads: I32, send_id: I64, peer: I64, worker: int) -> int:
     """Count the rows of a worker that read a message with a known send from another one."""
     count = 0
-    for row in range(send_id.shape[0]):
-        count += send_id[row] >= 0 and peer[row] != worker
+    for read in range(reads.shape[0]):
+        count += (send_id[read] >= 0) & (peer[reads[read]] != worker)
     return count
 
 
@@ -47,6 +47,7 @@ def edges_of_reads(
     channel: I64,
     records: I64,
     size: I64,
+    reads: I32,
     send_id: I64,
     sent: I64,
     send_epoch: I64,
@@ -69,8 +70,10 @@ def edges_of_reads(
     ----------
     epoch, t, peer, channel, records, size
         Rows of the worker in log order.
+    reads
+        Rows that read a message, ascending.
     send_id, sent, send_epoch
-        Per row that reads a message with a known send: vertex, time and epoch of that; the vertex is -1 elsewhere.
+        The same: vertex, time and epoch of its send; the vertex is -1 where that is not known.
     ender, arrival, wait_pos, wait_row, alternatives
         Per wait: the row that reads the message that ended it, when that arrived, position of the vertex that ends it
         and the row which that stands for or precedes, and how many other messages may have ended it.
@@ -94,39 +97,40 @@ def edges_of_reads(
 
     Notes
     -----
-    O(rows + waits log messages).
+    O(messages + waits log messages).
     """
-    count = count_reads(send_id, peer, worker)
+    count = count_reads(reads, send_id, peer, worker)
     numbers, at = np.empty((count, EDGE_NUMBERS), np.int64), np.empty(count, np.int64)
     flags = np.zeros((count, 2), np.int32)
     message = 0
-    for row in range(send_id.shape[0]):
-        if send_id[row] < 0 or peer[row] == worker:
+    for place in range(reads.shape[0]):
+        row, when = reads[place], sent[place]
+        if send_id[place] < 0 or peer[row] == worker:
             continue
         read = base | (2 * (row + first_order))
         at[message] = row
         # The operator and the activation stay unknown.
         numbers[message] = ABSENT
-        numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[row], send_epoch[row]
+        numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
         numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
-        numbers[message, START], numbers[message, DURATION] = sent[row], t[row] - sent[row]
+        numbers[message, START], numbers[message, DURATION] = when, t[row] - when
         numbers[message, CHANNEL] = channel[row]
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
-        early = t[row] < sent[row]
+        early = t[row] < when
         flags[message, 0] = (0 if says else inexact) | (negative if early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
         # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
         if says and not early:
             numbers[message, BUFFERED] = 0
         elif not says and not early and processes[peer[row]] == processes[worker]:
-            numbers[message, BUFFERED] = t[row] - sent[row]
+            numbers[message, BUFFERED] = t[row] - when
         message += 1
     for wait in range(ender.shape[0]):
         message = np.searchsorted(at, ender[wait])
-        row, end = ender[wait], arrival[wait]
+        row, end, when = ender[wait], arrival[wait], numbers[message, START]
         numbers[message, DST], numbers[message, DST_EPOCH] = base | wait_pos[wait], epoch[wait_row[wait]]
-        numbers[message, DURATION] = end - sent[row]
-        early = t[row] < sent[row]
+        numbers[message, DURATION] = end - when
+        early = t[row] < when
         if not says and not early and processes[peer[row]] != processes[worker]:
             numbers[message, BUFFERED] = t[row] - end
         flags[message, 1] = alternatives[wait]

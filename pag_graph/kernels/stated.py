@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pag_graph.kernels.activations import I8, I64, START
+from pag_graph.kernels.activations import I8, I32, I64, START
 from pag_graph.kernels.waits import slop
 
 # Verdicts.
@@ -18,6 +18,7 @@ def judge_waits(
     begin: I64,
     t: I64,
     kind: I8,
+    reads: I32,
     sent: I64,
     send_id: I64,
     sender: I64,
@@ -33,11 +34,13 @@ def judge_waits(
         Per stretch, in order: the row that ends it, and the time at which it begins.
     t, kind
         Rows of the worker in log order.
+    reads
+        Rows that read a message, ascending.
     sent, send_id
-        Per row; for rows that read a message whose send is known: when it was sent (common clock), and which vertex
-        sent it. `sent` is the smallest integer elsewhere.
+        Per row that reads a message: when it was sent (common clock), the smallest integer where that is not known,
+        and which vertex sent it.
     sender
-        Per row; for the same rows: the worker that sent it.
+        Per row of the worker; for those that read a message: the worker that sent it.
     worker
         The worker.
     processes, uncertainty
@@ -72,21 +75,24 @@ def judge_waits(
             verdict[i] = NO_TIME
             continue
         judged = end
-        row = first
-        while row < t.shape[0] and t[row] == end and kind[row] != START:
-            if sent[row] != never and sender[row] != worker and sent[row] <= end:
-                best = ender[i]
-                later = best < 0 or sent[row] > sent[best]
-                if later or (sent[row] == sent[best] and send_id[row] < send_id[best]):
-                    ender[i] = row
-            row += 1
-        if ender[i] >= 0:
-            verdict[i] = ENDED
-            for other in range(first, row):
-                if sent[other] == never or sender[other] == worker or sent[other] > end or other == ender[i]:
+        until = first
+        while until < t.shape[0] and t[until] == end and kind[until] != START:
+            until += 1
+        low, high = np.searchsorted(reads, first), np.searchsorted(reads, until)
+        best = -1
+        for read in range(low, high):
+            if sent[read] != never and sender[reads[read]] != worker and sent[read] <= end:
+                later = best < 0 or sent[read] > sent[best]
+                if later or (sent[read] == sent[best] and send_id[read] < send_id[best]):
+                    best = read
+        if best >= 0:
+            verdict[i], ender[i] = ENDED, reads[best]
+            least = slop(sender[reads[best]], worker, processes, uncertainty)
+            for other in range(low, high):
+                who = sender[reads[other]]
+                if sent[other] == never or who == worker or sent[other] > end or other == best:
                     continue
-                least = slop(sender[ender[i]], worker, processes, uncertainty)
-                if sent[ender[i]] - sent[other] <= max(slop(sender[other], worker, processes, uncertainty), least):
+                if sent[best] - sent[other] <= max(slop(who, worker, processes, uncertainty), least):
                     alternatives[i] += 1
         elif begin[i] == end:
             verdict[i] = NO_TIME

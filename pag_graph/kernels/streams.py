@@ -23,12 +23,26 @@ NUMBER, VERTEX, TIME, EPOCH, SEND_COLUMNS = range(5)
 
 
 @numba.njit(cache=True, nogil=True)
-def count_sends(kind: I8) -> int:
-    """Count the rows that send something."""
-    sends = 0
+def message_ends(kind: I8) -> tuple[I32, I32]:
+    """Return the rows that send something, and those that read something, ascending.
+
+    Parameters
+    ----------
+    kind
+        Rows of one worker.
+    """
+    sends = reads = 0
     for row in range(kind.shape[0]):
-        sends += kind[row] == SEND or kind[row] == PROGRESS_SEND
-    return sends
+        sends += (kind[row] == SEND) | (kind[row] == PROGRESS_SEND)
+        reads += (kind[row] == RECEIVE) | (kind[row] == PROGRESS_RECEIVE)
+    # Written for every row, counted for some: what comes next is not to be foreseen, so a branch would cost more.
+    sent, read = np.empty(sends + 1, np.int32), np.empty(reads + 1, np.int32)
+    sends = reads = 0
+    for row in range(kind.shape[0]):
+        sent[sends], read[reads] = row, row
+        sends += (kind[row] == SEND) | (kind[row] == PROGRESS_SEND)
+        reads += (kind[row] == RECEIVE) | (kind[row] == PROGRESS_RECEIVE)
+    return sent[:sends], read[:reads]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -73,11 +87,13 @@ def index_streams(streams: I64, count: int, size: int) -> I32:
     return table
 
 
-def find_streams(kind: I8, channel: I64, peer: I64, worker: int, which: I32) -> tuple[I64, I64]:
+def find_streams(sending: I32, kind: I8, channel: I64, peer: I64, worker: int, which: I32) -> tuple[I64, I64]:
     """Find the streams that one worker sends.
 
     Parameters
     ----------
+    sending
+        Rows that send, as from `message_ends`.
     kind, channel, peer
         Rows of the worker in log order.
     worker
@@ -94,12 +110,13 @@ def find_streams(kind: I8, channel: I64, peer: I64, worker: int, which: I32) -> 
 
     Notes
     -----
-    O(rows).
+    O(sends).
     """
     room = _FEW
     while True:
         streams, sends = np.empty((room, 3), np.int64), np.zeros(room, np.int64)
-        count = _find_streams(kind, channel, peer, worker, which, streams, sends, index_streams(streams, 0, 4 * room))
+        table = index_streams(streams, 0, 4 * room)
+        count = _find_streams(sending, kind, channel, peer, worker, which, streams, sends, table)
         if count >= 0:
             return streams[:count], sends[:count]
         room *= 8
@@ -111,13 +128,12 @@ _FEW = 256
 
 @numba.njit(cache=True, nogil=True)
 def _find_streams(
-    kind: I8, channel: I64, peer: I64, worker: int, which: I32, streams: I64, sends: I64, table: I32
+    sending: I32, kind: I8, channel: I64, peer: I64, worker: int, which: I32, streams: I64, sends: I64, table: I32
 ) -> int:
     """Do as `find_streams`, and return how many streams there are; -1 if there is not room for them."""
-    count = send = 0
-    for row in range(kind.shape[0]):
-        if kind[row] != SEND and kind[row] != PROGRESS_SEND:
-            continue
+    count = 0
+    for send in range(sending.shape[0]):
+        row = sending[send]
         receiver = peer[row] if kind[row] == SEND else EVERYONE
         slot = _slot(channel[row], worker, receiver, streams, table)
         if table[slot] < 0:
@@ -128,13 +144,12 @@ def _find_streams(
             count += 1
         which[send] = table[slot]
         sends[table[slot]] += 1
-        send += 1
     return count
 
 
 @numba.njit(cache=True, nogil=True)
 def fill_streams(
-    kind: I8,
+    sending: I32,
     message_seq: I64,
     epoch: I64,
     t: I64,
@@ -148,7 +163,9 @@ def fill_streams(
 
     Parameters
     ----------
-    kind, message_seq, epoch, t
+    sending
+        Rows that send, as from `message_ends`.
+    message_seq, epoch, t
         Rows of the worker in log order.
     worker, first_order
         Its number, and the order of its first row.
@@ -166,18 +183,14 @@ def fill_streams(
     """
     first = free.copy()
     increase = True
-    send = 0
-    for row in range(kind.shape[0]):
-        if kind[row] != SEND and kind[row] != PROGRESS_SEND:
-            continue
-        stream = which[send]
+    for send in range(sending.shape[0]):
+        row, stream = sending[send], which[send]
         at = free[stream]
         sends[at, NUMBER] = message_seq[row]
         sends[at, VERTEX] = (worker << POSITION_BITS) | (2 * (first_order + row))
         sends[at, TIME], sends[at, EPOCH] = t[row], epoch[row]
         increase &= at == first[stream] or sends[at - 1, NUMBER] < message_seq[row]
         free[stream] = at + 1
-        send += 1
     return increase
 
 
@@ -215,6 +228,7 @@ def _find(number: int, low: int, high: int, hint: int, sends: I64) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def follow_streams(
+    reading: I32,
     kind: I8,
     channel: I64,
     peer: I64,
@@ -235,6 +249,8 @@ def follow_streams(
 
     Parameters
     ----------
+    reading
+        Rows that read, as from `message_ends`.
     kind, channel, peer, message_seq
         Rows of the worker in log order.
     worker
@@ -248,7 +264,7 @@ def follow_streams(
     seen
         Per send: how many receives found it; what is found here is added.
     vertex, sent, epoch
-        Per row, written here: vertex, time and epoch of its send; -1, `never` and -1 where it has none.
+        Per row that reads, written here: vertex, time and epoch of its send; -1, `never` and -1 where it has none.
 
     Returns
     -------
@@ -257,14 +273,13 @@ def follow_streams(
 
     Notes
     -----
-    O(rows) where streams are read in order; a receive that is out of order takes O(log sends) more. Of several sends
-    with one number (a corrupt log) the first counts.
+    O(receives) where streams are read in order; one that is out of order takes O(log sends) more. Of several sends with
+    one number (a corrupt log) the first counts.
     """
     lost = 0
-    for row in range(kind.shape[0]):
-        vertex[row], sent[row], epoch[row] = -1, never, -1
-        if kind[row] != RECEIVE and kind[row] != PROGRESS_RECEIVE:
-            continue
+    for read in range(reading.shape[0]):
+        row = reading[read]
+        vertex[read], sent[read], epoch[read] = -1, never, -1
         receiver = worker if kind[row] == RECEIVE else EVERYONE
         stream = table[_slot(channel[row], peer[row], receiver, streams, table)]
         if stream < 0:
@@ -274,9 +289,41 @@ def follow_streams(
         at = _find(message_seq[row], first[stream], end, hints[stream], sends)
         hints[stream] = at
         if at < end and sends[at, NUMBER] == message_seq[row]:
-            vertex[row], sent[row], epoch[row] = sends[at, VERTEX], sends[at, TIME], sends[at, EPOCH]
+            vertex[read], sent[read], epoch[read] = sends[at, VERTEX], sends[at, TIME], sends[at, EPOCH]
             seen[at] += 1
             hints[stream] = at + 1
         else:
             lost += 1
     return lost
+
+
+@numba.njit(cache=True, nogil=True)
+def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[I64, I64, I64]:
+    """Return the sends that were not received as often as they should be.
+
+    Parameters
+    ----------
+    streams, first
+        As for `follow_streams`.
+    workers
+        How many receive what is for everyone.
+    seen
+        Per lane and send: how often it was received.
+
+    Returns
+    -------
+    send, stream, missing
+        Per send, ascending; `missing` is negative where it was received too often.
+    """
+    count = 0
+    left, missing = np.empty(seen.shape[1], np.int64), np.empty(seen.shape[1], np.int64)
+    for stream in range(streams.shape[0]):
+        wanted = workers if streams[stream, 2] == EVERYONE else 1
+        for send in range(first[stream], first[stream + 1]):
+            lacks = wanted
+            for lane in range(seen.shape[0]):
+                lacks -= seen[lane, send]
+            left[count], missing[count] = send, lacks
+            count += lacks != 0
+    left = left[:count].copy()
+    return left, np.searchsorted(first, left, side="right") - 1, missing[:count].copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from pag_graph.kernels.activations import I8, I64, INFERRED, PROCESSING, START
+from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PROCESSING, START
 
 # Verdicts.
 WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
@@ -18,6 +18,15 @@ def slop(sender: int, worker: int, processes: I64, uncertainty: I64) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
+def _works(kind: I8, role: I8, low: int, high: int) -> bool:
+    """Say whether an activation that does work starts in rows `low` to `high` (exclusive)."""
+    row = low
+    while row < high and not (kind[row] == START and role[row] in (PROCESSING, INFERRED)):
+        row += 1
+    return row < high
+
+
+@numba.njit(cache=True, nogil=True)
 def judge_intervals(
     t: I64,
     kind: I8,
@@ -26,6 +35,7 @@ def judge_intervals(
     parks: I64,
     unparks: I64,
     last_parks: I64,
+    reads: I32,
     sent: I64,
     sender: I64,
     channel: I64,
@@ -43,9 +53,11 @@ def judge_intervals(
         Rows of the worker in log order; `role` from `activations`.
     parks, unparks, last_parks
         The intervals, from `idle_intervals`.
-    sent, sender, channel, message_seq
-        Per row; for rows that read a message whose send is known: when it was sent (common clock) and its key. `sent`
-        is the smallest integer where no message is read or its send is not known.
+    reads, sent
+        Rows that read a message, ascending, and when each of those messages was sent (common clock); the smallest
+        integer where that is not known.
+    sender, channel, message_seq
+        Per row of the worker; for those that read a message: its key.
     worker
         The worker.
     processes, uncertainty
@@ -78,54 +90,61 @@ def judge_intervals(
     arrival = np.zeros(count, np.int64)
     alternatives = np.zeros(count, np.int64)
     never = np.iinfo(np.int64).min
+    first = 0
     for i in range(count):
         begin, end = t[parks[i]], t[unparks[i]]
         until = parks[i + 1] if i + 1 < count else rows
+        while first < reads.shape[0] and reads[first] <= unparks[i]:
+            first += 1
         buffered = False
-        work = False
         inside, before = -1, -1
         inside_key = (0, 0, 0, 0, 0)
         before_key = (0, 0, 0, 0, 0)
-        for row in range(unparks[i] + 1, until):
-            if kind[row] == START and role[row] in (PROCESSING, INFERRED):
-                work = True
-            if sent[row] == never:
+        read = first
+        while read < reads.shape[0] and reads[read] < until:
+            row, when = reads[read], sent[read]
+            read += 1
+            if when == never:
                 continue
             same_process = processes[sender[row]] == processes[worker]
-            if same_process and sent[row] < begin:
+            if same_process and when < begin:
                 buffered = True
                 break
-            if sender[row] == worker or sent[row] > end or sent[row] > t[row]:
+            if sender[row] == worker or when > end or when > t[row]:
                 continue
-            arrived = sent[row] if same_process else end
-            if sent[row] >= begin:
-                key = (sent[row], arrived, sender[row], channel[row], message_seq[row])
+            arrived = when if same_process else end
+            if when >= begin:
+                key = (when, arrived, sender[row], channel[row], message_seq[row])
                 if inside < 0 or key < inside_key:
-                    inside, inside_key = row, key
+                    inside, inside_key = read - 1, key
             else:
-                key = (-sent[row], arrived, sender[row], channel[row], message_seq[row])
+                key = (-when, arrived, sender[row], channel[row], message_seq[row])
                 if before < 0 or key < before_key:
-                    before, before_key = row, key
+                    before, before_key = read - 1, key
         if buffered:
             verdict[i] = BUSY
             continue
         chosen = inside if inside >= 0 else before
         if chosen >= 0:
             verdict[i] = WAITING
-            ender[i] = chosen
-            arrival[i] = sent[chosen] if processes[sender[chosen]] == processes[worker] else end
-            least = slop(sender[chosen], worker, processes, uncertainty)
-            for row in range(unparks[i] + 1, until):
-                if row == chosen or sent[row] == never or sender[row] == worker:
+            ender[i] = reads[chosen]
+            who = sender[reads[chosen]]
+            arrival[i] = sent[chosen] if processes[who] == processes[worker] else end
+            least = slop(who, worker, processes, uncertainty)
+            other = first
+            while other < reads.shape[0] and reads[other] < until:
+                row, when = reads[other], sent[other]
+                other += 1
+                if other - 1 == chosen or when == never or sender[row] == worker:
                     continue
-                if sent[row] > end or sent[row] > t[row] or (sent[row] >= begin) != (inside >= 0):
+                if when > end or when > t[row] or (when >= begin) != (inside >= 0):
                     continue
                 most = max(slop(sender[row], worker, processes, uncertainty), least)
-                if abs(sent[row] - sent[chosen]) <= most:
+                if abs(when - sent[chosen]) <= most:
                     alternatives[i] += 1
         elif timeout[last_parks[i]] >= 0 and end - t[last_parks[i]] >= timeout[last_parks[i]]:
             verdict[i] = IDLE
-        elif work:
+        elif _works(kind, role, unparks[i] + 1, until):
             verdict[i] = INPUT_WAIT
         elif end - begin < busy_below_ns:
             verdict[i] = BUSY

@@ -13,7 +13,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.activations import PROGRESS_RECEIVE, RECEIVE
+from pag_graph.kernels.activations import RECEIVE
 from pag_graph.kernels.messages import EVERYONE
 from pag_graph.kernels.streams import (
     EPOCH,
@@ -21,12 +21,13 @@ from pag_graph.kernels.streams import (
     SEND_COLUMNS,
     TIME,
     VERTEX,
-    count_sends,
     fill_streams,
     find_streams,
     follow_streams,
     index_streams,
+    message_ends,
     order_streams,
+    unmatched_sends,
 )
 from pag_graph.kernels.threads import allowed, each
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from pag_graph.rules.rows import WorkerRows
 
+    I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
 KEY = ["channel", "sender", "receiver", "message_seq"]
@@ -61,7 +63,7 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     Parameters
     ----------
     parts
-        The slice's rows; `sent`, `send_id` and `send_epoch` are filled in.
+        The slice's rows; `reads`, `sent`, `send_id` and `send_epoch` are filled in.
     slice_number
         Its number.
     workers
@@ -89,26 +91,25 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
         hints = first[:-1].copy()
         for place in range(lane, len(parts), lanes):
             part = parts[place]
-            part.send_id, part.sent, part.send_epoch = (np.empty(part.rows, np.int64) for _ in range(3))
-            ends = part.kind, part.channel, part.peer, part.message_seq
+            part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
+            ends = part.reads, part.kind, part.channel, part.peer, part.message_seq
             found = part.send_id, part.sent, part.send_epoch
             known = streams, table, first, sends
             lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
 
     each(follow, range(lanes))
     receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
-    missing = np.repeat(np.where(streams[:, 2] == EVERYONE, workers, 1), np.diff(first)) - seen.sum(axis=0)
-    left = np.flatnonzero(missing)
-    left = left[np.argsort(sends[left, VERTEX])]
+    left, stream, missing = unmatched_sends(streams, first, workers, seen)
+    order = np.argsort(sends[left, VERTEX])
+    left, stream, missing = left[order], stream[order], missing[order]
     mine = sends[left]
     seq = np.empty(len(left), np.int64)
     sender = mine[:, VERTEX] >> POSITION_BITS
     for part, low, high in zip(parts, *_bounds(sender, [part.worker for part in parts]), strict=True):
         seq[low:high] = part.seq[(mine[low:high, VERTEX] & MAX_POSITION) // 2 - part.first_order]
-    stream = np.searchsorted(first, left, side="right") - 1
     rows = dict(zip(KEY, (*streams[stream].T, mine[:, NUMBER]), strict=True))
     rows |= {"id": mine[:, VERTEX], "t": mine[:, TIME], "epoch": mine[:, EPOCH]}
-    rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing[left]}
+    rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing}
     return (
         pl.DataFrame({name: rows[name] for name in SENDS}, schema=SENDS),
         pl.concat([pl.DataFrame(schema=RECEIVES), *receives]),
@@ -122,23 +123,23 @@ def _bounds(values: I64, wanted: Sequence[int]) -> tuple[I64, I64]:
 
 def _streams(parts: Sequence[WorkerRows]) -> tuple[I64, I64, I64]:
     """Return the streams of all workers, where each begins among the sends (and the last ends), and the sends."""
-    which = [np.empty(count_sends(part.kind), np.int32) for part in parts]
 
-    def find(place: int) -> tuple[I64, I64]:
-        part = parts[place]
-        return find_streams(part.kind, part.channel, part.peer, part.worker, which[place])
+    def find(part: WorkerRows) -> tuple[I32, I32, I64, I64]:
+        sending, part.reads = message_ends(part.kind)
+        which = np.empty(len(sending), np.int32)
+        return sending, which, *find_streams(sending, part.kind, part.channel, part.peer, part.worker, which)
 
-    found = each(find, range(len(parts)))
-    streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for mine, _ in found)])
-    first = np.cumsum(np.concatenate([[0], *(counts for _, counts in found)]), dtype=np.int64)
-    begin = np.cumsum([0, *(len(mine) for mine, _ in found)])
+    found = each(find, parts)
+    streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for _, _, mine, _ in found)])
+    first = np.cumsum(np.concatenate([[0], *(counts for *_, counts in found)]), dtype=np.int64)
+    begin = np.cumsum([0, *(len(mine) for _, _, mine, _ in found)])
     sends = np.empty((first[-1], SEND_COLUMNS), np.int64)
 
     def fill(place: int) -> None:
-        part = parts[place]
+        part, (sending, which, *_) = parts[place], found[place]
         ends = first[begin[place] : begin[place + 1] + 1]
-        rows = part.kind, part.message_seq, part.epoch, part.t
-        if not fill_streams(*rows, part.worker, part.first_order, which[place], ends[:-1].copy(), sends):
+        rows = sending, part.message_seq, part.epoch, part.t
+        if not fill_streams(*rows, part.worker, part.first_order, which, ends[:-1].copy(), sends):
             order_streams(ends, sends)
 
     each(fill, range(len(parts)))
@@ -146,7 +147,7 @@ def _streams(parts: Sequence[WorkerRows]) -> tuple[I64, I64, I64]:
 
 
 def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
-    at = np.flatnonzero(((part.kind == RECEIVE) | (part.kind == PROGRESS_RECEIVE)) & (part.send_id < 0))
+    at = part.reads[part.send_id < 0]
     everyone, here = np.full(len(at), EVERYONE), np.full(len(at), part.worker)
     rows = {
         "slice": np.full(len(at), slice_number),
@@ -192,5 +193,5 @@ def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:
     """
     for part in parts:
         mine = stitched.filter(pl.col("worker") == part.worker)
-        at = mine["order"].to_numpy() - part.first_order
+        at = np.searchsorted(part.reads, mine["order"].to_numpy() - part.first_order)
         part.sent[at], part.send_id[at], part.send_epoch[at] = (mine[c].to_numpy() for c in ("t", "id", "epoch"))

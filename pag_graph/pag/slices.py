@@ -642,6 +642,7 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         rows.channel,
         rows.records,
         rows.bytes,
+        rows.reads,
         rows.send_id,
         rows.sent,
         rows.send_epoch,
@@ -834,7 +835,7 @@ def _findings(
         Severity.WARNING,
         "kept and flagged; it ends no wait",
         negative,
-        rows.t[negative] - rows.sent[negative],
+        rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)],
         np.zeros(len(negative), np.int64),
     )
     return result

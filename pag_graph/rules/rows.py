@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     I8 = NDArray[np.int8]
+    I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
 KIND_CODES: dict[str, int] = {
@@ -124,11 +125,14 @@ class WorkerRows:
     """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
     inferred: I8
     """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
+    reads: I32 = field(default_factory=lambda: np.empty(0, np.int32))
+    """Rows that read a message, ascending. Filled by the matching, as what follows."""
     sent: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-    """Per row that reads a message with a known send: when it was sent; else `NEVER`. Filled by the matching."""
+    """Per row that reads a message: when it was sent, `NEVER` where that is not known."""
     send_id: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-    """Per row that reads a message with a known send: vertex that sent it; else -1."""
+    """The same: the vertex that sent it, or -1."""
     send_epoch: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """The same: the epoch of that, or -1."""
 
     @property
     def rows(self) -> int:

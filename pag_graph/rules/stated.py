@@ -167,6 +167,7 @@ def judge(
         begin,
         rows.t,
         rows.kind,
+        rows.reads,
         rows.sent,
         rows.send_id,
         rows.peer,

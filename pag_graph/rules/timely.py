@@ -133,6 +133,7 @@ def judge(
         seen.parks,
         seen.unparks,
         seen.last_parks,
+        rows.reads,
         rows.sent,
         rows.peer,
         rows.channel,
@@ -176,7 +177,7 @@ def last_wait(
     """
     judged = judge(rows, seen, processes, uncertainty, parameters, ())
     last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
-    unknown = np.flatnonzero(((rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)) & (rows.send_id < 0))
+    unknown = rows.reads[rows.send_id < 0]
     if len(unknown):
         # The interval before the last of them is the last one that it can matter to.
         interval = int(np.searchsorted(seen.unparks, unknown[-1])) - 1

@@ -14,12 +14,13 @@ from pag_graph.kernels.activations import OTHER, PROGRESS_RECEIVE, PROGRESS_SEND
 from pag_graph.kernels.messages import EVERYONE
 from pag_graph.kernels.streams import (
     SEND_COLUMNS,
-    count_sends,
     fill_streams,
     find_streams,
     follow_streams,
     index_streams,
+    message_ends,
     order_streams,
+    unmatched_sends,
 )
 from pag_graph.model.ids import vertex_id
 
@@ -51,9 +52,10 @@ def drawn_columns(log: list[Row]) -> list[np.ndarray]:
 @given(logs)
 def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> None:
     columns = [drawn_columns(log) for log in workers]
-    which = [np.empty(count_sends(kind), np.int32) for kind, *_ in columns]
+    ends_of = [message_ends(kind) for kind, *_ in columns]
+    which = [np.empty(len(sending), np.int32) for sending, _ in ends_of]
     found = [
-        find_streams(kind, channel, peer, worker, which[worker])
+        find_streams(ends_of[worker][0], kind, channel, peer, worker, which[worker])
         for worker, (kind, channel, peer, _) in enumerate(columns)
     ]
     known_streams = np.concatenate([mine for mine, _ in found])
@@ -64,7 +66,8 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
         t = np.arange(len(kind)) + 100 * worker
         ends = first[at : at + len(found[worker][0]) + 1]
         at = at + len(found[worker][0])
-        if not fill_streams(kind, number, t + 7, t, worker, 5, which[worker], ends[:-1].copy(), sends):
+        sending = ends_of[worker][0]
+        if not fill_streams(sending, number, t + 7, t, worker, 5, which[worker], ends[:-1].copy(), sends):
             order_streams(ends, sends)
     table = index_streams(known_streams, len(known_streams), 1 << (2 * len(known_streams)).bit_length())
     known: dict[Row, list[int]] = {}
@@ -77,18 +80,32 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
     seen, hints = np.zeros(len(sends), np.int32), first[:-1].copy()
     matched = 0
     for worker, (kind, channel, peer, number) in enumerate(columns):
-        vertex, sent, epoch = (np.empty(len(kind), np.int64) for _ in range(3))
-        rows = kind, channel, peer, number, worker
+        reading = ends_of[worker][1]
+        vertex, sent, epoch = (np.empty(len(reading), np.int64) for _ in range(3))
+        rows = reading, kind, channel, peer, number, worker
         lost = follow_streams(*rows, known_streams, table, first, sends, NEVER, hints, seen, vertex, sent, epoch)
         expected = []
         for code, on, sender, message in workers[worker]:
-            receiver = worker if code == RECEIVE else EVERYONE
-            receives = code in {RECEIVE, PROGRESS_RECEIVE}
-            expected.append(known.get((on, sender, receiver, message)) if receives else None)
+            if code in {RECEIVE, PROGRESS_RECEIVE}:
+                expected.append(known.get((on, sender, worker if code == RECEIVE else EVERYONE, message)))
         matched += sum(send is not None for send in expected)
         assert [list(row) for row in zip(vertex, sent, epoch, strict=True)] == [e or [-1, NEVER, -1] for e in expected]
-        assert lost == sum(row[0] in {RECEIVE, PROGRESS_RECEIVE} for row in workers[worker]) - sum(map(bool, expected))
+        assert lost == len(expected) - sum(map(bool, expected))
     assert seen.sum() == matched
+    # As if several had counted: who is for everyone lacks the rest of three.
+    left, stream, missing = unmatched_sends(known_streams, first, 3, np.stack([seen, np.zeros_like(seen)]))
+    of_send = np.repeat(np.arange(len(known_streams)), np.diff(first))
+    lacks = [(3 if known_streams[s, 2] == EVERYONE else 1) - int(seen[at]) for at, s in enumerate(of_send.tolist())]
+    assert left.tolist() == [at for at, rest in enumerate(lacks) if rest]
+    assert stream.tolist() == of_send[left].tolist()
+    assert missing.tolist() == [rest for rest in lacks if rest]
+
+
+@given(st.lists(st.sampled_from([SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE, OTHER])))
+def test_rows_that_send_and_rows_that_read(kinds: list[int]) -> None:
+    sending, reading = message_ends(np.array(kinds, np.int8))
+    assert sending.tolist() == [row for row, kind in enumerate(kinds) if kind in {SEND, PROGRESS_SEND}]
+    assert reading.tolist() == [row for row, kind in enumerate(kinds) if kind in {RECEIVE, PROGRESS_RECEIVE}]
 
 
 def test_more_streams_than_there_is_room_for_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +114,7 @@ def test_more_streams_than_there_is_room_for_at_first(monkeypatch: pytest.Monkey
     log = [(SEND, channel, peer, next(number)) for _ in range(2) for channel in range(7) for peer in range(3)]
     kind, channel, peer, _ = drawn_columns(log)
     which = np.empty(len(log), np.int32)
-    found, sends = find_streams(kind, channel, peer, 9, which)
+    found, sends = find_streams(message_ends(kind)[0], kind, channel, peer, 9, which)
     assert found.tolist() == [[channel, 9, peer] for channel in range(7) for peer in range(3)]
     assert sends.tolist() == [2] * 21
     assert which.tolist() == [*range(21), *range(21)]

@@ -151,12 +151,19 @@ def test_a_log_read_forward_keeps_what_it_may(long: TraceLog, monkeypatch: pytes
     forward = long.forward()
     list(forward.tables(0, 0, 450, ["seq"]))
     assert forward.kept[0].chunk.first_row == 300
-    opened = Mock(wraps=store_log.open_events)
+    opened, decoded = Mock(wraps=store_log.open_events), Mock(wraps=store_log.read_groups)
     monkeypatch.setattr(store_log, "open_events", opened)
+    monkeypatch.setattr(store_log, "read_groups", decoded)
     list(forward.tables(0, 449, 600, ["seq"]))
-    assert not opened.called
-    # Other columns of the same rows are not there.
+    assert not decoded.called
+    # Other columns of the same rows are not there, but the file is open.
     list(forward.tables(0, 599, 600, ["t_ns"]))
+    assert decoded.call_count == 1
+    assert not opened.called
+    monkeypatch.setattr(store_log, "_KEPT_FILES", 0)
+    list(forward.tables(0, 599, 600, ["seq"]))
+    assert not forward.files
+    list(forward.tables(0, 599, 600, ["epoch"]))
     assert opened.call_count == 1
     monkeypatch.setattr(store_log, "_KEPT_BYTES", 0)
     list(forward.tables(0, 600, 650, ["t_ns"]))
