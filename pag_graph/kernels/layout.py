@@ -16,11 +16,11 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
 
-# Places of the numbers of a vertex, and of an edge.
-ID, POS, SEQ, EPOCH, TIME, OPERATOR, SEGMENT = range(7)
-VERTEX_NUMBERS = 7
-SRC, DST, DST_EPOCH, SRC_EPOCH, START, DURATION, WHO, ACTIVATION, CHANNEL, RECORDS, BYTES, BUFFERED, READ = range(13)
-EDGE_NUMBERS = 13
+# Places of the numbers of a vertex, of every edge, of a message alone, and what only its layout asks for.
+ID, SEQ, TIME, OPERATOR, SEGMENT = range(5)
+VERTEX_NUMBERS = 5
+SRC, DST, SRC_EPOCH, START, DURATION, WHO, ACTIVATION, RECORDS, CHANNEL, BYTES, BUFFERED, READ, DST_EPOCH = range(13)
+EDGE_NUMBERS, MESSAGE_NUMBERS, ALL_NUMBERS = 8, 12, 13
 
 
 @numba.njit(cache=True, nogil=True)
@@ -86,17 +86,14 @@ def place_vertices(
     pos: I64,
     t: I64,
     segment: I64,
-    epoch: I64,
     seq: I64,
     label: I8,
     operator: I64,
     inserted: int,
-    worker: int,
     base: int,
     ends: I64,
     shift: I64,
     numbers: I64,
-    workers: I32,
     kind: I8,
 ) -> None:
     """Write the vertices of a worker where they belong.
@@ -105,18 +102,16 @@ def place_vertices(
     ----------
     row, pos, t, segment
         As from `pag_graph.kernels.assembly.local_graph`.
-    epoch
-        Per vertex.
     seq, label, operator
         Rows of the worker.
     inserted
         Label of the vertices whose row is -1; one more for -2, two more for -3.
-    worker, base
-        Its number, and the id of its position 0.
+    base
+        Id of the worker's position 0.
     ends, shift
         Per run of one epoch: the vertex after its last, and how far its place lies behind.
-    numbers, workers, kind
-        Written here: columns `ID` to `SEGMENT`, the worker, and the label.
+    numbers, kind
+        Written here: columns `ID` to `SEGMENT`, and the label.
     """
     run = 0
     for i in range(pos.shape[0]):
@@ -124,9 +119,7 @@ def place_vertices(
             run += 1
         at = i + shift[run]
         source = row[i]
-        numbers[ID, at], numbers[POS, at], numbers[EPOCH, at] = base | pos[i], pos[i], epoch[i]
-        numbers[TIME, at], numbers[SEGMENT, at] = t[i], base | segment[i]
-        workers[at] = worker
+        numbers[ID, at], numbers[TIME, at], numbers[SEGMENT, at] = base | pos[i], t[i], base | segment[i]
         if source >= 0:
             numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = seq[source], operator[source], label[source]
         else:
@@ -153,9 +146,14 @@ def place_edges(
     message_flags: I32,
     ends: I64,
     shift: I64,
+    message_ends: I64,
+    message_shift: I64,
     numbers: I64,
     kind: I8,
-    flags: I32,
+    flags: I8,
+    place: I64,
+    of_messages: I64,
+    alternatives: I32,
 ) -> None:
     """Write the edges that end on a worker where they belong: by the vertex that they end at, local edges first.
 
@@ -172,15 +170,19 @@ def place_edges(
     order
         Places of the messages in the order of their ends.
     messages
-        Numbers of the messages, a row of columns `SRC` to `READ` each.
+        Numbers of the messages, a row of columns `SRC` to `DST_EPOCH` each.
     message_kind, message_flags
         Per message: its type; and its flags and alternatives.
     ends, shift
         As for `place_vertices`.
+    message_ends, message_shift
+        The same of messages, among messages alone.
     numbers, kind, flags
-        Written here: columns `SRC` to `READ`, the type, and flags and alternatives.
+        Written here, per edge: columns `SRC` to `RECORDS`, the type, and flags.
+    place, of_messages, alternatives
+        Written here, per message: the place of its edge, columns `CHANNEL` to `READ`, and alternatives.
     """
-    run, done, placed = 0, 0, 0
+    run, message_run, done, placed = 0, 0, 0, 0
     vertices = pos.shape[0]
     for vertex in range(vertices + 1):
         while done < order.shape[0]:
@@ -192,8 +194,13 @@ def place_edges(
             at = placed + shift[run]
             for column in range(EDGE_NUMBERS):
                 numbers[column, at] = messages[message, column]
-            kind[at] = message_kind[message]
-            flags[0, at], flags[1, at] = message_flags[message, 0], message_flags[message, 1]
+            kind[at], flags[at] = message_kind[message], message_flags[message, 0]
+            while done >= message_ends[message_run]:
+                message_run += 1
+            mine = done + message_shift[message_run]
+            place[mine], alternatives[mine] = at, message_flags[message, 1]
+            for column in range(EDGE_NUMBERS, MESSAGE_NUMBERS):
+                of_messages[column - EDGE_NUMBERS, mine] = messages[message, column]
             placed += 1
             done += 1
         if vertex == vertices:
@@ -203,13 +210,11 @@ def place_edges(
                 run += 1
             at = placed + shift[run]
             numbers[SRC, at], numbers[DST, at] = base | previous_pos, base | pos[vertex]
-            numbers[DST_EPOCH, at], numbers[SRC_EPOCH, at] = epoch[vertex], previous_epoch
+            numbers[SRC_EPOCH, at] = previous_epoch
             numbers[START, at], numbers[DURATION, at] = previous_t, t[vertex] - previous_t
-            numbers[WHO, at] = operator[vertex]
+            numbers[WHO, at], numbers[RECORDS, at] = operator[vertex], records[vertex]
             numbers[ACTIVATION, at] = base | activation[vertex] if activation[vertex] >= 0 else ABSENT
-            numbers[CHANNEL, at], numbers[RECORDS, at], numbers[BYTES, at] = ABSENT, records[vertex], ABSENT
-            numbers[BUFFERED, at], numbers[READ, at] = ABSENT, ABSENT
-            kind[at], flags[0, at], flags[1, at] = edge[vertex], edge_flags[vertex], 0
+            kind[at], flags[at] = edge[vertex], edge_flags[vertex]
             placed += 1
         previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], epoch[vertex]
 

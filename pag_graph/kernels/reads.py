@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
 from pag_graph.kernels.layout import (
+    ALL_NUMBERS,
     BUFFERED,
     BYTES,
     CHANNEL,
     DST,
     DST_EPOCH,
     DURATION,
-    EDGE_NUMBERS,
     READ,
     RECORDS,
     SRC,
@@ -89,7 +89,7 @@ def edges_of_reads(
     Returns
     -------
     numbers
-        A row per message, in the order of their reads: columns `SRC` to `READ`.
+        A row per message, in the order of their reads: columns `SRC` to `DST_EPOCH`.
     at
         Per message: the row that reads it.
     flags
@@ -100,7 +100,7 @@ def edges_of_reads(
     O(messages + waits log messages).
     """
     count = count_reads(reads, send_id, peer, worker)
-    numbers, at = np.empty((count, EDGE_NUMBERS), np.int64), np.empty(count, np.int64)
+    numbers, at = np.empty((count, ALL_NUMBERS), np.int64), np.empty(count, np.int64)
     flags = np.zeros((count, 2), np.int32)
     message = 0
     for place in range(reads.shape[0]):

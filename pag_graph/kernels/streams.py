@@ -55,11 +55,11 @@ def _slot(channel: int, sender: int, receiver: int, streams: I64, table: I32) ->
         + np.uint64(receiver) * np.uint64(0xBF58476D1CE4E5B9)
     )
     slot: Any = np.int64(mixed >> np.uint64(32)) & mask
-    while table[slot] >= 0:
-        at = table[slot]
-        if streams[at, 0] == channel and streams[at, 1] == sender and streams[at, 2] == receiver:
-            break
+    at = table[slot]
+    # One branch that is mostly foreseen; with `and` and `break` instead, this took five times as long.
+    while at >= 0 and not ((streams[at, 0] == channel) & (streams[at, 1] == sender) & (streams[at, 2] == receiver)):
         slot = (slot + 1) & mask
+        at = table[slot]
     return slot  # type: ignore[no-any-return]
 
 

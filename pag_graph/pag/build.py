@@ -625,11 +625,12 @@ def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     epochs, place = np.unique(epoch, return_inverse=True)
     sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}
     np.add.at(sums["events"], place, events)
-    for name, (seen, count) in (("vertices", graph.rows_of_vertices), ("edges", graph.rows_of_edges)):
-        sums[name][np.searchsorted(epochs, seen)] = count
+    for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
+        sums[name][np.searchsorted(epochs, table.epochs.epoch)] = table.epochs.rows
     waits = np.flatnonzero(graph.edges.kind == EDGE_CODES[ActivityType.WAITING])
     waiting = graph.edges.numbers[layout.DURATION, waits]
-    np.add.at(sums["waiting_ns"], np.searchsorted(epochs, graph.edges.epoch[waits]), waiting)
+    carried = graph.edges.epochs.at(0, graph.edges.rows)[waits]
+    np.add.at(sums["waiting_ns"], np.searchsorted(epochs, carried), waiting)
     first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), np.iinfo(np.int64).min)
     np.minimum.at(first, place, entry)
     np.maximum.at(last, place, exit_)

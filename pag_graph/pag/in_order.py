@@ -257,7 +257,7 @@ def confirmed(
 
 def _is_closed(made: steps.Made, last_closed: int) -> bool | None:
     """Say whether all epochs of a slice are closed, or none (False); None if neither is so."""
-    epochs = np.concatenate([made.vertices[0], made.edges[0]])
+    epochs = np.concatenate([made.vertices.epoch, made.edges.epoch])
     if not epochs.size or epochs.max() <= last_closed:
         return True
     return None if epochs.min() <= last_closed else False

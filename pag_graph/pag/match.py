@@ -80,7 +80,8 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     log) the first counts, and the others stay unmatched.
     """
     streams, first, sends = _streams(parts)
-    slots = 1 << (2 * len(streams)).bit_length()
+    # Most streams stand where they belong at once, so that whoever looks one up need not search.
+    slots = 1 << (8 * len(streams)).bit_length()
     table = index_streams(streams, len(streams), slots)
     # Several workers read one progress message: whoever counts at the same time has counters of its own.
     lanes = min(allowed(), len(parts))

@@ -695,7 +695,7 @@ def _never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, carry: Carry
 
 def _birth(rows: WorkerRows, birth: Spawn, *, pos: int, t: int, epoch: int) -> I64:
     """Return the numbers of the edge from the row that starts a worker to the worker's first vertex."""
-    numbers = np.full(layout.EDGE_NUMBERS, ABSENT, np.int64)
+    numbers = np.full(layout.ALL_NUMBERS, ABSENT, np.int64)
     born = rows.worker << POSITION_BITS | pos
     numbers[[layout.SRC, layout.DST, layout.READ]] = birth.worker << POSITION_BITS | birth.pos, born, born
     numbers[[layout.DST_EPOCH, layout.SRC_EPOCH]] = epoch, birth.epoch

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pag_graph.pag.epochs import Windows
     from pag_graph.pag.plan import RunPlan, Slice
-    from pag_graph.rules.columns import Edges, GraphColumns, Vertices
+    from pag_graph.rules.columns import Edges, Epochs, GraphColumns, Vertices
     from pag_graph.rules.rows import Stack
 
     I64 = NDArray[np.int64]
@@ -66,9 +66,8 @@ class Made:
     """What a slice was made into, as far as it can be told without the windows of the run."""
 
     parts: dict[str, list[PartFile]]
-    vertices: tuple[I64, I64]
-    """Epochs, ascending, and how many rows each has."""
-    edges: tuple[I64, I64]
+    vertices: Epochs
+    edges: Epochs
     waiting: tuple[I64, I64]
     """Start and duration of each wait."""
     unknown: tuple[I64, I64]
@@ -80,8 +79,8 @@ class Made:
     def output(self, span: Windows) -> Output:
         """Count rows and sum times window by window."""
         vertices, edges = (np.zeros(len(span.epoch), np.int64) for _ in range(2))
-        for sums, (epochs, rows) in ((vertices, self.vertices), (edges, self.edges)):
-            np.add.at(sums, span.index_of(epochs), rows)
+        for sums, carried in ((vertices, self.vertices), (edges, self.edges)):
+            np.add.at(sums, span.index_of(carried.epoch), carried.rows)
         waiting, unknown = (
             np.asarray(window_sums(start, start + duration, span.bounds))
             for start, duration in (self.waiting, self.unknown)
@@ -225,8 +224,8 @@ def write_graph(graph: GraphColumns, target: Path | None, *, last_closed: int, a
     closed, kept = (_fingerprint(graph, epoch) if target is not None else 0 for epoch in ends)
     return Made(
         parts=write_rows(graph, target, last_closed=last_closed, after=after),
-        vertices=graph.rows_of_vertices,
-        edges=graph.rows_of_edges,
+        vertices=graph.vertices.epochs,
+        edges=graph.edges.epochs,
         waiting=_times(graph, ActivityType.WAITING),
         unknown=_times(graph, ActivityType.UNKNOWN),
         findings=graph.findings,
@@ -238,10 +237,7 @@ def write_graph(graph: GraphColumns, target: Path | None, *, last_closed: int, a
 
 def _fingerprint(graph: GraphColumns, last_epoch: int) -> int:
     """Return a number that depends on all rows up to an epoch and not on their order; those of slices add up."""
-    return sum(
-        table.fingerprint(int(np.searchsorted(table.epoch, last_epoch, side="right")), _WORDS)
-        for table in (graph.vertices, graph.edges)
-    )
+    return sum(table.fingerprint(table.epochs.before(last_epoch), _WORDS) for table in (graph.vertices, graph.edges))
 
 
 def _times(graph: GraphColumns, kind: ActivityType) -> tuple[I64, I64]:
@@ -257,12 +253,9 @@ def write_rows(
         return {}
     files: list[tuple[str, Vertices | Edges, int, int, bool]] = []
     for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
-        ends = [
-            table.epoch.searchsorted(epoch, side="right")
-            for epoch in (last_closed, *(() if after is None else (after,)))
-        ]
-        closed, first = int(ends[0]), int(ends[1]) if after is not None else 0
-        for low, high, provisional in ((first, closed, False), (max(first, closed), len(table.epoch), True)):
+        closed = table.epochs.before(last_closed)
+        first = 0 if after is None else table.epochs.before(after)
+        for low, high, provisional in ((first, closed, False), (max(first, closed), table.rows, True)):
             bounds = [low, *range(low + _FILE_ROWS, high - _FILE_ROWS // 2, _FILE_ROWS), max(low, high)]
             files += [(name, table, a, b, provisional) for a, b in pairwise(bounds)]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.kernels import ABSENT, layout
-from pag_graph.kernels.layout import EDGE_NUMBERS, VERTEX_NUMBERS
+from pag_graph.kernels.layout import EDGE_NUMBERS, MESSAGE_NUMBERS, VERTEX_NUMBERS
 from pag_graph.kernels.threads import each
 from pag_graph.model.enums import VertexKind
-from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
 from pag_graph.rules.rows import EDGE_TYPES, KINDS
 
@@ -33,43 +33,66 @@ VERTEX_KINDS = (*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN
 INSERTED = len(KINDS)
 """Code of the first of them that no event stands behind."""
 
-_VERTEX_NAMES = ("id", "pos", "seq", "epoch", "t_ns", "operator", "segment")
-_EDGE_NAMES = (
-    *("src", "dst", "epoch", "src_epoch", "start_ns", "duration_ns", "operator", "activation"),
-    *("channel", "records", "bytes", "receive_buffer_ns", "read"),
-)
+_VERTEX_NAMES = ("id", "seq", "t_ns", "operator", "segment")
+_EDGE_NAMES = ("src", "dst", "src_epoch", "start_ns", "duration_ns", "operator", "activation", "records")
+_MESSAGE_NAMES = ("channel", "bytes", "receive_buffer_ns", "read")
 _LEAST = np.iinfo(np.int64).min
 _MASK = (1 << 64) - 1
 _STRETCH = 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Which epochs the rows of a table carry, which stand one epoch after the other."""
+
+    epoch: I64
+    """Ascending."""
+    rows: I64
+    """How many rows each has."""
+
+    def before(self, last: int) -> int:
+        """Return how many rows carry an epoch up to `last`."""
+        return int(self.rows[: np.searchsorted(self.epoch, last, side="right")].sum())
+
+    def at(self, low: int, high: int) -> I64:
+        """Return the epochs of rows `low` to `high` (exclusive)."""
+        ends = np.cumsum(self.rows)
+        mine = np.clip(ends, low, high)
+        return np.repeat(self.epoch, np.diff(mine, prepend=low))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertices:
-    """Columns of vertices."""
+    """Columns of vertices; what an id or the place tells is not among them."""
 
+    epochs: Epochs
     numbers: I64
-    """A row per column: id, pos, seq, epoch, t_ns, operator, segment."""
-    worker: I32
+    """A row per column: id, seq, t_ns, operator, segment."""
     kind: I8
     """Place in `VERTEX_KINDS`."""
 
     @classmethod
-    def empty(cls, rows: int) -> Vertices:
+    def empty(cls, epochs: Epochs) -> Vertices:
         """Make columns that are to be filled."""
-        numbers = np.empty((VERTEX_NUMBERS, rows), np.int64)
-        return cls(numbers=numbers, worker=np.empty(rows, np.int32), kind=np.empty(rows, np.int8))
+        rows = int(epochs.rows.sum())
+        return cls(epochs=epochs, numbers=np.empty((VERTEX_NUMBERS, rows), np.int64), kind=np.empty(rows, np.int8))
 
     @property
-    def epoch(self) -> I64:
-        """Epochs, which do not decrease."""
-        result: I64 = self.numbers[layout.EPOCH]
-        return result
+    def rows(self) -> int:
+        """How many vertices there are."""
+        return len(self.kind)
+
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        columns: dict[str, I64 | I32] = dict(zip(_VERTEX_NAMES, self.numbers[:, low:high], strict=True))
+        ids = columns["id"]
+        columns |= {"worker": (ids >> POSITION_BITS).astype(np.int32), "pos": ids & MAX_POSITION}
+        return {**columns, "epoch": self.epochs.at(low, high)}
 
     def table(self, low: int, high: int) -> pa.Table:
         """Return rows `low` to `high` (exclusive) as rows of `PAG_VERTICES`, words dictionary-encoded."""
-        columns = _numbers(self.numbers, _VERTEX_NAMES, PAG_VERTICES, low, high)
-        columns |= {"worker": pa.array(self.worker[low:high]), "kind": _words(self.kind[low:high], VERTEX_KINDS)}
-        return _table(columns, PAG_VERTICES)
+        columns = _numbers(self.integers(low, high), PAG_VERTICES)
+        return _table({**columns, "kind": _words(self.kind[low:high], VERTEX_KINDS)}, PAG_VERTICES)
 
     def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
         """Return a number that depends on the first rows and not on their order; those of parts add up.
@@ -84,56 +107,72 @@ class Vertices:
         meaning = np.array([words[str(kind)] for kind in VERTEX_KINDS], np.int64)
 
         def mixed(part: slice) -> int:
-            numbers = dict(zip(_VERTEX_NAMES, self.numbers[:, part], strict=True))
-            numbers["worker"] = self.worker[part].astype(np.int64)
-            return _mixed(PAG_VERTICES, numbers, "kind", self.kind[part], meaning)
+            return _mixed(PAG_VERTICES, self.integers(part.start, part.stop), "kind", self.kind[part], meaning)
 
         return _summed(mixed, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Columns of edges."""
+    """Columns of edges; those that only messages have are as long as there are messages."""
 
+    epochs: Epochs
     numbers: I64
-    """A row per column: src, dst, epoch, src_epoch, start_ns, duration_ns, operator, activation, channel, records,
-    bytes, receive_buffer_ns, read."""
+    """A row per column: src, dst, src_epoch, start_ns, duration_ns, operator, activation, records."""
     kind: I8
     """Place in `EDGE_TYPES`."""
-    flags: I32
-    """A row per column: flags, alternatives."""
+    flags: I8
+    place: I64
+    """Per message: its row, ascending."""
+    of_messages: I64
+    """A row per column, per message: channel, bytes, receive_buffer_ns, read."""
+    alternatives: I32
+    """Per message."""
 
     @classmethod
-    def empty(cls, rows: int) -> Edges:
+    def empty(cls, epochs: Epochs, messages: int) -> Edges:
         """Make columns that are to be filled."""
-        numbers = np.empty((EDGE_NUMBERS, rows), np.int64)
-        return cls(numbers=numbers, kind=np.empty(rows, np.int8), flags=np.empty((2, rows), np.int32))
+        rows = int(epochs.rows.sum())
+        return cls(
+            epochs=epochs,
+            numbers=np.empty((EDGE_NUMBERS, rows), np.int64),
+            kind=np.empty(rows, np.int8),
+            flags=np.empty(rows, np.int8),
+            place=np.empty(messages, np.int64),
+            of_messages=np.empty((MESSAGE_NUMBERS - EDGE_NUMBERS, messages), np.int64),
+            alternatives=np.empty(messages, np.int32),
+        )
 
     @property
-    def epoch(self) -> I64:
-        """Epochs, which do not decrease."""
-        result: I64 = self.numbers[layout.DST_EPOCH]
-        return result
+    def rows(self) -> int:
+        """How many edges there are."""
+        return len(self.kind)
+
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        columns: dict[str, I64 | I32] = dict(zip(_EDGE_NAMES, self.numbers[:, low:high], strict=True))
+        first, end = np.searchsorted(self.place, (low, high))
+        at = self.place[first:end] - low
+        for name, values in zip(_MESSAGE_NAMES, self.of_messages[:, first:end], strict=True):
+            columns[name] = np.full(high - low, ABSENT, np.int64)
+            columns[name][at] = values
+        columns["alternatives"] = np.zeros(high - low, np.int32)
+        columns["alternatives"][at] = self.alternatives[first:end]
+        # No source says how long a message lay at its sender.
+        columns["send_buffer_ns"] = np.full(high - low, ABSENT, np.int64)
+        return {**columns, "flags": self.flags[low:high].astype(np.int32), "epoch": self.epochs.at(low, high)}
 
     def table(self, low: int, high: int) -> pa.Table:
         """Return rows `low` to `high` (exclusive) as rows of `PAG_EDGES`, words dictionary-encoded."""
-        columns = _numbers(self.numbers, _EDGE_NAMES, PAG_EDGES, low, high)
-        columns["type"] = _words(self.kind[low:high], EDGE_TYPES)
-        columns["send_buffer_ns"] = pa.nulls(high - low, pa.int64())
-        columns |= {name: pa.array(self.flags[at, low:high]) for at, name in enumerate(("flags", "alternatives"))}
-        return _table(columns, PAG_EDGES)
+        columns = _numbers(self.integers(low, high), PAG_EDGES)
+        return _table({**columns, "type": _words(self.kind[low:high], EDGE_TYPES)}, PAG_EDGES)
 
     def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
         """Return a number that depends on the first rows and not on their order, as `Vertices.fingerprint`."""
         meaning = np.array([words[str(kind)] for kind in EDGE_TYPES], np.int64)
 
         def mixed(part: slice) -> int:
-            numbers = dict(zip(_EDGE_NAMES, self.numbers[:, part], strict=True))
-            flags = zip(("flags", "alternatives"), self.flags[:, part].astype(np.int64), strict=True)
-            absent = np.full(part.stop - part.start, ABSENT, np.int64)
-            return _mixed(
-                PAG_EDGES, {**numbers, **dict(flags), "send_buffer_ns": absent}, "type", self.kind[part], meaning
-            )
+            return _mixed(PAG_EDGES, self.integers(part.start, part.stop), "type", self.kind[part], meaning)
 
         return _summed(mixed, rows)
 
@@ -144,10 +183,6 @@ class GraphColumns:
 
     vertices: Vertices
     edges: Edges
-    rows_of_vertices: tuple[I64, I64]
-    """Epochs that vertices carry, and how many each."""
-    rows_of_edges: tuple[I64, I64]
-    """The same of edges."""
     findings: pa.Table
     """Rows of `PAG_FINDINGS`."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -176,7 +211,7 @@ class Messages:
     """Edges from other workers to one, in any order; vertices as ids."""
 
     numbers: I64
-    """A row per message, with columns as a row of `Edges.numbers`."""
+    """A row per message: the columns of `Edges.numbers` and of `Edges.of_messages`, and its epoch."""
     kind: I8
     flags: I32
     """A row per message: flags and alternatives."""
@@ -235,9 +270,10 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
     read = [
         layout.runs(part.messages.numbers[order, layout.DST_EPOCH]) for part, order in zip(parts, orders, strict=True)
     ]
-    of_vertices = _Layout.of([[mine] for mine in runs])
+    of_vertices, of_messages = (_Layout.of([[mine] for mine in found]) for found in (runs, read))
     of_edges = _Layout.of(list(zip(local, read, strict=True)))
-    vertices, edges = Vertices.empty(of_vertices.rows), Edges.empty(of_edges.rows)
+    vertices = Vertices.empty(of_vertices.epochs)
+    edges = Edges.empty(of_edges.epochs, int(of_messages.epochs.rows.sum()))
 
     def place(at: int) -> None:
         part, rows = parts[at], parts[at].rows
@@ -248,17 +284,14 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             part.pos,
             part.t,
             part.segment,
-            part.epoch,
             rows.seq,
             rows.label,
             part.operator,
             INSERTED,
-            rows.worker,
             base,
             of_vertices.ends[at],
             of_vertices.shift[at],
             vertices.numbers,
-            vertices.worker,
             vertices.kind,
         )
         layout.place_edges(
@@ -278,17 +311,20 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
             messages.flags,
             of_edges.ends[at],
             of_edges.shift[at],
+            of_messages.ends[at],
+            of_messages.shift[at],
             edges.numbers,
             edges.kind,
             edges.flags,
+            edges.place,
+            edges.of_messages,
+            edges.alternatives,
         )
 
     each(place, range(len(parts)))
     return GraphColumns(
         vertices=vertices,
         edges=edges,
-        rows_of_vertices=(of_vertices.epochs, of_vertices.counts),
-        rows_of_edges=(of_edges.epochs, of_edges.counts),
         findings=findings,
         dropped=dropped,
         segments={part.rows.worker: int(part.segment[-1]) for part in parts if len(part.segment)},
@@ -299,11 +335,7 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
 class _Layout:
     """Where the rows of several workers belong, when epochs are laid out one after the other."""
 
-    rows: int
-    epochs: I64
-    """Distinct epochs."""
-    counts: I64
-    """The same: how many rows."""
+    epochs: Epochs
     ends: list[I64]
     """Per worker and epoch of its own: the row after the last, in the worker's order."""
     shift: list[I64]
@@ -323,9 +355,7 @@ class _Layout:
         shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
         present = [np.flatnonzero(mine) for mine in counts]
         return cls(
-            rows=int(counts.sum()),
-            epochs=epochs,
-            counts=counts.sum(axis=0),
+            epochs=Epochs(epochs, counts.sum(axis=0)),
             ends=[mine[at] for mine, at in zip(ends, present, strict=True)],
             shift=[mine[at] for mine, at in zip(shift, present, strict=True)],
         )
@@ -337,22 +367,21 @@ def _summed(mixed: Callable[[slice], int], rows: int) -> int:
     return sum(each(mixed, parts)) & _MASK
 
 
-def _mixed(schema: pa.Schema, numbers: Mapping[str, I64], words: str, codes: I8, meaning: I64) -> int:
+def _mixed(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> int:
     """Return the sum, modulo 2^64, of a number per row that depends on all its values."""
     mixed = np.full(len(codes), len(schema), np.uint64)
     for column in schema:
         if column.name == words:
             layout.mix_codes(mixed, codes, meaning)
         else:
-            layout.mix(mixed, numbers[column.name], _LEAST if column.nullable else ABSENT)
+            layout.mix(mixed, numbers[column.name].astype(np.int64, copy=False), _LEAST if column.nullable else ABSENT)
     return int(mixed.sum(dtype=np.uint64))
 
 
-def _numbers(numbers: I64, names: Sequence[str], schema: pa.Schema, low: int, high: int) -> dict[str, pa.Array]:
+def _numbers(columns: Mapping[str, I64 | I32], schema: pa.Schema) -> dict[str, pa.Array]:
     """Return columns as Arrow arrays over the same memory; `ABSENT` is null where the column allows it."""
     result = {}
-    for name, column in zip(names, numbers, strict=True):
-        values = column[low:high]
+    for name, values in columns.items():
         bits = None
         if schema.field(name).nullable:
             present = values >= 0
@@ -361,7 +390,7 @@ def _numbers(numbers: I64, names: Sequence[str], schema: pa.Schema, low: int, hi
                 continue
             if not present.all():
                 bits = pa.py_buffer(np.packbits(present, bitorder="little"))
-        result[name] = pa.Array.from_buffers(pa.int64(), len(values), [bits, pa.py_buffer(values)])
+        result[name] = pa.Array.from_buffers(schema.field(name).type, len(values), [bits, pa.py_buffer(values)])
     return result
 
 

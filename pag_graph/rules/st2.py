@@ -192,7 +192,7 @@ def build_slice(
     ]
     workers = len(set(position_offset) | {mine.worker for mine in rows})
     graph, ends = build_columns(rows, workers=workers, prepared=prepared, operators=operators)
-    vertices, edges = (table.table(0, len(table.epoch)) for table in (graph.vertices, graph.edges))
+    vertices, edges = (table.table(0, table.rows) for table in (graph.vertices, graph.edges))
     message = np.isin(graph.edges.kind, (_DATA_MESSAGE, _PROGRESS_MESSAGE))
     group = np.where(message, graph.edges.kind, -1)
     order = np.lexsort((graph.edges.numbers[layout.DST], group))
@@ -556,7 +556,7 @@ def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], 
         seen += np.bincount(send, minlength=len(key))
         at = reads[receive]
         found.append(np.bincount(at, minlength=len(mine.at)))
-        numbers = np.full((len(at), layout.EDGE_NUMBERS), ABSENT, np.int64)
+        numbers = np.full((len(at), layout.ALL_NUMBERS), ABSENT, np.int64)
         numbers[:, layout.SRC], numbers[:, layout.START] = origin[send, 0], origin[send, 1]
         numbers[:, layout.RECORDS], numbers[:, layout.BYTES] = origin[send, 2], origin[send, 3]
         numbers[:, layout.DST] = numbers[:, layout.READ] = mine.numbers[at, 0]

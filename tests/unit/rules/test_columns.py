@@ -47,7 +47,7 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
         activity=zero,
         inferred=zero,
     )
-    numbers = np.full((len(read_at), layout.EDGE_NUMBERS), -1, np.int64)
+    numbers = np.full((len(read_at), layout.ALL_NUMBERS), -1, np.int64)
     numbers[:, layout.SRC] = np.arange(len(read_at))
     numbers[:, layout.DST] = numbers[:, layout.READ] = [vertex_id(worker, 2 * (at + 1)) for at in read_at]
     numbers[:, layout.DST_EPOCH] = epoch[read_at] if read_at else []
@@ -85,7 +85,7 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
 def test_rows_stand_by_epoch_and_place(workers: list[tuple[list[int], list[int]]]) -> None:
     parts = [graph(w, steps, [at for at in reads if at < len(steps)]) for w, (steps, reads) in enumerate(workers)]
     columns = lay_out(parts, findings=no_findings(), dropped={})
-    vertices = columns.vertices.table(0, len(columns.vertices.epoch)).cast(PAG_VERTICES).to_pylist()
+    vertices = columns.vertices.table(0, columns.vertices.rows).cast(PAG_VERTICES).to_pylist()
     expected = [
         {
             "id": vertex_id(part.rows.worker, int(pos)),
@@ -103,12 +103,18 @@ def test_rows_stand_by_epoch_and_place(workers: list[tuple[list[int], list[int]]
         for at, pos in enumerate(part.pos)
     ]
     assert vertices == sorted(expected, key=lambda row: (row["epoch"], row["id"]))
-    edges = columns.edges.table(0, len(columns.edges.epoch)).cast(PAG_EDGES).to_pylist()
+    edges = columns.edges.table(0, columns.edges.rows).cast(PAG_EDGES).to_pylist()
     made = [_rows(part) for part in parts]
     assert edges == sorted((row for rows in made for row in rows), key=lambda row: (row["epoch"], row["dst"]))
-    for (epochs, counts), rows in ((columns.rows_of_vertices, vertices), (columns.rows_of_edges, edges)):
-        found = [row["epoch"] for row in rows]
-        assert {e: found.count(e) for e in found} == dict(zip(epochs.tolist(), counts.tolist(), strict=True))
+    for table, rows in ((columns.vertices, vertices), (columns.edges, edges)):
+        found, epochs = [row["epoch"] for row in rows], table.epochs
+        assert {e: found.count(e) for e in found} == dict(zip(epochs.epoch.tolist(), epochs.rows.tolist(), strict=True))
+        assert [epochs.before(last) for last in range(-1, 3)] == [
+            sum(e <= last for e in found) for last in range(-1, 3)
+        ]
+        for cut in range(table.rows + 1):
+            parts = table.table(0, cut).to_pylist(), table.table(cut, table.rows).to_pylist()
+            assert [*parts[0], *parts[1]] == rows
 
 
 def _rows(part: WorkerGraph) -> list[dict[str, object]]:
@@ -132,7 +138,7 @@ def _rows(part: WorkerGraph) -> list[dict[str, object]]:
         for at in range(1, len(part.pos))
     ]
     for numbers in part.messages.numbers.tolist():
-        src, dst, epoch = numbers[:3]
+        src, dst, epoch = (numbers[place] for place in (layout.SRC, layout.DST, layout.DST_EPOCH))
         message = {"src": src, "dst": dst, "read": dst, "type": "data_message", "epoch": epoch, "src_epoch": 3}
         rows.append({**blank, **message, "start_ns": 3, "duration_ns": 3, "flags": 4, "alternatives": 1})
     return rows
@@ -146,7 +152,7 @@ def test_a_fingerprint_tells_rows_and_not_their_order() -> None:
     second = lay_out([graph(1, [0, 1], [])], findings=no_findings(), dropped={})
     for name in ("vertices", "edges"):
         a, b, c, d = (getattr(columns, name) for columns in (one, other, both, second))
-        whole = [table.fingerprint(len(table.epoch), words) for table in (a, b, c, d)]
+        whole = [table.fingerprint(table.rows, words) for table in (a, b, c, d)]
         assert (whole[0] + whole[3] - whole[2]) % 2**64 == 0
         assert (whole[0] == whole[1]) == (name == "vertices")
         assert a.fingerprint(0, words) == 0
