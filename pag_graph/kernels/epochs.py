@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import EPOCH_END, I8, I64
+from pag_graph.kernels.layout import runs
 
 Flags = NDArray[np.bool_]
 
@@ -18,7 +19,7 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
     Parameters
     ----------
     epoch, t, kind
-        Rows of one worker in log order; epochs do not decrease.
+        Rows of one worker in log order; neither epochs nor times decrease.
     dropped
         0 for rows that become vertices.
     first_order
@@ -31,34 +32,40 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
         of the last such row that is a vertex; position and time of the last vertex; time of the last row that is no
         end of an epoch. What is not there is the smallest integer.
     """
-    rows = epoch.shape[0]
-    count = 0
-    for row in range(rows):
-        count += row == 0 or epoch[row] != epoch[row - 1]
-    found = np.empty((9, count), np.int64)
+    epochs, rows = runs(epoch)
     never = np.iinfo(np.int64).min
-    at, begin = 0, 0
-    while begin < rows:
-        first, last = t[begin], t[begin]
-        ended, end_pos, last_pos, last_t, unended = never, never, never, never, never
-        row = begin
-        while row < rows and epoch[row] == epoch[begin]:
-            first, last = min(first, t[row]), max(last, t[row])
-            pos = 2 * (first_order + row)
-            if kind[row] == EPOCH_END:
-                ended = t[row]
-                if dropped[row] == 0:
-                    end_pos = pos
-            else:
-                unended = max(unended, t[row])
-            if dropped[row] == 0:
-                last_pos, last_t = pos, t[row]
-            row += 1
-        found[0, at], found[1, at], found[2, at], found[3, at] = epoch[begin], row - begin, first, last
-        found[4, at], found[5, at], found[6, at], found[7, at], found[8, at] = ended, end_pos, last_pos, last_t, unended
-        at += 1
-        begin = row
+    found = np.full((9, epochs.shape[0]), never, np.int64)
+    begin = 0
+    for at in range(epochs.shape[0]):
+        last = begin + rows[at] - 1
+        found[0, at], found[1, at], found[2, at], found[3, at] = epochs[at], rows[at], t[begin], t[last]
+        # What comes last of each sort mostly stands near the end.
+        ended = _last(kind, EPOCH_END, begin, last)
+        if ended >= begin:
+            found[4, at] = t[ended]
+        while ended >= begin and dropped[ended] != 0:
+            ended = _last(kind, EPOCH_END, begin, ended - 1)
+        if ended >= begin:
+            found[5, at] = 2 * (first_order + ended)
+        vertex = _last(dropped, 0, begin, last)
+        if vertex >= begin:
+            found[6, at], found[7, at] = 2 * (first_order + vertex), t[vertex]
+        other = last
+        while other >= begin and kind[other] == EPOCH_END:
+            other -= 1
+        if other >= begin:
+            found[8, at] = t[other]
+        begin = last + 1
     return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _last(values: I8, wanted: int, low: int, high: int) -> int:
+    """Return the last place from `low` to `high` (inclusive) that has the wanted value, or what is before them."""
+    place = high
+    while place >= low and values[place] != wanted:
+        place -= 1
+    return place
 
 
 @numba.njit(cache=True, nogil=True)

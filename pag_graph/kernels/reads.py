@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
 from pag_graph.kernels.layout import (
+    ACTIVATION,
     ALL_NUMBERS,
     BUFFERED,
     BYTES,
@@ -22,6 +23,7 @@ from pag_graph.kernels.layout import (
     SRC,
     SRC_EPOCH,
     START,
+    WHO,
 )
 
 if TYPE_CHECKING:
@@ -109,12 +111,12 @@ def edges_of_reads(
             continue
         read = base | (2 * (row + first_order))
         at[message] = row
-        # The operator and the activation stay unknown.
-        numbers[message] = ABSENT
         numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
         numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
         numbers[message, START], numbers[message, DURATION] = when, t[row] - when
-        numbers[message, CHANNEL] = channel[row]
+        # What it was for is not known yet.
+        numbers[message, WHO], numbers[message, ACTIVATION] = ABSENT, ABSENT
+        numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
         early = t[row] < when
         flags[message, 0] = (0 if says else inexact) | (negative if early else 0)
