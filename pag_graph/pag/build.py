@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -584,9 +585,11 @@ def _build_st2(
         message = "Epochs cannot be appended under the rule set st2."
         raise UnsupportedPlanError(message, "Build with `--replace`.")
     staging.mkdir(parents=True)
-    outputs = engine.map(
-        partial(_assemble_st2, plan, target, staging), plan.slices, label="assemble", progress=progress
-    )
+    if engine.in_process:
+        outputs = _ahead_st2(plan, target, staging, progress)
+    else:
+        task = partial(_read_and_assemble_st2, plan, target, staging)
+        outputs = engine.map(task, plan.slices, label="assemble", progress=progress)
     frames = [output.epochs for output in outputs if output.epochs is not None]
     table = pl.concat(frames).sort("epoch").to_arrow().cast(PAG_EPOCHS)
     ends = pl.read_parquet(sorted(staging.glob("ends-*.parquet"))).to_arrow()
@@ -594,11 +597,33 @@ def _build_st2(
     return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), found)
 
 
-def _assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
-    def read(worker: int) -> WorkerRows:
-        return slices.read_rows(plan, worker, *part.rows[worker])
+def _ahead_st2(plan: RunPlan, target: Path | None, staging: Path, progress: Progress) -> list[steps.Output]:
+    """Do all slices in this process; while one is made, the next one is read."""
+    plan = replace(plan, log=plan.log.forward())
+    outputs: list[steps.Output] = []
+    progress("assemble", 0, len(plan.slices))
+    with ThreadPoolExecutor(1) as ahead:
+        reading = ahead.submit(_read_st2, plan, plan.slices[0])
+        for number, part in enumerate(plan.slices, 1):
+            rows = reading.result()
+            if number < len(plan.slices):
+                reading = ahead.submit(_read_st2, plan, plan.slices[number])
+            outputs.append(_assemble_st2(plan, target, staging, part, rows))
+            progress("assemble", number, len(plan.slices))
+    return outputs
 
-    rows = each(read, sorted(part.rows))
+
+def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
+    return _assemble_st2(plan, target, staging, part, _read_st2(plan, part))
+
+
+def _read_st2(plan: RunPlan, part: Slice) -> list[WorkerRows]:
+    return each(lambda worker: slices.read_rows(plan, worker, *part.rows[worker]), sorted(part.rows))
+
+
+def _assemble_st2(
+    plan: RunPlan, target: Path | None, staging: Path, part: Slice, rows: Sequence[WorkerRows]
+) -> steps.Output:
     graph, ends = st2.build_columns(
         rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )

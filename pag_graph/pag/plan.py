@@ -322,7 +322,7 @@ def _cut_by_epoch(
 ) -> tuple[Slice, ...]:
     """Cut between epochs, for rule sets to which every epoch is an island."""
     del trace, clocks
-    counts = {w: _epoch_counts(log, w) for w in workers}
+    counts = dict(zip(workers, each(partial(_epoch_counts, log.forward()), workers), strict=True))
     epochs = np.unique(np.concatenate([values for values, _ in counts.values()]))
     sizes = np.zeros(len(epochs), np.int64)
     for values, rows in counts.values():

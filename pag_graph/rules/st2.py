@@ -94,6 +94,7 @@ MESSAGE_ENDS = pa.schema(
 `receiver` is -1 for progress, which goes to everybody. Grain: one row per vertex."""
 
 _I8 = NDArray[np.int8]
+_I32 = NDArray[np.int32]
 _I64 = NDArray[np.int64]
 _Bool = NDArray[np.bool_]
 
@@ -246,7 +247,7 @@ def build_columns(
             _LOCAL_TYPES,
         )
         part = _Part(mine, order, chain)
-        return part, _ends(part, workers), counts
+        return part, _ends_of(part, workers), counts
 
     parts = each(chained, rows)
     messages, left = _match(parts)
@@ -520,23 +521,86 @@ class _Ends(NamedTuple):
     expected: _I64
 
 
-def _ends(part: _Part, workers: int) -> _Ends:
+@numba.njit(cache=True, nogil=True)
+def _ends(
+    code: _I8,
+    channel: _I64,
+    peer: _I64,
+    number: _I64,
+    size: _I64,
+    source: _I64,
+    t_ns: _I64,
+    records: _I64,
+    pos: _I64,
+    epoch: _I64,
+    worker: int,
+    workers: int,
+) -> _Ends:
+    """Return the ends of messages of one worker; rows as in its log, the rest as `_Order` and `_Chain`."""
+    count = 0
+    for row in source:
+        count += code[row] >= SEND
+    at, expected = np.empty(count, np.int64), np.empty(count, np.int64)
+    sent, known = np.empty(count, np.bool_), np.empty(count, np.bool_)
+    key, numbers = np.empty((count, 5), np.int64), np.empty((count, 4), np.int64)
+    end = 0
+    for vertex in range(source.shape[0]):
+        row = source[vertex]
+        kind, other = code[row], peer[row]
+        if kind < SEND:
+            continue
+        progress = kind >= PROGRESS_SEND
+        sends = (kind == SEND) | (kind == PROGRESS_SEND)
+        at[end], sent[end] = vertex, sends
+        key[end, 0], key[end, 1], key[end, 4] = epoch[vertex], channel[row], number[row]
+        key[end, 2] = worker if sends else other
+        key[end, 3] = EVERYONE if progress else other if sends else worker
+        known[end] = (channel[row] >= 0) & (number[row] >= 0) & ((other >= 0) | (kind == PROGRESS_SEND))
+        numbers[end, 0], numbers[end, 1] = (worker << POSITION_BITS) | pos[vertex], t_ns[vertex]
+        numbers[end, 2], numbers[end, 3] = ABSENT if progress else records[vertex], size[row]
+        expected[end] = workers - 1 if sends & progress else 1
+        end += 1
+    return _Ends(at, sent, key, known, numbers, expected)
+
+
+def _ends_of(part: _Part, workers: int) -> _Ends:
     rows, order, chain = part
-    code = rows.kind[order.source]
-    at = np.flatnonzero(code >= SEND)
-    code, source = code[at], order.source[at]
-    sent, progress = (code == SEND) | (code == PROGRESS_SEND), code >= PROGRESS_SEND
-    key = np.empty((len(at), 5), np.int64)
-    peer = rows.peer[source]
-    key[:, 0], key[:, 1], key[:, 4] = chain.epoch[at], rows.channel[source], rows.message_seq[source]
-    key[:, 2] = np.where(sent, rows.worker, peer)
-    key[:, 3] = np.where(progress, EVERYONE, np.where(sent, peer, rows.worker))
-    known = (key[:, 1] >= 0) & (key[:, 4] >= 0) & ((peer >= 0) | (code == PROGRESS_SEND))
-    numbers = np.empty((len(at), 4), np.int64)
-    numbers[:, 0] = rows.worker << POSITION_BITS | chain.pos[at]
-    numbers[:, 1], numbers[:, 3] = order.t_ns[at], rows.bytes[source]
-    numbers[:, 2] = np.where(progress, ABSENT, order.records[at])
-    return _Ends(at, sent, key, known, numbers, np.where(sent & progress, workers - 1, 1))
+    found: _Ends = _ends(
+        rows.kind,
+        rows.channel,
+        rows.peer,
+        rows.message_seq,
+        rows.bytes,
+        order.source,
+        order.t_ns,
+        order.records,
+        chain.pos,
+        chain.epoch,
+        rows.worker,
+        workers,
+    )
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _edges(
+    at: _I64, send: _I64, key: _I64, ends: _I64, origin: _I64, data: int, progress: int, negative: int
+) -> tuple[_I64, _I8, _I32]:
+    """Return the edges from sends to what reads them; `at` and `send` are places among the ends and the sends."""
+    count = at.shape[0]
+    numbers = np.empty((count, layout.ALL_NUMBERS), np.int64)
+    kind, flags = np.empty(count, np.int8), np.zeros((count, 2), np.int32)
+    for edge in range(count):
+        read, sent = at[edge], send[edge]
+        numbers[edge, layout.SRC], numbers[edge, layout.START] = origin[sent, 0], origin[sent, 1]
+        numbers[edge, layout.RECORDS], numbers[edge, layout.BYTES] = origin[sent, 2], origin[sent, 3]
+        numbers[edge, layout.DST], numbers[edge, layout.READ] = ends[read, 0], ends[read, 0]
+        numbers[edge, layout.DST_EPOCH], numbers[edge, layout.SRC_EPOCH] = key[read, 0], key[read, 0]
+        numbers[edge, layout.DURATION], numbers[edge, layout.CHANNEL] = ends[read, 1] - origin[sent, 1], key[read, 1]
+        numbers[edge, layout.WHO], numbers[edge, layout.ACTIVATION], numbers[edge, layout.BUFFERED] = -1, -1, -1
+        flags[edge, 0] = negative if ends[read, 1] < origin[sent, 1] else 0
+        kind[edge] = progress if key[read, 3] == EVERYONE else data
+    return numbers, kind, flags
 
 
 def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], pa.Table]:
@@ -548,30 +612,25 @@ def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], 
         [mine.numbers[at] for mine, at in zip(ends, sends, strict=True)] or [np.empty((0, 4), np.int64)]
     )
     table, following = index_sends(key)
-    seen = np.zeros(len(key), np.int64)
-    messages, found = [], []
-    for mine in ends:
+
+    def read(mine: _Ends) -> tuple[Messages, _I64, _I64]:
         reads = np.flatnonzero(~mine.sent & mine.known)
         receive, send = pair(mine.key[reads], key, table, following)
-        seen += np.bincount(send, minlength=len(key))
         at = reads[receive]
-        found.append(np.bincount(at, minlength=len(mine.at)))
-        numbers = np.full((len(at), layout.ALL_NUMBERS), ABSENT, np.int64)
-        numbers[:, layout.SRC], numbers[:, layout.START] = origin[send, 0], origin[send, 1]
-        numbers[:, layout.RECORDS], numbers[:, layout.BYTES] = origin[send, 2], origin[send, 3]
-        numbers[:, layout.DST] = numbers[:, layout.READ] = mine.numbers[at, 0]
-        numbers[:, layout.DST_EPOCH] = numbers[:, layout.SRC_EPOCH] = mine.key[at, 0]
-        numbers[:, layout.DURATION] = mine.numbers[at, 1] - origin[send, 1]
-        numbers[:, layout.CHANNEL] = mine.key[at, 1]
-        flags = np.zeros((len(at), 2), np.int32)
-        flags[:, 0] = np.where(numbers[:, layout.DURATION] < 0, EdgeFlags.NEGATIVE, EdgeFlags.NONE)
-        kind = np.where(mine.key[at, 3] == EVERYONE, _PROGRESS_MESSAGE, _DATA_MESSAGE).astype(np.int8)
-        messages.append(Messages(numbers=numbers, kind=kind, flags=flags))
+        codes_ = _DATA_MESSAGE, _PROGRESS_MESSAGE, int(EdgeFlags.NEGATIVE)
+        numbers, kind, flags = _edges(at, send, mine.key, mine.numbers, origin, *codes_)
+        return Messages(numbers=numbers, kind=kind, flags=flags), np.bincount(at, minlength=len(mine.at)), send
+
+    read_ones = each(read, ends)
+    seen = np.zeros(len(key), np.int64)
+    for _, _, send in read_ones:
+        seen += np.bincount(send, minlength=len(key))
+    found = [count for _, count, _ in read_ones]
     first = np.cumsum([0, *map(len, sends)])
     for at, low, high, count in zip(sends, first, first[1:], found, strict=False):
         count[at] += seen[low:high]
     left = [_left(part, mine, count) for (part, mine, _), count in zip(parts, found, strict=True)]
-    return messages, pa.concat_tables(left or [MESSAGE_ENDS.empty_table()])
+    return [messages for messages, _, _ in read_ones], pa.concat_tables(left or [MESSAGE_ENDS.empty_table()])
 
 
 def _left(part: _Part, ends: _Ends, found: _I64) -> pa.Table:
