@@ -1,4 +1,4 @@
-"""Geometry of messages between two clocks."""
+"""Messages between two clocks: which they are, and their geometry."""
 
 from __future__ import annotations
 
@@ -6,8 +6,41 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pag_graph.kernels.activations import I8, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
+    """Return the rows of one worker that send something to another clock or read something from one.
+
+    Parameters
+    ----------
+    kind, peer
+        Rows of the worker; absent peers are negative.
+    clock_of
+        Per worker: number of its clock.
+    clock
+        That of the worker.
+
+    Returns
+    -------
+    array
+        Ascending. Progress goes to everyone, and so to all clocks.
+    """
+    found = np.empty(kind.shape[0] + 1, np.int64)
+    count = 0
+    for row in range(kind.shape[0]):
+        code, other = kind[row], peer[row]
+        known = (other >= 0) & (other < clock_of.shape[0])
+        away = known & (clock_of[other if known else 0] != clock)
+        ends = (code == SEND) | (code == RECEIVE) | (code == PROGRESS_RECEIVE)
+        # Written for every row, counted for some, without a branch.
+        found[count] = row
+        count += (code == PROGRESS_SEND) | (ends & away)
+    return found[:count].copy()
 
 
 @numba.njit(cache=True)

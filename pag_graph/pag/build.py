@@ -550,7 +550,7 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
                 worker=worker,
                 vertex=worker << 40 | 2 * order,
                 seq=lost["seq"].to_numpy(),
-                file=[plan.log.file_of(int(w), int(o) - 1) for w, o in zip(worker, order, strict=True)],
+                file=plan.log.files_of(worker, order - 1),
             )
         )
     for name, rows, action in (
@@ -569,7 +569,7 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
                     worker=worker,
                     vertex=ids,
                     seq=rows["seq"].to_numpy(),
-                    file=[plan.log.file_of(int(w), int(o) - 1) for w, o in zip(worker, order, strict=True)],
+                    file=plan.log.files_of(worker, order - 1),
                     observed=np.abs(rows["missing"].to_numpy()).astype(np.int64),
                     limit=0,
                     unit="messages",

@@ -7,11 +7,12 @@ over is a small table that one join over all slices matches (`stitch`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import RECEIVE
 from pag_graph.kernels.messages import EVERYONE
@@ -36,12 +37,10 @@ from pag_graph.rules.rows import NEVER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from pag_graph.rules.rows import MessageRows, WorkerRows
 
-    from pag_graph.rules.rows import WorkerRows
-
-    I32 = NDArray[np.int32]
-    I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
 
 KEY = ["channel", "sender", "receiver", "message_seq"]
 """Key of a message; `receiver` is -1 for a progress message, which goes to all."""
@@ -79,26 +78,7 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     O(messages) where channels keep their order (`pag_graph.kernels.streams`). Of several sends with one key (a corrupt
     log) the first counts, and the others stay unmatched.
     """
-    streams, first, sends = _streams(parts)
-    # Most streams stand where they belong at once, so that whoever looks one up need not search.
-    slots = 1 << (8 * len(streams)).bit_length()
-    table = index_streams(streams, len(streams), slots)
-    # Several workers read one progress message: whoever counts at the same time has counters of its own.
-    lanes = min(allowed(), len(parts))
-    seen = np.zeros((lanes, len(sends)), np.int32)
-    lost = np.zeros(len(parts), np.int64)
-
-    def follow(lane: int) -> None:
-        hints = first[:-1].copy()
-        for place in range(lane, len(parts), lanes):
-            part = parts[place]
-            part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
-            ends = part.reads, part.kind, part.channel, part.peer, part.message_seq
-            found = part.send_id, part.sent, part.send_epoch
-            known = streams, table, first, sends
-            lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
-
-    each(follow, range(lanes))
+    streams, first, sends, seen, lost = follow(parts)
     receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
     left, stream, missing = unmatched_sends(streams, first, workers, seen)
     order = np.argsort(sends[left, VERTEX])
@@ -117,15 +97,66 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     )
 
 
+class Followed(NamedTuple):
+    """All streams of messages of some rows, and what was read of them (`pag_graph.kernels.streams`)."""
+
+    streams: I64
+    """Channel, sender and receiver of each."""
+    first: I64
+    """Per stream: its first send; one more number says where the last one ends."""
+    sends: I64
+    """A row per send."""
+    seen: I32
+    """A row per lane, which add up: how many receives found each send."""
+    lost: I64
+    """Per worker: how many receives found none."""
+
+
+def follow(parts: Sequence[MessageRows]) -> Followed:
+    """Find the send of every receive.
+
+    Parameters
+    ----------
+    parts
+        Rows of different workers; `reads`, `sent`, `send_id` and `send_epoch` are filled in.
+
+    Returns
+    -------
+    Followed
+        O(messages) where channels keep their order.
+    """
+    streams, first, sends = _streams(parts)
+    # Most streams stand where they belong at once, so that whoever looks one up need not search.
+    slots = 1 << (8 * len(streams)).bit_length()
+    table = index_streams(streams, len(streams), slots)
+    # Several workers read one progress message: whoever counts at the same time has counters of its own.
+    lanes = min(allowed(), len(parts))
+    seen = np.zeros((lanes, len(sends)), np.int32)
+    lost = np.zeros(len(parts), np.int64)
+
+    def read(lane: int) -> None:
+        hints = first[:-1].copy()
+        for place in range(lane, len(parts), lanes):
+            part = parts[place]
+            part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
+            ends = part.reads, part.kind, part.channel, part.peer, part.message_seq
+            found = part.send_id, part.sent, part.send_epoch
+            known = streams, table, first, sends
+            lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
+
+    each(read, range(lanes))
+    return Followed(streams, first, sends, seen, lost)
+
+
 def _bounds(values: I64, wanted: Sequence[int]) -> tuple[I64, I64]:
     """Return where each number begins and ends among ascending values."""
     return np.searchsorted(values, wanted, side="left"), np.searchsorted(values, wanted, side="right")
 
 
-def _streams(parts: Sequence[WorkerRows]) -> tuple[I64, I64, I64]:
+def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     """Return the streams of all workers, where each begins among the sends (and the last ends), and the sends."""
 
-    def find(part: WorkerRows) -> tuple[I32, I32, I64, I64]:
+    def find(part: MessageRows) -> tuple[I32, I32, I64, I64]:
         sending, part.reads = message_ends(part.kind)
         which = np.empty(len(sending), np.int32)
         return sending, which, *find_streams(sending, part.kind, part.channel, part.peer, part.worker, which)

@@ -291,10 +291,16 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     """
     rules = _RULES[plan.rules]
     tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
-    epochs = []
-    operators, channels = _Numbers(), _Numbers()
     ended = {}
-    for mine, survey in zip(read.rows, read.surveys, strict=True):
+
+    def look(item: tuple[WorkerRows, Survey]) -> tuple[pl.DataFrame, Stack, list[Spawn], set[int], set[int]]:
+        mine, survey = item
+        operators = _numbers(mine.kind, mine.operator, (START, STOP, PUSH_PROGRESS))
+        channels = _numbers(mine.kind, mine.channel, (SEND, RECEIVE))
+        return _epoch_rows(mine, survey), _marks(mine), _spawns(mine), operators, channels
+
+    seen = each(look, list(zip(read.rows, read.surveys, strict=True)))
+    for mine, survey, (_, left, spawned, *_) in zip(read.rows, read.surveys, seen, strict=True):
         if waits:
             ended[mine.worker] = rules.last_wait(mine, survey, plan.processes, plan.uncertainty, plan.parameters)
         kept = survey.dropped == 0
@@ -306,20 +312,17 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
             heads[mine.worker] = Head(
                 pos=2 * (mine.first_order + first), t=int(mine.t[first]), epoch=int(mine.epoch[first])
             )
-        epochs.append(_epoch_rows(mine, survey))
-        if left := _marks(mine):
+        if left:
             marks[mine.worker] = left
         if survey.marks:
             activities[mine.worker] = survey.marks
         unsettled[mine.worker] = (survey.idle, survey.active)
-        spawns.extend(_spawns(mine))
+        spawns.extend(spawned)
         if mine.ends_run and mine.rows and mine.kind[-1] == EXIT:
             exits[mine.worker] = int(mine.t[-1])
-        operators.add(mine.kind, mine.operator, (START, STOP, PUSH_PROGRESS))
-        channels.add(mine.kind, mine.channel, (SEND, RECEIVE))
     return Scan(
         slice_number=part.number,
-        epochs=pl.concat(epochs) if epochs else pl.DataFrame(),
+        epochs=pl.concat([epochs for epochs, *_ in seen]) if seen else pl.DataFrame(),
         tails=tails,
         sends=read.sends,
         receives=read.receives,
@@ -328,27 +331,24 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
         heads=heads,
         spawns=tuple(spawns),
         exits=exits,
-        operators=frozenset(operators.seen),
-        channels=frozenset(channels.seen),
+        operators=frozenset[int]().union(*(operators for *_, operators, _ in seen)),
+        channels=frozenset[int]().union(*(channels for *_, channels in seen)),
         unsettled=unsettled,
         waits=ended,
     )
 
 
-class _Numbers:
-    """Which numbers occur; small ones, as those of operators and channels are, are marked in one pass."""
-
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-
-    def add(self, kind: I8, values: I64, kinds: tuple[int, ...]) -> None:
-        wanted = np.zeros(_KIND_CODES, np.bool_)
-        wanted[list(kinds)] = True
-        marked = np.zeros(_SMALL, np.bool_)
-        if mark_numbers(kind, values, wanted, marked):
-            mine = values[wanted[kind]]
-            self.seen.update(np.unique(mine[mine >= _SMALL]).tolist())
-        self.seen.update(np.flatnonzero(marked).tolist())
+def _numbers(kind: I8, values: I64, kinds: tuple[int, ...]) -> set[int]:
+    """Say which numbers occur; small ones, as those of operators and channels are, are marked in one pass."""
+    wanted = np.zeros(_KIND_CODES, np.bool_)
+    wanted[list(kinds)] = True
+    marked = np.zeros(_SMALL, np.bool_)
+    seen: set[int] = set()
+    if mark_numbers(kind, values, wanted, marked):
+        mine = values[wanted[kind]]
+        seen.update(np.unique(mine[mine >= _SMALL]).tolist())
+    seen.update(np.flatnonzero(marked).tolist())
+    return seen
 
 
 def unknown_names(plan: RunPlan, scans: Sequence[Scan]) -> list[pa.Table]:
@@ -687,7 +687,7 @@ def _never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, carry: Carry
                     worker=rows.worker,
                     vertex=[rows.worker << POSITION_BITS | mark[1] for mark in left],
                     seq=[mark[-1] for mark in left],
-                    file=[plan.log.file_of(rows.worker, mark[1] // 2 - 1) for mark in left],
+                    file=plan.log.files_of(rows.worker, np.array([mark[1] // 2 - 1 for mark in left])),
                 )
             )
     return result
@@ -750,7 +750,7 @@ def lives(plan: RunPlan, scans: Sequence[Scan]) -> tuple[dict[int, Life], list[p
             worker=[s.worker for s in which],
             vertex=[s.worker << POSITION_BITS | s.pos for s in which],
             seq=[s.seq for s in which],
-            file=[plan.log.file_of(s.worker, s.pos // 2 - 1) for s in which],
+            file=plan.log.files_of(np.array([s.worker for s in which]), np.array([s.pos // 2 - 1 for s in which])),
             observed=[s.child for s in which],
             unit="worker",
         )
@@ -796,7 +796,7 @@ def _findings(
                     worker=rows.worker,
                     vertex=np.int64(rows.worker) << POSITION_BITS | 2 * (at + rows.first_order),
                     seq=rows.seq[at],
-                    file=[plan.log.file_of(rows.worker, int(row) + rows.first_order - 1) for row in at],
+                    file=plan.log.files_of(rows.worker, at + rows.first_order - 1),
                     observed=observed,
                     limit=limit,
                     unit=None if observed is None else "ns",

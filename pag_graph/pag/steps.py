@@ -134,7 +134,8 @@ def leave_over(staging: Path, part: Slice, found: slices.Scan) -> slices.Scan:
     """Write what a slice leaves over, for the join of all slices; only counters are returned."""
     for name, left in (("sends", found.sends), ("receives", found.receives)):
         if left.height:
-            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet")
+            # Read once and thrown away: to pack it takes longer than to write it.
+            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet", compression="uncompressed")
     return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
 
 

@@ -98,33 +98,20 @@ class RuleParameters:
 
 
 @dataclass(slots=True, kw_only=True)
-class WorkerRows:
-    """Consecutive rows of one worker's log as columns; absent values are -1."""
+class MessageRows:
+    """Rows of one worker's log in their order, as far as messages are concerned; absent values are -1."""
 
     worker: int
     first_order: int
     """Order of the first row on its worker, from 1."""
-    starts_run: bool
-    ends_run: bool
-    seq: I64
     epoch: I64
     t: I64
     """Common clock minus the run's origin."""
     kind: I8
     """Kernel code of the kind."""
-    label: I8
-    """Place of the kind in `KINDS`."""
-    operator: I64
     channel: I64
     peer: I64
     message_seq: I64
-    records: I64
-    bytes: I64
-    timeout: I64
-    activity: I8
-    """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
-    inferred: I8
-    """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
     reads: I32 = field(default_factory=lambda: np.empty(0, np.int32))
     """Rows that read a message, ascending. Filled by the matching, as what follows."""
     sent: I64 = field(default_factory=lambda: np.empty(0, np.int64))
@@ -133,6 +120,25 @@ class WorkerRows:
     """The same: the vertex that sent it, or -1."""
     send_epoch: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     """The same: the epoch of that, or -1."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerRows(MessageRows):
+    """Consecutive rows of one worker's log as columns; absent values are -1."""
+
+    starts_run: bool
+    ends_run: bool
+    seq: I64
+    label: I8
+    """Place of the kind in `KINDS`."""
+    operator: I64
+    records: I64
+    bytes: I64
+    timeout: I64
+    activity: I8
+    """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
+    inferred: I8
+    """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
 
     @property
     def rows(self) -> int:

@@ -28,7 +28,7 @@ def findings(
     worker: Values = None,
     vertex: Values = None,
     seq: Values = None,
-    file: Sequence[str | None] | str | None = None,
+    file: pa.Array | Sequence[str | None] | str | None = None,
     observed: Values = None,
     limit: Values = None,
     unit: str | None = None,
@@ -68,7 +68,7 @@ def findings(
             scalar = int(value) if isinstance(value, np.integer) else value
             columns.append(pa.repeat(pa.scalar(scalar, field.type), rows))
         else:
-            columns.append(pa.array(value, field.type))
+            columns.append(value.cast(field.type) if isinstance(value, pa.Array) else pa.array(value, field.type))
     return pa.table(columns, schema=PAG_FINDINGS)
 
 

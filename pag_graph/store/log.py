@@ -94,10 +94,20 @@ class TraceLog:
         known = self.chunks.get(worker, ())
         return known[-1].first_row + known[-1].rows if known else 0
 
-    def file_of(self, worker: int, row: int) -> str:
-        """Return the file that holds row `row` (from 0) of `worker`."""
-        known = self.chunks[worker]
-        return known[bisect_right([chunk.first_row for chunk in known], row) - 1].file
+    def files_of(self, worker: int | NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
+        """Return the files that hold rows (from 0) of one worker, or of one each; words, dictionary-encoded."""
+        workers = np.broadcast_to(worker, len(row))
+        order = np.argsort(workers, kind="stable")
+        places = np.empty(len(row), np.int32)
+        names: list[str] = []
+        for mine in np.split(order, np.flatnonzero(np.diff(workers[order])) + 1):
+            if not len(mine):
+                continue
+            known = self.chunks[int(workers[mine[0]])]
+            place = np.searchsorted([chunk.first_row for chunk in known], row[mine], side="right") - 1
+            places[mine] = len(names) + place
+            names += [chunk.file for chunk in known]
+        return pa.DictionaryArray.from_arrays(places, pa.array(names, pa.string()))
 
     def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read rows `low` to `high` (exclusive) of `worker` as they are: `read` for those who check them.
