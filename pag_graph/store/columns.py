@@ -117,10 +117,11 @@ def _event_at(table: pa.Table, row: int) -> str:
 
 def check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None:
     """Refuse a table that lacks a column or has one of another type; `where` names its file."""
-    if missing := [c.name for c in declared if c.name not in found.names and not is_optional(c)]:
-        raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(found.names))
-    for column in (c for c in declared if c.name in found.names):
-        kind = found.field(column.name).type
+    available = {column.name: column.type for column in found}
+    if missing := [c.name for c in declared if c.name not in available and not is_optional(c)]:
+        raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(available))
+    for column in (c for c in declared if c.name in available):
+        kind = available[column.name]
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
         text = pa.types.is_string(column.type) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

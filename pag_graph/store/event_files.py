@@ -87,7 +87,7 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
 
 def bounds_of(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int] | None:
     """Return a row group's least and greatest value of a column; null without statistics."""
-    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name)
+    index = metadata.schema.names.index(name)
     statistics = metadata.row_group(group).column(index).statistics
     if statistics is None or not statistics.has_min_max:
         return None

@@ -242,6 +242,7 @@ class _Kept(NamedTuple):
     table: pa.Table
 
 
+_MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 _ENCODED = ("kind", "activity")
 """Columns that come as words and their places."""
 _KEPT_FILES = 64
@@ -275,7 +276,7 @@ def _runs(parquet: pq.ParquetFile, group: int, names: list[str], where: str) -> 
 
 def _with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
     """Return those columns of which the statistics of a file do not promise that row groups hold nothing but null."""
-    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    places = {name: place for place, name in enumerate(metadata.schema.names) if name in _MAY_BE_NULL}
     rows = [metadata.row_group(group) for group in groups]
     return [
         name
