@@ -315,15 +315,31 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
     send, stream, missing
         Per send, ascending; `missing` is negative where it was received too often.
     """
-    count = 0
-    left, missing = np.empty(seen.shape[1], np.int64), np.empty(seen.shape[1], np.int64)
+    lacking = np.zeros(streams.shape[0], np.int64)
     for stream in range(streams.shape[0]):
         wanted = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
-            lacks = wanted
-            for lane in range(seen.shape[0]):
-                lacks -= seen[lane, send]
-            left[count], missing[count] = send, lacks
-            count += lacks != 0
-    left = left[:count].copy()
-    return left, np.searchsorted(first, left, side="right") - 1, missing[:count].copy()
+            lacking[stream] += _received(seen, send) != wanted
+    all_ = lacking.sum()
+    left, of, missing = np.empty(all_, np.int64), np.empty(all_, np.int64), np.empty(all_, np.int64)
+    count = 0
+    # Most streams lack nothing.
+    for stream in range(streams.shape[0]):
+        if lacking[stream] == 0:
+            continue
+        wanted = workers if streams[stream, 2] == EVERYONE else 1
+        for send in range(first[stream], first[stream + 1]):
+            lacks = wanted - _received(seen, send)
+            if lacks != 0:
+                left[count], of[count], missing[count] = send, stream, lacks
+                count += 1
+    return left, of, missing
+
+
+@numba.njit(cache=True, nogil=True)
+def _received(seen: I32, send: int) -> int:
+    """Return how often a send was received, in all lanes."""
+    count: Any = 0
+    for lane in range(seen.shape[0]):
+        count += seen[lane, send]
+    return count  # type: ignore[no-any-return]

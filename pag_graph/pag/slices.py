@@ -87,7 +87,7 @@ _RULES: dict[RuleSet, Any] = {RuleSet.TIMELY: timely, RuleSet.STATED: stated}
 """Modules with the functions `survey`, `last_wait`, `judge` and `worker_graph`."""
 
 _WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
-_SMALL = 1 << 20
+_SMALL = 1 << 16
 _KIND_CODES = 1 + max(CODE_OF_LABEL.tolist())
 _MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
 _WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
@@ -441,11 +441,9 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
 
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> pl.DataFrame:
     columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
-    frame = pl.DataFrame(dict(zip(_OF_EPOCH, columns, strict=True)))
-    return frame.select(
-        pl.lit(rows.worker, pl.Int64).alias("worker"),
-        *(pl.when(pl.col(name) != NEVER).then(pl.col(name)).alias(name) for name in _OF_EPOCH),
-    )
+    named = {"worker": pa.array(np.full(columns.shape[1], rows.worker, np.int64))}
+    named |= {name: pa.array(values, mask=values == NEVER) for name, values in zip(_OF_EPOCH, columns, strict=True)}
+    return pl.DataFrame(pa.table(named))
 
 
 _OF_EPOCH = ("epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
