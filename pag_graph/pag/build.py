@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreConflictError, UnsupportedPlanError
 from pag_graph.kernels import layout, memory
@@ -586,52 +587,57 @@ def _build_st2(
         raise UnsupportedPlanError(message, "Build with `--replace`.")
     staging.mkdir(parents=True)
     if engine.in_process:
-        outputs = _ahead_st2(plan, target, staging, progress)
+        outputs, left = _ahead_st2(plan, target, progress)
     else:
         task = partial(_read_and_assemble_st2, plan, target, staging)
         outputs = engine.map(task, plan.slices, label="assemble", progress=progress)
+        left = [pq.read_table(file) for file in sorted(staging.glob("ends-*.parquet"))]
     frames = [output.epochs for output in outputs if output.epochs is not None]
     table = pl.concat(frames).sort("epoch").to_arrow().cast(PAG_EPOCHS)
-    ends = pl.read_parquet(sorted(staging.glob("ends-*.parquet"))).to_arrow()
-    found = pa.concat_tables([plan.trace.findings, st2.message_findings(ends)])
+    found = pa.concat_tables([plan.trace.findings, st2.message_findings(pa.concat_tables(left))])
     return Built(outputs, table, table.num_rows, int(pc.max(table["epoch"]).as_py()), found)
 
 
-def _ahead_st2(plan: RunPlan, target: Path | None, staging: Path, progress: Progress) -> list[steps.Output]:
-    """Do all slices in this process; while one is made, the next one is read."""
+def _ahead_st2(plan: RunPlan, target: Path | None, progress: Progress) -> tuple[list[steps.Output], list[pa.Table]]:
+    """Do all slices in this process; while one is made, the next one is read. Return also their ends of messages."""
     plan = replace(plan, log=plan.log.forward())
     outputs: list[steps.Output] = []
+    left: list[pa.Table] = []
     progress("assemble", 0, len(plan.slices))
     with ThreadPoolExecutor(1) as ahead:
         reading = ahead.submit(_read_st2, plan, plan.slices[0])
-        for number, part in enumerate(plan.slices, 1):
+        for number in range(1, len(plan.slices) + 1):
             rows = reading.result()
             if number < len(plan.slices):
                 reading = ahead.submit(_read_st2, plan, plan.slices[number])
-            outputs.append(_assemble_st2(plan, target, staging, part, rows))
+            output, ends = _assemble_st2(plan, target, rows)
+            outputs.append(output)
+            left.append(ends)
             progress("assemble", number, len(plan.slices))
-    return outputs
+    return outputs, left
 
 
 def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
-    return _assemble_st2(plan, target, staging, part, _read_st2(plan, part))
+    output, ends = _assemble_st2(plan, target, _read_st2(plan, part))
+    pq.write_table(ends, staging / f"ends-{part.number:06}.parquet")
+    return output
 
 
 def _read_st2(plan: RunPlan, part: Slice) -> list[WorkerRows]:
     return each(lambda worker: slices.read_rows(plan, worker, *part.rows[worker]), sorted(part.rows))
 
 
-def _assemble_st2(
-    plan: RunPlan, target: Path | None, staging: Path, part: Slice, rows: Sequence[WorkerRows]
-) -> steps.Output:
+def _assemble_st2(plan: RunPlan, target: Path | None, rows: Sequence[WorkerRows]) -> tuple[steps.Output, pa.Table]:
+    """Make and write a slice; return also the ends of messages of which it has not found all others.
+
+    Whether an end lost its partner or has it in another epoch shows only when all slices are seen.
+    """
     graph, ends = st2.build_columns(
         rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )
-    # Whether an end lost its partner or has it in another epoch shows only when all slices are seen.
-    pl.DataFrame(pl.from_arrow(ends)).write_parquet(staging / f"ends-{part.number:06}.parquet")
     epochs = _islands(rows, graph)
     nothing = np.zeros(0, np.int64)
-    return steps.Output(
+    output = steps.Output(
         parts=steps.write_rows(graph, target, last_closed=int(epochs["epoch"].to_numpy()[-1]), after=None),
         vertices=nothing,
         edges=nothing,
@@ -641,11 +647,12 @@ def _assemble_st2(
         dropped=graph.dropped,
         epochs=epochs,
     )
+    return output, ends
 
 
 def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
-    found = [epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0) for mine in rows]
+    found = each(lambda mine: epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0), rows)
     epoch, events, entry, exit_ = np.concatenate([mine[:4] for mine in found], axis=1)
     epochs, place = np.unique(epoch, return_inverse=True)
     sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}
@@ -653,9 +660,11 @@ def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
         sums[name][np.searchsorted(epochs, table.epochs.epoch)] = table.epochs.rows
     waits = np.flatnonzero(graph.edges.kind == EDGE_CODES[ActivityType.WAITING])
-    waiting = graph.edges.numbers[layout.DURATION, waits]
-    carried = graph.edges.epochs.at(0, graph.edges.rows)[waits]
-    np.add.at(sums["waiting_ns"], np.searchsorted(epochs, carried), waiting)
+    # Edges stand epoch by epoch: what each waited is a difference of what all up to it waited.
+    waited = np.append(0, np.cumsum(graph.edges.numbers[layout.DURATION, waits]))
+    carried = graph.edges.epochs
+    upto = waited[np.searchsorted(waits, np.cumsum(carried.rows))]
+    sums["waiting_ns"][np.searchsorted(epochs, carried.epoch)] = np.diff(upto, prepend=0)
     first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), np.iinfo(np.int64).min)
     np.minimum.at(first, place, entry)
     np.maximum.at(last, place, exit_)

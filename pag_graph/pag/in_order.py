@@ -93,7 +93,7 @@ def begin(
         stretch does not tell enough.
     """
     plan = replace(plan, log=plan.log.forward())
-    begun, state = Begun(), _State()
+    begun, state, left = Begun(), _State(), steps.Leftovers(staging, stretch.start)
     count = len(plan.slices)
     ends = dict.fromkeys(plan.workers, count - 1)
     before: _Seen | None = None
@@ -113,7 +113,7 @@ def begin(
                 if not _look_back(plan, stretch.start, back, begun, state):
                     return None
                 back = None
-            begun.scans.append(steps.leave_over(staging, part, found))
+            begun.scans.append(left.add(found))
             if steps.undecided(found, part, ends):
                 _discard(begun, target)
                 return None
@@ -129,6 +129,7 @@ def begin(
             if state.is_open():
                 _discard(begun, target)
                 return None
+    left.write()
     begun.carry, begun.read = state.carry(), before.read if before else None
     return begun
 

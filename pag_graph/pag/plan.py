@@ -224,9 +224,14 @@ def _slices(cuts: Mapping[int, list[int]]) -> tuple[Slice, ...]:
     return tuple(Slice(number=number, rows=rows) for number, rows in enumerate(rows for rows in made if rows))
 
 
+def _even(events: int, slice_events: int) -> tuple[int, int]:
+    """Return how many slices so many events make, and how many events each has, about, if all have the same."""
+    count = max(-(-events // slice_events), 1)
+    return count, max(-(-events // count), 1)
+
+
 def _instants(log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Clock], slice_events: int) -> list[int]:
-    total = sum(log.rows_of(w) for w in workers)
-    count = -(-total // slice_events)
+    count, slice_events = _even(sum(log.rows_of(w) for w in workers), slice_events)
     if count <= 1:
         return []
     largest = max(chunk.rows for w in workers for chunk in log.chunks.get(w, ()))
@@ -327,7 +332,7 @@ def _cut_by_epoch(
     sizes = np.zeros(len(epochs), np.int64)
     for values, rows in counts.values():
         np.add.at(sizes, np.searchsorted(epochs, values), rows)
-    group = (np.cumsum(sizes) - sizes) // slice_events
+    group = (np.cumsum(sizes) - sizes) // _even(int(sizes.sum()), slice_events)[1]
     cuts = {}
     for w, (values, rows) in counts.items():
         mine = np.zeros(int(group[-1]) + 1, np.int64)

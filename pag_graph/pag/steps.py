@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _FILE_ROWS = 1_000_000
 """Rows of a file, about; those of a slice are written at the same time."""
 _WORDS = {str(word): code for code, word in enumerate((*ActivityType, *EventKind, *VertexKind))}
+_HELD_ROWS = 500_000
+"""Leftovers that are held in memory before they are written, about."""
 _LEFT = ("sends", "receives", "stitched")
 
 
@@ -130,13 +132,32 @@ def make_folders(staging: Path) -> None:
         (staging / name).mkdir(parents=True, exist_ok=True)
 
 
-def leave_over(staging: Path, part: Slice, found: slices.Scan) -> slices.Scan:
-    """Write what a slice leaves over, for the join of all slices; only counters are returned."""
-    for name, left in (("sends", found.sends), ("receives", found.receives)):
-        if left.height:
-            # Read once and thrown away: to pack it takes longer than to write it.
-            left.write_parquet(staging / name / f"slice-{part.number:06}.parquet", compression="uncompressed")
-    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+class Leftovers:
+    """What slices leave over, for the join of all slices; the files hold many slices where those leave little."""
+
+    def __init__(self, staging: Path, first: int) -> None:
+        """Begin with slice `first`; nobody else begins with the same."""
+        self._staging, self._first, self._written = staging, first, 0
+        self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": []}
+
+    def add(self, found: slices.Scan) -> slices.Scan:
+        """Add a slice; only its counters are returned."""
+        self._held["sends"].append(found.sends)
+        self._held["receives"].append(found.receives)
+        if sum(left.height for held in self._held.values() for left in held) > _HELD_ROWS:
+            self.write()
+        return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+
+    def write(self) -> None:
+        """Write what is held."""
+        for name, held in self._held.items():
+            left = pl.concat(held) if held else pl.DataFrame()
+            if left.height:
+                file = self._staging / name / f"slice-{self._first:06}-{self._written:06}.parquet"
+                # Read once and thrown away: to pack it takes longer than to write it.
+                left.write_parquet(file, compression="uncompressed")
+            held.clear()
+        self._written += 1
 
 
 def undecided(found: slices.Scan, part: Slice, last: Mapping[int, int]) -> bool:
@@ -154,7 +175,10 @@ def undecided(found: slices.Scan, part: Slice, last: Mapping[int, int]) -> bool:
 def scan_slice(plan: RunPlan, staging: Path, part: Slice) -> slices.Scan:
     """Read a slice, and summarise what of it reaches beyond it."""
     read = slices.read_slice(plan, part, whole=False)
-    return leave_over(staging, part, slices.scan(plan, part, read))
+    left = Leftovers(staging, part.number)
+    found = left.add(slices.scan(plan, part, read))
+    left.write()
+    return found
 
 
 def left_files(staging: Path, name: str) -> list[Path]:

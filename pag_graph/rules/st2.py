@@ -629,7 +629,7 @@ def _match(parts: Sequence[tuple[_Part, _Ends, _I64]]) -> tuple[list[Messages], 
     first = np.cumsum([0, *map(len, sends)])
     for at, low, high, count in zip(sends, first, first[1:], found, strict=False):
         count[at] += seen[low:high]
-    left = [_left(part, mine, count) for (part, mine, _), count in zip(parts, found, strict=True)]
+    left = each(lambda one: _left(*one), [(part, mine, c) for (part, mine, _), c in zip(parts, found, strict=True)])
     return [messages for messages, _, _ in read_ones], pa.concat_tables(left or [MESSAGE_ENDS.empty_table()])
 
 
