@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from pag_graph.store.gaps import Gaps
 
 
+class RowGroup(NamedTuple):
+    """Rows of one worker that a file keeps together."""
+
+    worker: int
+    rows: int
+    t_min: int
+    t_max: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFile:
     """One file of events, as far as Parquet's statistics tell."""
@@ -45,12 +54,16 @@ class EventFile:
     """Lowest epoch in the file."""
     last_epoch: int
     """Highest epoch in the file."""
+    groups: tuple[RowGroup | None, ...] = ()
+    """Its row groups; none where the footer does not tell that all rows are of one worker, and their times."""
 
 
 def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
     """Open a file of events, `name` inside the trace; columns in `encoded` come dictionary-encoded."""
     try:
-        return pq.ParquetFile(root / name, read_dictionary=list(encoded), pre_buffer=False)
+        # A file and no name: which file system it is on need not be found out.
+        file = pa.OSFile(str(root / name))
+        return pq.ParquetFile(file, read_dictionary=list(encoded), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(root / name, error) from error
 
@@ -79,10 +92,24 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
             workers=tuple(sorted(seen)),
             first_epoch=min(span),
             last_epoch=max(span),
+            groups=tuple(_row_group(parquet, group) for group in groups),
         )
         if gaps is not None:
             gaps.look(parquet.metadata, found)
         return found
+
+
+def _row_group(parquet: pq.ParquetFile, group: int) -> RowGroup | None:
+    names = parquet.metadata.schema.names
+    metadata = parquet.metadata.row_group(group)
+    worker, t = (metadata.column(names.index(name)).statistics for name in ("worker", "t_ns"))
+    if not (metadata.num_rows and all(known is not None and known.has_min_max for known in (worker, t))):
+        return None
+    # Nobody reads the workers again, so what lacks one must show here.
+    required = parquet.schema.column(names.index("worker")).max_definition_level == 0
+    if worker.min != worker.max or not (required or (worker.has_null_count and not worker.null_count)):
+        return None
+    return RowGroup(int(worker.min), metadata.num_rows, int(t.min), int(t.max))
 
 
 def bounds_of(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int] | None:

@@ -75,18 +75,12 @@ class TraceLog:
         """
         chunks: dict[int, list[Chunk]] = {}
         for file in trace.files:
-            path = trace.path / file.name
-            try:
-                with pq.ParquetFile(path) as parquet:
-                    names = parquet.schema_arrow.names
-                    for group in range(parquet.metadata.num_row_groups):
-                        for worker, offset, rows, t_min, t_max in _runs(parquet, group, names, str(path)):
-                            known = chunks.setdefault(worker, [])
-                            first_row = known[-1].first_row + known[-1].rows if known else 0
-                            known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
-            except (pa.ArrowInvalid, OSError) as error:
-                message = f"{path} cannot be read: {error}"
-                raise TraceFormatError(message, "Record or convert the trace again.", {"file": str(path)}) from error
+            for group, told in enumerate(file.groups):
+                runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
+                for worker, offset, rows, t_min, t_max in runs:
+                    known = chunks.setdefault(worker, [])
+                    first_row = known[-1].first_row + known[-1].rows if known else 0
+                    known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
         return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:
@@ -251,20 +245,13 @@ _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
 
 
-def _runs(parquet: pq.ParquetFile, group: int, names: list[str], where: str) -> list[tuple[int, int, int, int, int]]:
+def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, int]]:
     """Return (worker, offset, rows, t_min, t_max) for each run of rows of one worker in a row group."""
-    metadata = parquet.metadata.row_group(group)
-    if metadata.num_rows == 0:
+    with open_events(root, file) as parquet:
+        table = read_groups(parquet, [group], ["worker", "t_ns"], where=str(root / file))
+    check_nulls(table, TRACE_EVENTS, where=str(root / file))
+    if not table.num_rows:
         return []
-    worker = metadata.column(names.index("worker")).statistics
-    t = metadata.column(names.index("t_ns")).statistics
-    known = all(s is not None and s.has_min_max for s in (worker, t))
-    # Nobody reads the workers again, so what lacks one must show here.
-    required = parquet.schema.column(names.index("worker")).max_definition_level == 0
-    if known and worker.min == worker.max and (required or (worker.has_null_count and not worker.null_count)):
-        return [(int(worker.min), 0, metadata.num_rows, int(t.min), int(t.max))]
-    table = parquet.read_row_group(group, columns=["worker", "t_ns"])
-    check_nulls(table, TRACE_EVENTS, where=where)
     workers, times = column(table, "worker"), column(table, "t_ns")
     cuts = np.flatnonzero(np.diff(workers)) + 1
     starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(workers)]))
