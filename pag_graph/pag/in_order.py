@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
+from pag_graph.kernels.messages import index_sends, pair
 from pag_graph.pag import slices, steps
-from pag_graph.pag.match import STITCHED, apply_stitched, stitch
+from pag_graph.pag.match import KEY, SENDS, STITCHED, apply_stitched
 from pag_graph.store.delta import as_provisional, discard
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def begin(
                     slices.read_slice, plan, plan.slices[number + 1], whole=number + 1 < stretch.stop
                 )
             found = slices.scan(plan, part, read, waits=False)
-            state.sends.append(found.sends)
+            state.send(found.sends)
             if back is not None:
                 if not _look_back(plan, stretch.start, back, begun, state):
                     return None
@@ -123,7 +123,7 @@ def begin(
             before = _Seen(part, found, read)
             del read
         if before is not None and stretch.stop < count:
-            state.sends.append(reading.result().sends)
+            state.send(reading.result().sends)
             _make(plan, before, begun, state, target)
             before = None
             if state.is_open():
@@ -137,7 +137,7 @@ def begin(
 def _look_back(plan: RunPlan, number: int, read: slices.SliceRows, begun: Begun, state: _State) -> bool:
     """Take from the slice before one what is open where that begins; say whether it tells all that must be known."""
     part = plan.slices[number - 1]
-    state.sends.append(read.sends)
+    state.send(read.sends)
     apply_stitched(read.rows, state.arrived(read.receives))
     found = slices.scan(plan, part, read)
     lives = slices.lives(plan, [found])[0]
@@ -166,20 +166,32 @@ class _State(steps.Open):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sends: list[pl.DataFrame] = []
+        self._sends = [pl.DataFrame(schema=SENDS)]
 
     def is_open(self) -> bool:
         """Say whether an activity goes on: it may have begun any number of slices ago."""
         return any(self.applications.values()) or any(self.activities.values())
 
+    def send(self, sends: pl.DataFrame) -> None:
+        """Add the sends that a slice could not match."""
+        if sends.height:
+            self._sends.append(sends)
+
     def arrived(self, receives: pl.DataFrame) -> pl.DataFrame:
-        """Return which receives of a slice belong to sends of other slices."""
-        sends = pl.concat(self.sends)
-        if not (sends.height and receives.height):
+        """Return which receives of a slice belong to sends of other slices: as `stitch`, of what is under way."""
+        if not receives.height:
             return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
-        joined = stitch(nw.from_native(sends.lazy()), nw.from_native(receives.lazy()))
-        frame: pl.DataFrame = joined.to_native().collect()
-        return frame
+        sends = pl.concat(self._sends)
+        # A key names its sender, so that the first send that has it is the one with the lowest vertex.
+        key, wanted = (np.ascontiguousarray(frame.select(KEY).to_numpy()) for frame in (sends, receives))
+        table, following = index_sends(key)
+        following[:] = -1
+        receive, send = pair(wanted, key, table, following)
+        # What all have received need not be kept.
+        missing = sends["missing"].to_numpy() - np.bincount(send, minlength=sends.height)
+        self._sends = [sends.filter(pl.Series(missing > 0))]
+        found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
+        return pl.DataFrame(found | {name: sends[name].to_numpy()[send] for name in ("id", "t", "epoch")})
 
 
 def _make(plan: RunPlan, one: _Seen, begun: Begun, state: _State, target: Path | None) -> None:

@@ -223,7 +223,8 @@ def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:
     stitched
         Rows of `stitch` for this slice.
     """
+    worker, order, sent, send_id, epoch = (stitched[c].to_numpy() for c in ("worker", "order", "t", "id", "epoch"))
     for part in parts:
-        mine = stitched.filter(pl.col("worker") == part.worker)
-        at = np.searchsorted(part.reads, mine["order"].to_numpy() - part.first_order)
-        part.sent[at], part.send_id[at], part.send_epoch[at] = (mine[c].to_numpy() for c in ("t", "id", "epoch"))
+        mine = np.flatnonzero(worker == part.worker)
+        at = np.searchsorted(part.reads, order[mine] - part.first_order)
+        part.sent[at], part.send_id[at], part.send_epoch[at] = sent[mine], send_id[mine], epoch[mine]
