@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -46,5 +47,40 @@ def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     threads = min(len(items), allowed())
     if threads <= 1:
         return [task(item) for item in items]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(task, items))
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
+    places = count()
+
+    def work() -> None:
+        # Places are given out in order: when one fails, all before it have begun, and none after it needs to.
+        while not errors and (place := next(places)) < len(items):
+            try:
+                results[place] = task(items[place])
+            except BaseException as error:  # noqa: BLE001  (raised again where the results are asked for)
+                errors[place] = error
+
+    # Who asks works as well, so nobody waits for a thread to be free. What no thread has begun by then, none need.
+    helpers = [_pool().submit(work) for _ in range(threads - 1)]
+    work()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+    if errors:
+        raise errors[min(errors)]
+    return [results[place] for place in range(len(items))]
+
+
+_pools: list[ThreadPoolExecutor] = []
+"""The threads of this process, once there are some: to start one takes as long as some of what they do."""
+
+
+def _pool() -> ThreadPoolExecutor:
+    if not _pools:
+        # Twice as many as can compute: some wait for files.
+        _pools.append(ThreadPoolExecutor(2 * CORES, thread_name_prefix="pag-graph"))
+    return _pools[0]
+
+
+if hasattr(os, "register_at_fork"):
+    # A process that is forked off has none of its parent's threads.
+    os.register_at_fork(after_in_child=_pools.clear)

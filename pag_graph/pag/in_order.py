@@ -20,7 +20,7 @@ import polars as pl
 
 from pag_graph.kernels.messages import index_sends, pair
 from pag_graph.pag import slices, steps
-from pag_graph.pag.match import KEY, SENDS, STITCHED, apply_stitched
+from pag_graph.pag.match import KEY, STITCHED, apply_stitched
 from pag_graph.store.delta import as_provisional, discard
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = ["Begun", "applies", "begin", "confirmed", "gather", "stretches"]
 
 _NO_BORDER = 1 << 62
 """An epoch that is later than all."""
+_OF_SEND = ("id", "t", "epoch", "missing")
 _LONGEST = 32
 """Slices of a stretch, at most: a task that fails does so much again, and two slices more are read for each."""
 
@@ -166,7 +167,8 @@ class _State(steps.Open):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sends = [pl.DataFrame(schema=SENDS)]
+        # Columns and no table: to ask Polars for this little, slice after slice, took longer than to find it.
+        self._sends = {name: [np.empty(0, np.int64)] for name in (*KEY, *_OF_SEND)}
 
     def is_open(self) -> bool:
         """Say whether an activity goes on: it may have begun any number of slices ago."""
@@ -175,23 +177,25 @@ class _State(steps.Open):
     def send(self, sends: pl.DataFrame) -> None:
         """Add the sends that a slice could not match."""
         if sends.height:
-            self._sends.append(sends)
+            for name, parts in self._sends.items():
+                parts.append(sends[name].to_numpy())
 
     def arrived(self, receives: pl.DataFrame) -> pl.DataFrame:
         """Return which receives of a slice belong to sends of other slices: as `stitch`, of what is under way."""
         if not receives.height:
             return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
-        sends = pl.concat(self._sends)
+        sends = {name: np.concatenate(parts) for name, parts in self._sends.items()}
         # A key names its sender, so that the first send that has it is the one with the lowest vertex.
-        key, wanted = (np.ascontiguousarray(frame.select(KEY).to_numpy()) for frame in (sends, receives))
+        key = np.column_stack([sends[name] for name in KEY])
         table, following = index_sends(key)
         following[:] = -1
-        receive, send = pair(wanted, key, table, following)
+        receive, send = pair(np.column_stack([receives[name].to_numpy() for name in KEY]), key, table, following)
         # What all have received need not be kept.
-        missing = sends["missing"].to_numpy() - np.bincount(send, minlength=sends.height)
-        self._sends = [sends.filter(pl.Series(missing > 0))]
+        sends["missing"] -= np.bincount(send, minlength=len(key))
+        lack = sends["missing"] > 0
+        self._sends = {name: [values[lack]] for name, values in sends.items()}
         found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-        return pl.DataFrame(found | {name: sends[name].to_numpy()[send] for name in ("id", "t", "epoch")})
+        return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
 
 
 def _make(plan: RunPlan, one: _Seen, begun: Begun, state: _State, target: Path | None) -> None:

@@ -293,7 +293,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
     ended = {}
 
-    def look(item: tuple[WorkerRows, Survey]) -> tuple[pl.DataFrame, Stack, list[Spawn], set[int], set[int]]:
+    def look(item: tuple[WorkerRows, Survey]) -> tuple[I64, Stack, list[Spawn], set[int], set[int]]:
         mine, survey = item
         operators = _numbers(mine.kind, mine.operator, (START, STOP, PUSH_PROGRESS))
         channels = _numbers(mine.kind, mine.channel, (SEND, RECEIVE))
@@ -322,7 +322,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
             exits[mine.worker] = int(mine.t[-1])
     return Scan(
         slice_number=part.number,
-        epochs=pl.concat([epochs for epochs, *_ in seen]) if seen else pl.DataFrame(),
+        epochs=_epochs([epochs for epochs, *_ in seen]),
         tails=tails,
         sends=read.sends,
         receives=read.receives,
@@ -439,14 +439,18 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
         stacks[worker] = still_open(stacks.get(worker, ()), stack)
 
 
-def _epoch_rows(rows: WorkerRows, survey: Survey) -> pl.DataFrame:
+def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
     columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
-    named = {"worker": pa.array(np.full(columns.shape[1], rows.worker, np.int64))}
-    named |= {name: pa.array(values, mask=values == NEVER) for name, values in zip(_OF_EPOCH, columns, strict=True)}
-    return pl.DataFrame(pa.table(named))
+    return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))
 
 
-_OF_EPOCH = ("epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
+def _epochs(parts: Sequence[I64]) -> pl.DataFrame:
+    columns = np.concatenate([np.empty((len(_OF_EPOCH), 0), np.int64), *parts], axis=1)
+    named = zip(_OF_EPOCH, columns, strict=True)
+    return pl.DataFrame(pa.table({name: pa.array(values, mask=values == NEVER) for name, values in named}))
+
+
+_OF_EPOCH = ("worker", "epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
 
 
 def _judged(plan: RunPlan, carry: Carry, read: SliceRows) -> list[Any]:
