@@ -34,7 +34,7 @@ __all__ = ["Begun", "applies", "begin", "confirmed", "gather", "stretches"]
 
 _NO_BORDER = 1 << 62
 """An epoch that is later than all."""
-_OF_SEND = ("id", "t", "epoch", "missing")
+_OF_SEND = ("id", "t", "epoch")
 _LONGEST = 32
 """Slices of a stretch, at most: a task that fails does so much again, and two slices more are read for each."""
 
@@ -185,15 +185,13 @@ class _State(steps.Open):
         if not receives.height:
             return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
         sends = {name: np.concatenate(parts) for name, parts in self._sends.items()}
+        self._sends = {name: [values] for name, values in sends.items()}
+        # Few are read here and many may be under way: those are looked up among these.
+        key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
+        places, reads = pair(key, wanted, *index_sends(wanted))
         # A key names its sender, so that the first send that has it is the one with the lowest vertex.
-        key = np.column_stack([sends[name] for name in KEY])
-        table, following = index_sends(key)
-        following[:] = -1
-        receive, send = pair(np.column_stack([receives[name].to_numpy() for name in KEY]), key, table, following)
-        # What all have received need not be kept.
-        sends["missing"] -= np.bincount(send, minlength=len(key))
-        lack = sends["missing"] > 0
-        self._sends = {name: [values[lack]] for name, values in sends.items()}
+        receive, first = np.unique(reads, return_index=True)
+        send = places[first]
         found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
         return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
 
