@@ -320,8 +320,8 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
         wanted = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
             lacking[stream] += _received(seen, send) != wanted
-    all_ = lacking.sum()
-    left, of, missing = np.empty(all_, np.int64), np.empty(all_, np.int64), np.empty(all_, np.int64)
+    total = lacking.sum()
+    left, of, missing = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     count = 0
     # Most streams lack nothing.
     for stream in range(streams.shape[0]):

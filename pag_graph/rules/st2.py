@@ -597,7 +597,8 @@ def _edges(
         numbers[edge, layout.DST], numbers[edge, layout.READ] = ends[read, 0], ends[read, 0]
         numbers[edge, layout.DST_EPOCH], numbers[edge, layout.SRC_EPOCH] = key[read, 0], key[read, 0]
         numbers[edge, layout.DURATION], numbers[edge, layout.CHANNEL] = ends[read, 1] - origin[sent, 1], key[read, 1]
-        numbers[edge, layout.WHO], numbers[edge, layout.ACTIVATION], numbers[edge, layout.BUFFERED] = -1, -1, -1
+        numbers[edge, layout.WHO], numbers[edge, layout.ACTIVATION] = ABSENT, ABSENT
+        numbers[edge, layout.BUFFERED] = ABSENT
         flags[edge, 0] = negative if ends[read, 1] < origin[sent, 1] else 0
         kind[edge] = progress if key[read, 3] == EVERYONE else data
     return numbers, kind, flags
