@@ -76,7 +76,7 @@ _pools: list[ThreadPoolExecutor] = []
 
 def _pool() -> ThreadPoolExecutor:
     if not _pools:
-        # Twice as many as can compute: some wait for files.
+        # Twice as many as can compute: while one part of a build reads ahead, another one asks as well.
         _pools.append(ThreadPoolExecutor(2 * CORES, thread_name_prefix="pag-graph"))
     return _pools[0]
 

@@ -90,20 +90,22 @@ def judge_intervals(
     arrival = np.zeros(count, np.int64)
     alternatives = np.zeros(count, np.int64)
     never = np.iinfo(np.int64).min
-    first = 0
+    upto = 0
     for i in range(count):
         begin, end = t[parks[i]], t[unparks[i]]
         until = parks[i + 1] if i + 1 < count else rows
+        first = upto
         while first < reads.shape[0] and reads[first] <= unparks[i]:
             first += 1
+        upto = first
+        while upto < reads.shape[0] and reads[upto] < until:
+            upto += 1
         buffered = False
         inside, before = -1, -1
         inside_key = (0, 0, 0, 0, 0)
         before_key = (0, 0, 0, 0, 0)
-        read = first
-        while read < reads.shape[0] and reads[read] < until:
+        for read in range(first, upto):
             row, when = reads[read], sent[read]
-            read += 1
             if when == never:
                 continue
             same_process = processes[sender[row]] == processes[worker]
@@ -116,11 +118,11 @@ def judge_intervals(
             if when >= begin:
                 key = (when, arrived, sender[row], channel[row], message_seq[row])
                 if inside < 0 or key < inside_key:
-                    inside, inside_key = read - 1, key
+                    inside, inside_key = read, key
             else:
                 key = (-when, arrived, sender[row], channel[row], message_seq[row])
                 if before < 0 or key < before_key:
-                    before, before_key = read - 1, key
+                    before, before_key = read, key
         if buffered:
             verdict[i] = BUSY
             continue
@@ -131,11 +133,9 @@ def judge_intervals(
             who = sender[reads[chosen]]
             arrival[i] = sent[chosen] if processes[who] == processes[worker] else end
             least = slop(who, worker, processes, uncertainty)
-            other = first
-            while other < reads.shape[0] and reads[other] < until:
+            for other in range(first, upto):
                 row, when = reads[other], sent[other]
-                other += 1
-                if other - 1 == chosen or when == never or sender[row] == worker:
+                if other == chosen or when == never or sender[row] == worker:
                     continue
                 if when > end or when > t[row] or (when >= begin) != (inside >= 0):
                     continue

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.activations import OTHER
 from pag_graph.kernels.clocks import ends_between_clocks, lower_hull
 from pag_graph.kernels.threads import each
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.pag.match import follow
-from pag_graph.pag.reading import read_columns
-from pag_graph.rules.rows import KIND_CODES, MessageRows
+from pag_graph.pag.reading import KINDS, read_columns
+from pag_graph.rules.rows import MessageRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 MAX_DRIFT = 5e-4
 """Largest drift that is believed; quartz clocks stay below a fifth of it."""
 
-_WORDS = {"kind": (KIND_CODES, OTHER)}
 _COLUMNS = ("t_ns", "kind", "channel", "peer", "message_seq")
 
 
@@ -104,7 +102,7 @@ def messages_between_clocks(log: TraceLog, group: Mapping[int, int]) -> pl.DataF
     def ends(worker: int) -> MessageRows:
         parts: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         for chunk in log.chunks.get(worker, ()):
-            rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, _COLUMNS, _WORDS)
+            rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, _COLUMNS, KINDS)
             at = ends_between_clocks(rows["kind"], rows["peer"], of_worker, group[worker])
             for name, part in parts.items():
                 part.append(rows[name][at])

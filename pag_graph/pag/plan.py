@@ -18,8 +18,8 @@ from pag_graph.kernels.layout import runs
 from pag_graph.kernels.threads import each
 from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
-from pag_graph.pag.reading import read_columns
-from pag_graph.rules.rows import KIND_CODES, RuleParameters
+from pag_graph.pag.reading import KINDS, read_columns
+from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
@@ -246,9 +246,6 @@ def _instants(log: TraceLog, workers: tuple[int, ...], clocks: Mapping[int, Cloc
     return [ends[i][0] for i in np.searchsorted(reached, targets)]
 
 
-_KINDS = {"kind": (KIND_CODES, OTHER)}
-
-
 def _row_at(log: TraceLog, worker: int, clock: int) -> int:
     """Return the first row of a worker that is not earlier than `clock`, or the number of its rows."""
     for chunk in log.chunks.get(worker, ()):
@@ -312,7 +309,7 @@ def _first_row(log: TraceLog, worker: int, start: int, wanted: Callable[[Kinds, 
         low, high = max(start - 1, 0, chunk.first_row), chunk.first_row + chunk.rows
         if low >= high:
             continue
-        kinds = np.concatenate((kinds, read_columns(log, worker, low, high, ["kind"], _KINDS)["kind"]))
+        kinds = np.concatenate((kinds, read_columns(log, worker, low, high, ["kind"], KINDS)["kind"]))
         hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
         if len(hits):
             return first + 1 + int(hits[0])

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.kernels import ABSENT
+from pag_graph.kernels.activations import OTHER
 from pag_graph.kernels.columns import decode, fill_absent, in_order, widen
 from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.rules.rows import KIND_CODES
 from pag_graph.store.columns import LIMITS, VOCABULARIES
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     U8 = NDArray[np.uint8]
 
+KINDS = {"kind": (KIND_CODES, OTHER)}
+"""What `read_columns` makes of kinds for those who ask for nothing but their kernel codes."""
 _NO_BITS = np.empty(0, np.uint8)
 
 

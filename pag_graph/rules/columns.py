@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,37 +63,34 @@ class Epochs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vertices:
-    """Columns of vertices; what an id or the place tells is not among them."""
+class _Columns(ABC):
+    """What the columns of vertices and of edges have in common; what an id or the place tells is not among them."""
+
+    schema: ClassVar[pa.Schema]
+    word: ClassVar[str]
+    """The column of words."""
+    vocabulary: ClassVar[Sequence[str]]
+    """Its words."""
 
     epochs: Epochs
     numbers: I64
-    """A row per column: id, seq, t_ns, operator, segment."""
+    """A row per column."""
     kind: I8
-    """Place in `VERTEX_KINDS`."""
-
-    @classmethod
-    def empty(cls, epochs: Epochs) -> Vertices:
-        """Make columns that are to be filled."""
-        rows = int(epochs.rows.sum())
-        return cls(epochs=epochs, numbers=np.empty((VERTEX_NUMBERS, rows), np.int64), kind=np.empty(rows, np.int8))
+    """Place in the vocabulary."""
 
     @property
     def rows(self) -> int:
-        """How many vertices there are."""
+        """How many rows there are."""
         return len(self.kind)
 
+    @abstractmethod
     def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
         """Return all columns of integers, of rows `low` to `high` (exclusive)."""
-        columns: dict[str, I64 | I32] = dict(zip(_VERTEX_NAMES, self.numbers[:, low:high], strict=True))
-        ids = columns["id"]
-        columns |= {"worker": (ids >> POSITION_BITS).astype(np.int32), "pos": ids & MAX_POSITION}
-        return {**columns, "epoch": self.epochs.at(low, high)}
 
     def table(self, low: int, high: int) -> pa.Table:
-        """Return rows `low` to `high` (exclusive) as rows of `PAG_VERTICES`, words dictionary-encoded."""
-        columns = _numbers(self.integers(low, high), PAG_VERTICES)
-        return _table({**columns, "kind": _words(self.kind[low:high], VERTEX_KINDS)}, PAG_VERTICES)
+        """Return rows `low` to `high` (exclusive) as rows of the schema, words dictionary-encoded."""
+        columns = _numbers(self.integers(low, high), self.schema)
+        return _table({**columns, self.word: _words(self.kind[low:high], self.vocabulary)}, self.schema)
 
     def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
         """Return a number that depends on the first rows and not on their order; those of parts add up.
@@ -102,25 +100,49 @@ class Vertices:
         rows
             How many.
         words
-            A number per kind.
+            A number per word.
         """
-        meaning = np.array([words[str(kind)] for kind in VERTEX_KINDS], np.int64)
+        meaning = np.array([words[str(word)] for word in self.vocabulary], np.int64)
 
         def mixed(part: slice) -> int:
-            return _mixed(PAG_VERTICES, self.integers(part.start, part.stop), "kind", self.kind[part], meaning)
+            return _mixed(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
 
         return _summed(mixed, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edges:
-    """Columns of edges; those that only messages have are as long as there are messages."""
+class Vertices(_Columns):
+    """Columns of vertices: numbers are id, seq, t_ns, operator, segment."""
 
-    epochs: Epochs
-    numbers: I64
-    """A row per column: src, dst, src_epoch, start_ns, duration_ns, operator, activation, records."""
-    kind: I8
-    """Place in `EDGE_TYPES`."""
+    schema = PAG_VERTICES
+    word = "kind"
+    vocabulary = VERTEX_KINDS
+
+    @classmethod
+    def empty(cls, epochs: Epochs) -> Vertices:
+        """Make columns that are to be filled."""
+        rows = int(epochs.rows.sum())
+        return cls(epochs=epochs, numbers=np.empty((VERTEX_NUMBERS, rows), np.int64), kind=np.empty(rows, np.int8))
+
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        columns: dict[str, I64 | I32] = dict(zip(_VERTEX_NAMES, self.numbers[:, low:high], strict=True))
+        ids = columns["id"]
+        columns |= {"worker": (ids >> POSITION_BITS).astype(np.int32), "pos": ids & MAX_POSITION}
+        return {**columns, "epoch": self.epochs.at(low, high)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges(_Columns):
+    """Columns of edges: numbers are src, dst, src_epoch, start_ns, duration_ns, operator, activation, records.
+
+    Those that only messages have are as long as there are messages.
+    """
+
+    schema = PAG_EDGES
+    word = "type"
+    vocabulary = EDGE_TYPES
+
     flags: I8
     place: I64
     """Per message: its row, ascending."""
@@ -143,11 +165,6 @@ class Edges:
             alternatives=np.empty(messages, np.int32),
         )
 
-    @property
-    def rows(self) -> int:
-        """How many edges there are."""
-        return len(self.kind)
-
     def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
         """Return all columns of integers, of rows `low` to `high` (exclusive)."""
         columns: dict[str, I64 | I32] = dict(zip(_EDGE_NAMES, self.numbers[:, low:high], strict=True))
@@ -161,20 +178,6 @@ class Edges:
         # No source says how long a message lay at its sender.
         columns["send_buffer_ns"] = np.full(high - low, ABSENT, np.int64)
         return {**columns, "flags": self.flags[low:high].astype(np.int32), "epoch": self.epochs.at(low, high)}
-
-    def table(self, low: int, high: int) -> pa.Table:
-        """Return rows `low` to `high` (exclusive) as rows of `PAG_EDGES`, words dictionary-encoded."""
-        columns = _numbers(self.integers(low, high), PAG_EDGES)
-        return _table({**columns, "type": _words(self.kind[low:high], EDGE_TYPES)}, PAG_EDGES)
-
-    def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
-        """Return a number that depends on the first rows and not on their order, as `Vertices.fingerprint`."""
-        meaning = np.array([words[str(kind)] for kind in EDGE_TYPES], np.int64)
-
-        def mixed(part: slice) -> int:
-            return _mixed(PAG_EDGES, self.integers(part.start, part.stop), "type", self.kind[part], meaning)
-
-        return _summed(mixed, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
