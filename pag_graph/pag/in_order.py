@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.messages import index_sends, pair
 from pag_graph.pag import slices, steps
-from pag_graph.pag.match import KEY, STITCHED, apply_stitched
+from pag_graph.pag.match import KEY, apply_stitched, stitch_few
 from pag_graph.store.delta import as_provisional, discard
 
 if TYPE_CHECKING:
@@ -167,7 +166,6 @@ class _State(steps.Open):
 
     def __init__(self) -> None:
         super().__init__()
-        # Columns and no table: to ask Polars for this little, slice after slice, took longer than to find it.
         self._sends = {name: [np.empty(0, np.int64)] for name in (*KEY, *_OF_SEND)}
 
     def is_open(self) -> bool:
@@ -181,19 +179,10 @@ class _State(steps.Open):
                 parts.append(sends[name].to_numpy())
 
     def arrived(self, receives: pl.DataFrame) -> pl.DataFrame:
-        """Return which receives of a slice belong to sends of other slices: as `stitch`, of what is under way."""
-        if not receives.height:
-            return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
+        """Return which receives of a slice belong to sends of other slices."""
         sends = {name: np.concatenate(parts) for name, parts in self._sends.items()}
         self._sends = {name: [values] for name, values in sends.items()}
-        # Few are read here and many may be under way: those are looked up among these.
-        key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
-        places, reads = pair(key, wanted, *index_sends(wanted))
-        # A key names its sender, so that the first send that has it is the one with the lowest vertex.
-        receive, first = np.unique(reads, return_index=True)
-        send = places[first]
-        found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-        return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
+        return stitch_few(sends, receives)
 
 
 def _make(plan: RunPlan, one: _Seen, begun: Begun, state: _State, target: Path | None) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import RECEIVE
-from pag_graph.kernels.messages import EVERYONE
+from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.kernels.streams import (
     EPOCH,
     NUMBER,
@@ -35,7 +35,7 @@ from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pag_graph.rules.rows import MessageRows, WorkerRows
 
@@ -211,6 +211,34 @@ def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFram
     first = sends.group_by(*KEY).agg(nw.col("id").min())
     unique = sends.select(*KEY, "id", "t", "epoch").join(first, on=[*KEY, "id"], how="inner")
     return receives.select("slice", *KEY, "worker", "order").join(unique, on=KEY, how="inner").select(*STITCHED)
+
+
+def stitch_few(sends: Mapping[str, I64], receives: pl.DataFrame) -> pl.DataFrame:
+    """Match what one slice left over, as `stitch` does.
+
+    To ask Polars for this little, slice after slice, took longer than to find it.
+
+    Parameters
+    ----------
+    sends
+        Columns `KEY`, `id`, `t` and `epoch` of the leftovers of slices, in the order of their numbers.
+    receives
+        Those of one slice; many sends may be under way, and few are read, so sends are looked up among receives.
+
+    Returns
+    -------
+    pl.DataFrame
+        As `stitch`.
+    """
+    if not receives.height:
+        return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
+    key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
+    places, reads = pair(key, wanted, *index_sends(wanted))
+    # A key names its sender, so that the first send that has it is the one with the lowest vertex.
+    receive, first = np.unique(reads, return_index=True)
+    send = places[first]
+    found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
+    return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
 
 
 def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:
