@@ -24,7 +24,7 @@ from pag_graph.analyses.constraints import (
 from pag_graph.analyses.what_if import WORK
 from pag_graph.analyses.windows import over
 from pag_graph.errors import InvalidParameterError
-from pag_graph.kernels.replay import scaled_ends
+from pag_graph.kernels.replay import group_arcs, scaled_ends
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CAUSAL_PROFILE
 from pag_graph.pag.tiling import ranks
@@ -143,21 +143,39 @@ def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
         "message": ((source << _PAIR_BITS) | target, graph.movable & ~base.is_local),
     }
     parts = [_profile(graph, kind, key, rows, on_path, steps) for kind, (key, rows) in kinds.items()]
-    spans = pl.Series(base.ends - base.begins)
-    table = pl.concat(parts).with_columns(whole=spans[pl.concat([part["window"] for part in parts])])
-    table = table.with_columns(
-        saved_ns=pl.col("whole") - pl.col("span_ns"),
-        saved_percent=100 * (pl.col("whole") - pl.col("span_ns")) / pl.col("whole"),
-        best=pl.col("whole") - pl.col("span_ns").last().over("window", "kind", "key"),
+    spans = np.vstack([part for _, part in parts])
+    things = pl.concat([part for part, _ in parts]).with_columns(
+        best=pl.Series(spans[:, 0] - spans[:, -1]), place=pl.int_range(pl.len())
     )
-    order = ["window", "best", "path_ns", "time_ns", "kind", "key", "virtual_speedup_percent"]
-    return table.sort(order, descending=[False, True, True, True, False, False, False]).select(
-        "window", *CAUSAL_PROFILE.names
+    order = ["window", "best", "path_ns", "time_ns", "kind", "key"]
+    things = things.sort(order, descending=[False, True, True, True, False, False])
+    pair = pl.col("key") // (1 << _PAIR_BITS), pl.col("key") % (1 << _PAIR_BITS)
+    named = {"operator": ("operator", pl.col("key")), "worker": ("worker", pl.col("key"))}
+    named |= {"from_worker": ("message", pair[0]), "to_worker": ("message", pair[1])}
+    things = things.with_columns(
+        pl.when(pl.col("kind") == kind).then(value).alias(name) for name, (kind, value) in named.items()
+    )
+    spans = spans[things["place"].to_numpy()]
+    saved = spans[:, :1] - spans
+    return (
+        things[np.repeat(np.arange(things.height), steps + 1)]
+        .with_columns(
+            virtual_speedup_percent=pl.Series(np.tile(100 * np.arange(steps + 1) / steps, things.height)),
+            span_ns=pl.Series(spans.ravel()),
+            saved_ns=pl.Series(saved.ravel()),
+            saved_percent=pl.Series((100 * saved / spans[:, :1]).ravel()),
+        )
+        .select("window", *CAUSAL_PROFILE.names)
     )
 
 
-def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: Bools, steps: int) -> pl.DataFrame:
-    """Return the profile of all things of a kind; `rows` says what belongs to any, and `key` to which."""
+def _profile(
+    graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: Bools, steps: int
+) -> tuple[pl.DataFrame, I64]:
+    """Return all things of a kind, and the window's length at each speed-up, of shape (things, steps + 1).
+
+    `rows` says what belongs to any, and `key` to which.
+    """
     base = graph.base
     chosen = np.flatnonzero(rows)
     rank, names = ranks(key[chosen])
@@ -177,11 +195,12 @@ def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: 
     wanted[chosen] = number[thing]
     group = wanted[graph.element]
     arcs = np.flatnonzero(group >= 0)
-    arcs = arcs[np.argsort(group[arcs], kind="stable")]
-    first = np.searchsorted(group[arcs], np.arange(len(replayed) + 1))
+    first, position = group_arcs(group[arcs], len(replayed))
+    arcs = arcs[position]
     ends[replayed] = scaled_ends(
         graph.first,
         graph.src,
+        graph.dst,
         graph.weight,
         graph.t,
         base.before[window[replayed]],
@@ -192,24 +211,5 @@ def _profile(graph: ConstraintGraph, kind: str, key: I64, rows: Bools, on_path: 
         steps,
     )
     spans = np.hstack([(base.ends - base.begins)[window, None], ends - begins[window, None]])
-    each = steps + 1
-    named = {
-        "operator": pl.col("key") if kind == "operator" else None,
-        "worker": pl.col("key") if kind == "worker" else None,
-        "from_worker": pl.col("key") // (1 << _PAIR_BITS) if kind == "message" else None,
-        "to_worker": pl.col("key") % (1 << _PAIR_BITS) if kind == "message" else None,
-    }
-    return pl.DataFrame(
-        {
-            "kind": [kind] * (len(keys) * each),
-            "window": np.repeat(window, each),
-            "key": np.repeat(keys, each),
-            "virtual_speedup_percent": np.tile(100 * np.arange(each) / steps, len(keys)),
-            "span_ns": spans.ravel(),
-            "time_ns": np.repeat(time, each),
-            "path_ns": np.repeat(path, each),
-        },
-        schema_overrides={"kind": pl.String},
-    ).with_columns(
-        (pl.lit(None) if value is None else value).cast(pl.Int64).alias(name) for name, value in named.items()
-    )
+    columns = {"kind": [kind] * len(keys), "window": window, "key": keys, "time_ns": time, "path_ns": path}
+    return pl.DataFrame(columns, schema_overrides={"kind": pl.String}), spans

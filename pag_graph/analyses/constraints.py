@@ -20,6 +20,7 @@ from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, 
 from pag_graph.kernels.windows import project, with_any
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
+from pag_graph.pag.tiling import is_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,8 +126,7 @@ class WindowGraph:
 
     def is_type(self, *kinds: ActivityType) -> Bools:
         """Say per row whether it is of one of the types."""
-        wanted = np.array([kind in kinds for kind in ActivityType])
-        return np.asarray(wanted[self.rows["type"].to_physical().to_numpy()], dtype=np.bool_)
+        return is_type(self.rows, *kinds)
 
     def number(self, column: str) -> I64:
         """Return a column of integers; -1 where it is null."""

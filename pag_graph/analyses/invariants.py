@@ -13,19 +13,20 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import END, IS_MESSAGE, delivered_ns, rounds, worker_of
+from pag_graph.analyses.columns import IS_MESSAGE, delivered_ns, rounds, worker_of
 from pag_graph.analyses.frames import IS_LOCAL, Frames, end_ns
 from pag_graph.analyses.frames import delivered_ns as delivered
 from pag_graph.analyses.frames import worker_of as worker_in
-from pag_graph.analyses.windows import over
+from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.kernels.replay import group_arcs
 from pag_graph.kernels.windows import largest, medians
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import INVARIANTS
 from pag_graph.pag.tiling import ranks, tilings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pag_graph.analyses.frames import Frame
     from pag_graph.pag.snapshot import Run, Snapshot, Window
     from pag_graph.pag.tiling import Belongs, Tiling
+
+    I64 = NDArray[np.int64]
 
 _COLUMNS = ("operator", "channel", "activation", "read", "receive_buffer_ns")
 _LEAVES = (ActivityType.PROCESSING, ActivityType.SPINNING)
@@ -141,7 +144,8 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     parameters = parameters or InvariantsParameters()
     seen = pl.DataFrame(pl.from_arrow(parts))
     windows = rounds(run).select("epoch", "start_ns", "end_ns")
-    progress = _progress(run, windows)
+    sends = _progress_sends(run)
+    progress = _progress(sends, windows)
     fixed = seen.filter("fixed").drop("fixed")
     largest = seen.filter(~pl.col("fixed")).drop("fixed")
     found = [fixed.join(_limits(parameters), on="invariant").with_columns(learned=pl.lit(value=False))]
@@ -157,7 +161,7 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     rows = pl.concat([frame.select(*_SEEN, "epoch", "limit", "learned") for frame in found])
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
-        rows = pl.concat([rows, _silent(run, windows).select(rows.columns)])
+        rows = pl.concat([rows, _silent(run, sends, windows).select(rows.columns)])
     rows = rows.sort(
         "epoch",
         "invariant",
@@ -220,14 +224,28 @@ def observations_of_rounds(
 
 
 def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
-    edges = tiling.edges.with_columns(end_ns=END, window=pl.Series(tiling.window))
-    local = edges.filter(~tiling.is_type(*MESSAGE_TYPES)).select("window", "src", "dst", "end_ns")
-    after = -local["dst"].to_numpy()
-    rows = largest(local["window"].to_numpy(), len(tiling.windows), local["end_ns"].to_numpy(), after, after)
-    last = local[rows[rows >= 0]].drop("end_ns")
-    extent = edges.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    epochs = _epochs(tiling.run, tiling.windows, last, extent)
-    return _reduced([epochs, _messages(tiling, edges), _activations(tiling, edges)], parameters)
+    edges, window = tiling.edges, tiling.window
+    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
+    end = start + edges["duration_ns"].to_numpy()
+    local = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES))
+    after = -dst[local]
+    rows = largest(window[local], len(tiling.windows), end[local], after, after)
+    rows = local[rows[rows >= 0]]
+    last = pl.DataFrame({"window": window[rows], "src": src[rows], "dst": dst[rows]})
+    shown = np.flatnonzero(np.diff(tiling.first))
+    extent = pl.DataFrame(
+        {
+            "window": shown,
+            "start_ns": np.minimum.reduceat(start, tiling.first[shown]),
+            "end_ns": np.maximum.reduceat(end, tiling.first[shown]),
+        }
+    )
+    found = {
+        "epoch_max": _epochs(tiling.run, tiling.windows, last, extent),
+        "message_max": _messages(tiling),
+        "operator_max": _activations(tiling),
+    }
+    return _reduced(found, parameters)
 
 
 def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -260,14 +278,14 @@ def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFram
         .agg(nw.col("src", "start_ns").min(), nw.col("dst", "end_ns").max())
         .with_columns(observed=nw.col("end_ns") - nw.col("start_ns"), worker=worker_in("src"))
     )
-    found = [
-        _shaped(_first_of_all(frames, every, keys, limit).with_columns(window=window), invariant=pl.lit(name))
+    found = {
+        name: _first_of_all(frames, every, keys, limit).with_columns(window=window)
         for every, keys, limit, name in (
             (messages, ["worker", "to_worker", "type", "channel"], parameters.message_max_ns, "message_max"),
             (activations, ["worker", "type", "operator"], parameters.operator_max_ns, "operator_max"),
         )
-    ]
-    return _reduced([epochs, *found], parameters).drop("window")
+    }
+    return _reduced({"epoch_max": epochs, **found}, parameters).drop("window")
 
 
 def _first_of_all(frames: Frames, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
@@ -289,31 +307,35 @@ def _first_of_all(frames: Frames, every: Frame, keys: list[str], limit: int | No
     return pl.concat(rows).unique().with_columns(absent)
 
 
-def _reduced(frames: Sequence[pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
-    """Return the rows that exceed a limit, and the largest of each key."""
+def _reduced(found: Mapping[str, pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return what is observed, by invariant, where it exceeds a limit, and the largest of each key."""
     limits = {row["invariant"]: row["limit"] for row in _limits(parameters).iter_rows(named=True)}
-    parts: list[pl.DataFrame] = []
-    for frame in frames:
-        if not frame.height:
-            continue
-        name = str(frame["invariant"][0])
-        if name in limits:
-            parts.append(frame.filter(pl.col("observed") > limits[name]).with_columns(fixed=pl.lit(value=True)))
-        key, keys = _numbered(frame, "window", *_KEY)
+    parts = [_SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
+    for name, frame in found.items():
+        key, keys = _numbered(frame, "window", *(name for name in _KEY if name in frame.columns))
         most = largest(key, keys, *(frame[name].to_numpy() for name in ("observed", "src", "dst")))
-        parts.append(frame[most].with_columns(fixed=pl.lit(value=False)))
-    empty = _SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False))
-    return pl.concat([empty.clear(), *parts])
+        chosen = [(frame[most], False)]
+        if name in limits:
+            chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))
+        parts += [
+            _shaped(rows, invariant=pl.lit(name)).with_columns(fixed=pl.lit(value=fixed)) for rows, fixed in chosen
+        ]
+    return pl.concat(parts)
 
 
-def _numbered(frame: pl.DataFrame, *columns: str) -> tuple[NDArray[np.int64], int]:
+def _numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
     """Return a number per row that tells what it has in some columns, and how many there are."""
-    number, count = np.zeros(frame.height, np.int64), 1
+    number, count = np.zeros(frame.height, np.int64), min(1, frame.height)
     for name in columns:
-        column = frame[name].cast(_NAMES).to_physical() if name in {"invariant", "type"} else frame[name]
+        column = frame[name]
+        if column.dtype == pl.String:
+            column = column.cast(_NAMES)
+        if column.dtype == pl.Enum:
+            column = column.to_physical()
         found, known = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
-        number, kept = ranks(number * len(known) + found)
-        count = len(kept)
+        if len(known) > 1:
+            number, kept = ranks(number * len(known) + found)
+            count = len(kept)
     return number, count
 
 
@@ -347,30 +369,40 @@ def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.
         # There, an epoch is its graph: events that preparation dropped do not count.
         spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
     found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
-    return _shaped(found, invariant=pl.lit("epoch_max"), observed=pl.col("end_ns") - pl.col("start_ns"))
+    return found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns"))
 
 
-def _messages(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
-    return _shaped(
-        edges.filter(tiling.is_type(*MESSAGE_TYPES)).drop("operator"),
-        invariant=pl.lit("message_max"),
+def _messages(tiling: Tiling) -> pl.DataFrame:
+    messages = np.flatnonzero(tiling.is_type(*MESSAGE_TYPES))
+    return tiling.edges.drop("operator")[messages].with_columns(
+        window=pl.Series(tiling.window[messages]),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
         observed=delivered_ns(tiling.run.rules),
     )
 
 
-def _activations(tiling: Tiling, edges: pl.DataFrame) -> pl.DataFrame:
+def _activations(tiling: Tiling) -> pl.DataFrame:
     """Return the innermost activations, from their first vertex to their last."""
-    leaves = edges.filter(tiling.is_type(*_LEAVES)).filter(pl.col("activation").is_not_null())
-    whole = leaves.group_by("window", "activation").agg(
-        pl.col("type", "operator").first(),
-        src=pl.col("src").min(),
-        dst=pl.col("dst").max(),
-        start_ns=pl.col("start_ns").min(),
-        observed=pl.col("end_ns").max() - pl.col("start_ns").min(),
+    activation = tiling.number("activation")
+    leaves = np.flatnonzero(tiling.is_type(*_LEAVES) & (activation >= 0))
+    leaves = leaves[ordered(tiling.window[leaves], activation[leaves])]
+    window, activation = tiling.window[leaves], activation[leaves]
+    first = np.flatnonzero((np.diff(window, prepend=-1) != 0) | (np.diff(activation, prepend=-1) != 0))
+    src, dst, start = (tiling.edges[name].to_numpy()[leaves] for name in ("src", "dst", "start_ns"))
+    begin = np.minimum.reduceat(start, first)
+    end = np.maximum.reduceat(start + tiling.edges["duration_ns"].to_numpy()[leaves], first)
+    return (
+        tiling.edges.select("type", "operator")[leaves[first]]
+        .with_columns(
+            window=pl.Series(window[first]),
+            src=pl.Series(np.minimum.reduceat(src, first)),
+            dst=pl.Series(np.maximum.reduceat(dst, first)),
+            start_ns=pl.Series(begin),
+            observed=pl.Series(end - begin),
+        )
+        .with_columns(worker=worker_of("src"))
     )
-    return _shaped(whole.drop("activation"), invariant=pl.lit("operator_max"), worker=worker_of("src"))
 
 
 def _progress_sends(run: Run) -> pl.DataFrame:
@@ -379,9 +411,9 @@ def _progress_sends(run: Run) -> pl.DataFrame:
     return run.scan("edges").filter(pl.col("type") == _PROGRESS).select(columns).collect()
 
 
-def _progress(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
+def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """Return the gaps between the progress messages of each worker, in the rounds in which they end."""
-    sends = _progress_sends(run).unique("src", keep="first").with_columns(worker=worker_of("src"))
+    sends = sends.unique("src", keep="first").with_columns(worker=worker_of("src"))
     sends = sends.sort("worker", "start_ns", "src")
     gaps = sends.with_columns(
         dst="src",
@@ -405,13 +437,11 @@ def _progress(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
 
-def _silent(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
+def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """Return the workers that sent progress to too few others in an epoch."""
     workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
-    sent = (
-        _progress_sends(run)
-        .group_by(worker=worker_of("src"), epoch="src_epoch")
-        .agg(observed=worker_of("dst").n_unique().cast(pl.Int64))
+    sent = sends.group_by(worker=worker_of("src"), epoch="src_epoch").agg(
+        observed=worker_of("dst").n_unique().cast(pl.Int64)
     )
     epochs = windows.select("epoch", window_ns="start_ns")
     few = (
@@ -420,9 +450,10 @@ def _silent(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(pl.col("observed").fill_null(0))
         .filter(pl.col("observed") < workers.height - 1)
     )
+    # Mostly nobody is silent, and no edge needs to be read.
+    edges = run.scan("edges") if few.height else run.scan("edges").head(0)
     last = (
-        run.scan("edges")
-        .filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
+        edges.filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
         .select("src", "dst", "type", "operator", "epoch", "start_ns", worker=worker_of("dst"))
         .sort("dst")
         .unique(["worker", "epoch"], keep="last", maintain_order=True)
@@ -441,9 +472,10 @@ def _silent(run: Run, windows: pl.DataFrame) -> pl.DataFrame:
 def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.DataFrame:
     """Return the rows that are above what the epochs before them allow."""
     key, keys = _numbered(observed, *_KEY)
-    rows = observed.with_columns(key=pl.Series(key)).sort("key", "epoch", maintain_order=True)
-    first = np.searchsorted(rows["key"].to_numpy(), np.arange(keys + 1))
-    values = rows["observed"].to_numpy()
+    by_epoch = np.argsort(observed["epoch"].to_numpy(), kind="stable")
+    first, position = group_arcs(key[by_epoch], keys)
+    order = by_epoch[position]
+    values = observed["observed"].to_numpy()[order]
     median, mad = medians(first, values, parameters.at_least, parameters.over)
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
     # What is observed is whole: more than the limit is more than its whole part.
@@ -451,4 +483,4 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     enough = ~np.isnan(limit)
     limits = np.where(enough, limit, -1).astype(np.int64)
     unusual = enough & (limits >= 0) & (values > limits)
-    return rows.drop("key").with_columns(limit=pl.Series(limits), learned=pl.lit(value=True)).filter(pl.Series(unusual))
+    return observed[order[unusual]].with_columns(limit=pl.Series(limits[unusual]), learned=pl.lit(value=True))

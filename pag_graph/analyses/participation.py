@@ -12,7 +12,7 @@ import polars as pl
 
 from pag_graph.analyses.columns import worker_of
 from pag_graph.analyses.constraints import COLUMNS, require_aligned, window_graph
-from pag_graph.analyses.windows import over
+from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import CycleError
 from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
 from pag_graph.kernels.replay import group_arcs, topological_order
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
 
+_OF_EDGES = ("type", "operator", "channel", "src", "dst")
+"""What the rows of `PARTICIPATION` say of their edges."""
 _PLAIN_BITS = 1000
 """Fewer paths than two to this are written without an exponent."""
 
@@ -121,29 +123,23 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     share = np.minimum(share, 1)
     mantissa, exponent = _written(mantissa, LIMB_BITS * limbs)
     inside = base.inside[used]
+    start = np.maximum(base.number("start_ns")[used], base.begins[of])
+    part = share * (inside / (base.ends - base.begins)[of])
+    ends = (base.number(name)[used] for name in ("src", "dst"))
+    # Floating-point numbers that are not negative are in the order of their bits.
+    order = ordered(of, -part.view(np.int64), -share.view(np.int64), start, *ends)
     return (
-        base.rows[used]
+        base.rows.select(_OF_EDGES)[used]
         .with_columns(
-            pl.col("type").cast(pl.String),
             window=pl.Series(of),
-            participation=pl.Series(share * (inside / (base.ends - base.begins)[of])),
+            participation=pl.Series(part),
             path_share=pl.Series(share),
             paths_mantissa=pl.Series(mantissa),
             paths_exponent=pl.Series(exponent),
-            worker=worker_of("src"),
-            to_worker=worker_of("dst"),
-            start_ns=pl.max_horizontal("start_ns", pl.Series(base.begins[of])),
+            start_ns=pl.Series(start),
             duration_ns=pl.Series(inside),
-        )
-        .sort(
-            "window",
-            "participation",
-            "path_share",
-            "start_ns",
-            "src",
-            "dst",
-            descending=[False, True, True, False, False, False],
-        )
+        )[order]
+        .with_columns(pl.col("type").cast(pl.String), worker=worker_of("src"), to_worker=worker_of("dst"))
         .select("window", *PARTICIPATION.names)
     )
 

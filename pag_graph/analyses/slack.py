@@ -21,7 +21,7 @@ from pag_graph.analyses.constraints import (
     constraint_graph_of,
     require_aligned,
 )
-from pag_graph.analyses.windows import over
+from pag_graph.analyses.windows import ordered, over
 from pag_graph.kernels.replay import NONE, latest, slacks
 from pag_graph.model.tables import SLACK
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from pag_graph.pag.snapshot import Run, Snapshot, Window
     from pag_graph.pag.tiling import Tiling
+
+_OF_EDGES = ("type", "operator", "activation", "channel", "src", "dst")
+"""What the rows of `SLACK` say of their edges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,25 +118,17 @@ def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
     known = found != NONE
     # A message from before the window may have arrived before it, too.
     used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)
+    start = np.maximum(base.number("start_ns"), base.begins[base.of])
+    # Last is what leads to no end.
+    order = ordered(base.of, found, -used, start, base.number("src"), base.number("dst"))
     return (
-        rows.with_columns(
-            pl.col("type").cast(pl.String),
+        rows.select(_OF_EDGES)
+        .with_columns(
             window=pl.Series(base.of),
-            worker=worker_of("src"),
-            to_worker=worker_of("dst"),
-            start_ns=pl.max_horizontal("start_ns", pl.Series(base.begins[base.of])),
+            start_ns=pl.Series(start),
             duration_ns=pl.Series(used),
             slack_ns=pl.when(pl.Series(known)).then(pl.Series(found)),
-        )
-        .sort(
-            "window",
-            "slack_ns",
-            "duration_ns",
-            "start_ns",
-            "src",
-            "dst",
-            descending=[False, False, True, False, False, False],
-            nulls_last=True,
-        )
+        )[order]
+        .with_columns(pl.col("type").cast(pl.String), worker=worker_of("src"), to_worker=worker_of("dst"))
         .select("window", *SLACK.names)
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pag_graph.kernels.activations import I64
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def walk_waits(
     charged: I64,
     since: I64,

@@ -43,7 +43,7 @@ def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     return found[:count].copy()
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def lower_hull(x: F64, y: F64) -> I64:
     """Return the indices of the lower convex hull of points.
 

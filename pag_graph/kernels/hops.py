@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def count_walks(
     src: I64, dst: I64, weight: I64, group: I64, seeds: I64, vertices: int, groups: int, k: int
 ) -> tuple[I64, I64, I64, I64, bool]:
@@ -92,7 +92,7 @@ def count_walks(
     return walks, edges, walk_weight, edge_weight, exact
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def count_walks_by_window(
     first: I64,
     src: I64,
@@ -212,7 +212,7 @@ def count_walks_by_window(
     return _columns(rows[:count], -1)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _columns(rows: I64, inexact: int) -> tuple[I64, I64, I64, I64, I64, I64, I64, int]:
     columns = np.ascontiguousarray(rows.T)
     return columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], inexact

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REACHED_START, GAP, CYCLE, NO_ENDER, NO_END = 0, 1, 2, 3, 4
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def walk_back(
     last_vertex: int,
     local_dst: I64,
@@ -99,7 +99,7 @@ def walk_back(
     return low, high, message, CYCLE, vertex
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def last_edge(
     src: I64,
     dst: I64,
@@ -158,7 +158,7 @@ def last_edge(
     return (latest if latest >= 0 else idle), 0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def enders(
     dst: I64,
     born: Bools,
@@ -194,7 +194,7 @@ def enders(
     return result
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def last_edges(
     first: I64,
     src: I64,
@@ -241,7 +241,7 @@ def last_edges(
     return chosen, -1
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def walk_windows(
     first: I64,
     src: I64,
@@ -342,7 +342,7 @@ def walk_windows(
     return path_first, path[:count], ends, all_waiting, -1, REACHED_START, 0
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _room(path: I64, wanted: int) -> I64:
     if wanted <= path.shape[0]:
         return path

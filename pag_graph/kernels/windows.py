@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     F64 = NDArray[np.float64]
 
-_MANY = 64
-"""Fewer numbers are sorted fastest by insertion."""
 
-
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def spread(first: I64, last: I64) -> tuple[I64, I64]:
     """List every edge once per window that it belongs to.
 
@@ -45,9 +42,9 @@ def spread(first: I64, last: I64) -> tuple[I64, I64]:
     return edges, windows
 
 
-@numba.njit(cache=True)
-def arrange(window: I64, windows: int, dst: I64, message: Bools, src: I64) -> tuple[I64, I64]:
-    """Order edges by window, `dst`, local ones first, and `src`.
+@numba.njit(cache=True, nogil=True)
+def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
+    """Order edges by window, and in each as `sort_within` does.
 
     Parameters
     ----------
@@ -55,8 +52,8 @@ def arrange(window: I64, windows: int, dst: I64, message: Bools, src: I64) -> tu
         Per edge: its window; those with a negative one are left out.
     windows
         How many there are.
-    dst, message, src
-        Per edge: where it ends, whether it is a message, and where it starts.
+    keys
+        Per edge.
 
     Returns
     -------
@@ -67,8 +64,8 @@ def arrange(window: I64, windows: int, dst: I64, message: Bools, src: I64) -> tu
 
     Notes
     -----
-    A counting sort by window, then a look whether the order within it is right already, as it is in a store that was
-    built from one slice; O(edges) then, O(edges log edges) at worst.
+    A counting sort by window. O(edges log runs) with it: the edges of a slice lie in a store as analyses walk them, by
+    `dst`, local ones first, and `src`, so that a window has one or a few runs.
     """
     first = np.zeros(windows + 1, np.int64)
     for edge in range(window.shape[0]):
@@ -82,33 +79,73 @@ def arrange(window: I64, windows: int, dst: I64, message: Bools, src: I64) -> tu
         if window[edge] >= 0:
             order[filled[window[edge]]] = edge
             filled[window[edge]] += 1
-    for at in range(windows):
-        begin, end = first[at], first[at + 1]
-        ordered = True
-        for place in range(begin + 1, end):
-            if _before(order[place], order[place - 1], dst, message, src):
-                ordered = False
-                break
-        if not ordered:
-            # Three stable sorts, the least important key first.
-            part = order[begin:end].copy()
-            part = part[np.argsort(src[part], kind="mergesort")]
-            part = part[np.argsort(message[part].astype(np.int8), kind="mergesort")]
-            order[begin:end] = part[np.argsort(dst[part], kind="mergesort")]
+    sort_within(first, order, keys)
     return first, order
 
 
-@numba.njit(cache=True)
-def _before(a: int, b: int, dst: I64, message: Bools, src: I64) -> bool:
-    """Say whether edge a comes before edge b."""
-    if dst[a] != dst[b]:
-        return bool(dst[a] < dst[b])
-    if message[a] != message[b]:
-        return bool(message[b])
-    return bool(src[a] < src[b])
+@numba.njit(cache=True, nogil=True)
+def sort_within(first: I64, order: I64, keys: I64) -> None:
+    """Sort the rows of each window, in place.
+
+    Parameters
+    ----------
+    first
+        Shape (windows + 1,): where each window begins in the order.
+    order
+        The rows.
+    keys
+        Per row, the most important one first; the smallest come first. Equal rows stay as they are.
+
+    Notes
+    -----
+    Runs that are in order already are merged: O(rows log runs).
+    """
+    most = 0
+    for window in range(first.shape[0] - 1):
+        most = max(most, first[window + 1] - first[window])
+    spare, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    for window in range(first.shape[0] - 1):
+        part = order[first[window] : first[window + 1]]
+        runs = 0
+        for place in range(part.shape[0]):
+            if place == 0 or _before(part[place], part[place - 1], keys):
+                bounds[runs] = place
+                runs += 1
+        bounds[runs] = part.shape[0]
+        while runs > 1:
+            runs = _merge_neighbours(part, spare, bounds, runs, keys)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
+def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) -> int:
+    """Merge every two runs of edges, the first with the second and so on, and return how many there are then."""
+    for run in range(0, runs - 1, 2):
+        begin, middle, end = bounds[run], bounds[run + 1], bounds[run + 2]
+        spare[begin:middle] = part[begin:middle]
+        left, right = begin, middle
+        for place in range(begin, end):
+            # Of equal edges the one that came first stays first.
+            if right < end and (left == middle or _before(part[right], spare[left], keys)):
+                part[place] = part[right]
+                right += 1
+            else:
+                part[place] = spare[left]
+                left += 1
+    for run in range(0, runs, 2):
+        bounds[run // 2] = bounds[run]
+    bounds[(runs + 1) // 2] = bounds[runs]
+    return (runs + 1) // 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _before(a: int, b: int, keys: I64) -> bool:
+    for key in range(keys.shape[1]):
+        if keys[a, key] != keys[b, key]:
+            return bool(keys[a, key] < keys[b, key])
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
 def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     """Return per group the row with the largest value; of equal ones that with the lowest `src`, then `dst`.
 
@@ -141,7 +178,7 @@ def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     return best
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]:
     """Return the median of the values before each one, and the median of their distances from it (MAD).
 
@@ -159,41 +196,60 @@ def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]
     Returns
     -------
     median, mad
-        Per value; NaN where there are too few before it. O(values x over log over).
+        Per value; NaN where there are too few before it. O(values x over).
     """
     median, mad = np.full(value.shape[0], np.nan), np.full(value.shape[0], np.nan)
     ordered = np.empty(over, np.float64)
     for group in range(first.shape[0] - 1):
-        for at in range(first[group] + max(at_least, 1), first[group + 1]):
-            begin = max(first[group], at - over)
-            for place in range(begin, at):
-                ordered[place - begin] = value[place]
-            median[at] = _median(ordered[: at - begin])
-            for place in range(at - begin):
-                ordered[place] = abs(ordered[place] - median[at])
-            mad[at] = _median(ordered[: at - begin])
+        count = 0
+        for at in range(first[group], first[group + 1]):
+            if at - first[group] >= max(at_least, 1):
+                median[at] = _median(ordered[:count])
+                mad[at] = _median_distance(ordered[:count], median[at])
+            # It is among those before the next one, in place of the earliest of them if there are enough.
+            place = count
+            if count == over:
+                place = np.searchsorted(ordered, value[at - over])
+                while place + 1 < count and ordered[place + 1] < value[at]:
+                    ordered[place] = ordered[place + 1]
+                    place += 1
+            else:
+                count += 1
+            while place > 0 and ordered[place - 1] > value[at]:
+                ordered[place] = ordered[place - 1]
+                place -= 1
+            ordered[place] = value[at]
     return median, mad
 
 
-@numba.njit(cache=True)
-def _median(values: F64) -> float:
-    """Sort the values, and return the one in the middle, or the mean of the two there."""
-    if values.shape[0] > _MANY:
-        values.sort()
-    else:
-        for at in range(1, values.shape[0]):
-            value, place = values[at], at
-            while place > 0 and values[place - 1] > value:
-                values[place] = values[place - 1]
-                place -= 1
-            values[place] = value
-    half = values.shape[0] // 2
-    if values.shape[0] % 2:
-        return float(values[half])
-    return float((values[half - 1] + values[half]) / 2)
+@numba.njit(cache=True, nogil=True)
+def _median(ordered: F64) -> float:
+    """Return the value in the middle, or the mean of the two there."""
+    half = ordered.shape[0] // 2
+    if ordered.shape[0] % 2:
+        return float(ordered[half])
+    return float((ordered[half - 1] + ordered[half]) / 2)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
+def _median_distance(ordered: F64, centre: float) -> float:
+    """Return the median of the distances of values from their own median, the smallest first from both sides of it."""
+    count = ordered.shape[0]
+    above = count // 2
+    below = above - 1
+    before = distance = 0.0
+    for _ in range(count // 2 + 1):
+        before = distance
+        if above == count or (below >= 0 and centre - ordered[below] < ordered[above] - centre):
+            distance = centre - ordered[below]
+            below -= 1
+        else:
+            distance = ordered[above] - centre
+            above += 1
+    return distance if count % 2 else (before + distance) / 2
+
+
+@numba.njit(cache=True, nogil=True)
 def project(
     first: I64, src: I64, dst: I64, start: I64, end: I64, arrives: Bools, begins: I64, finishes: I64
 ) -> tuple[I64, I64, I64, I64, I64]:
@@ -286,7 +342,7 @@ def project(
     return vertex_first, ids[:count], t[:count], source, target
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _place(known: I64, wanted: int, near: int) -> int:
     """Return where a number would be in a sorted list; it is looked for near a place first."""
     for place in range(max(near, 0), min(near + 2, known.shape[0])):
@@ -295,7 +351,7 @@ def _place(known: I64, wanted: int, near: int) -> int:
     return int(np.searchsorted(known, wanted))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
     """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both."""
     result = np.zeros(dst.shape[0], np.bool_)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.analyses import ANALYSES, Scope, find_analysis, table_of
+from pag_graph.analyses import windows as windows_module
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES
@@ -19,7 +21,7 @@ from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
     Fixture = Callable[..., Any]
 
 AT_ONCE = [analysis.name for analysis in ANALYSES if analysis.many_name]
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 40], ids="parts of {} edges".format)
+def small_parts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let threads share what one of them would do alone: runs of tests are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows_module, "_PART", request.param)
+        yield
 
 
 def frames(table: pa.Table) -> pl.DataFrame:
@@ -151,3 +161,16 @@ def test_windows_without_length(in_memory: Fixture) -> None:
     assert not any(window.span_ns for window in windows)
     for name in AT_ONCE:
         assert find_analysis(name).over(run, windows, find_analysis(name).make_parameters({})).num_rows >= 0
+
+
+@given(small_traces(), st.integers(1, 20))
+def test_parts_of_a_tiling_are_all_of_it(in_memory: Fixture, trace: SmallTrace, edges: int) -> None:
+    run = in_memory(trace).run
+    for tiling in tilings(run, run.windows(), ["operator"], "touches"):
+        parts = tiling.parts(edges)
+        assert [window for part in parts for window in part.windows] == list(tiling.windows)
+        assert pl.concat([part.edges for part in parts]).equals(tiling.edges)
+        assert [count for part in parts for count in np.diff(part.first)] == list(np.diff(tiling.first))
+        # Each holds its share, but for the last one, and for what its last window adds.
+        assert all(part.edges.height > 0 for part in parts) or not tiling.edges.height
+        assert all(part.first[-2] < edges for part in parts)
