@@ -117,17 +117,20 @@ def _event_at(table: pa.Table, row: int) -> str:
 
 def check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None:
     """Refuse a table that lacks a column or has one of another type; `where` names its file."""
-    available = {column.name: column.type for column in found}
-    if missing := [c.name for c in declared if c.name not in available and not is_optional(c)]:
+    available = dict(zip(found.names, found.types, strict=True))
+    absent = (name for name in declared.names if name not in available)
+    if missing := [name for name in absent if not is_optional(declared.field(name))]:
         raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(available))
-    for column in (c for c in declared if c.name in available):
-        kind = available[column.name]
+    for name, declared_type in zip(declared.names, declared.types, strict=True):
+        kind = available.get(name, declared_type)
+        if kind == declared_type:
+            continue
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        text = pa.types.is_string(column.type) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-        if kind != column.type and not text:
-            message = f"{where}: the column {column.name} is of type {kind}, not {column.type}."
-            raise SchemaError(message, CONVERT_AGAIN, {"file": where, "column": column.name})
+        text = pa.types.is_string(declared_type) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        if kind != declared_type and not text:
+            message = f"{where}: the column {name} is of type {kind}, not {declared_type}."
+            raise SchemaError(message, CONVERT_AGAIN, {"file": where, "column": name})
 
 
 def completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.Table:

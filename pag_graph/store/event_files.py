@@ -24,7 +24,7 @@ from pag_graph.store.columns import (
 from pag_graph.store.files import EVENTS, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,49 +73,50 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
     name = f"{EVENTS}/{file.name}"
     with open_events(root, name) as parquet:
         check_columns(parquet.schema_arrow, TRACE_EVENTS, where=str(file))
-        groups = range(parquet.metadata.num_row_groups)
-        workers = [bounds_of(parquet.metadata, group, "worker") for group in groups]
-        epochs = [bounds_of(parquet.metadata, group, "epoch") for group in groups]
-        if not parquet.metadata.num_rows:
+        metadata = parquet.metadata
+        if not metadata.num_rows:
             return EventFile(name=name, rows=0, workers=(), first_epoch=0, last_epoch=0)
-        if all(bound and bound[0] == bound[1] for bound in workers) and all(epochs):
-            seen = {bound[0] for bound in workers if bound}
+        places = {column: place for place, column in enumerate(metadata.schema.names)}
+        # Nobody reads the workers again, so what lacks one must show here.
+        required = parquet.schema.column(places["worker"]).max_definition_level == 0
+        rows = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        groups = tuple(_row_group(row_group, places, required=required) for row_group in rows)
+        epochs = [bounds_of(row_group, places["epoch"]) for row_group in rows]
+        if all(groups) and all(epochs):
+            seen = {group.worker for group in groups if group}
             span = [value for bound in epochs if bound for value in bound]
         else:
-            table = read_groups(parquet, list(groups), ["worker", "epoch"], where=str(file))
+            table = read_groups(parquet, list(range(len(rows))), ["worker", "epoch"], where=str(file))
             check_nulls(table, TRACE_EVENTS, where=str(file))
             seen = set(table["worker"].unique().to_pylist())
             span = list(pc.min_max(table["epoch"]).as_py().values())
         found = EventFile(
             name=name,
-            rows=parquet.metadata.num_rows,
+            rows=metadata.num_rows,
             workers=tuple(sorted(seen)),
             first_epoch=min(span),
             last_epoch=max(span),
-            groups=tuple(_row_group(parquet, group) for group in groups),
+            groups=groups,
         )
         if gaps is not None:
-            gaps.look(parquet.metadata, found)
+            gaps.look([(bounds_of(row_group, places["seq"]), row_group.num_rows) for row_group in rows], found)
         return found
 
 
-def _row_group(parquet: pq.ParquetFile, group: int) -> RowGroup | None:
-    names = parquet.metadata.schema.names
-    metadata = parquet.metadata.row_group(group)
-    worker, t = (metadata.column(names.index(name)).statistics for name in ("worker", "t_ns"))
-    if not (metadata.num_rows and all(known is not None and known.has_min_max for known in (worker, t))):
+def _row_group(row_group: pq.RowGroupMetaData, places: Mapping[str, int], *, required: bool) -> RowGroup | None:
+    worker, t = bounds_of(row_group, places["worker"]), bounds_of(row_group, places["t_ns"])
+    if worker is None or t is None or worker[0] != worker[1] or not row_group.num_rows:
         return None
-    # Nobody reads the workers again, so what lacks one must show here.
-    required = parquet.schema.column(names.index("worker")).max_definition_level == 0
-    if worker.min != worker.max or not (required or (worker.has_null_count and not worker.null_count)):
-        return None
-    return RowGroup(int(worker.min), metadata.num_rows, int(t.min), int(t.max))
+    if not required:
+        statistics = row_group.column(places["worker"]).statistics
+        if not statistics.has_null_count or statistics.null_count:
+            return None
+    return RowGroup(worker[0], row_group.num_rows, *t)
 
 
-def bounds_of(metadata: pq.FileMetaData, group: int, name: str) -> tuple[int, int] | None:
-    """Return a row group's least and greatest value of a column; null without statistics."""
-    index = metadata.schema.names.index(name)
-    statistics = metadata.row_group(group).column(index).statistics
+def bounds_of(row_group: pq.RowGroupMetaData, place: int) -> tuple[int, int] | None:
+    """Return a row group's least and greatest value of the column at a place; null without statistics."""
+    statistics = row_group.column(place).statistics
     if statistics is None or not statistics.has_min_max:
         return None
     return statistics.min, statistics.max
@@ -144,11 +145,13 @@ def read_events(
     filtered = ["epoch"] if epochs is not None else []
     read = list(dict.fromkeys([*names, "worker", *filtered]))
     with open_events(root, file.name, encoded=tuple(VOCABULARIES)) as parquet:
+        metadata = parquet.metadata
+        worker, epoch = (metadata.schema.names.index(name) for name in ("worker", "epoch"))
         groups = [
             group
-            for group in range(parquet.metadata.num_row_groups)
-            if _may_hold(bounds_of(parquet.metadata, group, "worker"), workers)
-            and _overlaps(bounds_of(parquet.metadata, group, "epoch"), epochs)
+            for group in range(metadata.num_row_groups)
+            if _may_hold(bounds_of(metadata.row_group(group), worker), workers)
+            and _overlaps(bounds_of(metadata.row_group(group), epoch), epochs)
         ]
         table = read_groups(parquet, groups, read, where=where)
     check_nulls(table, TRACE_EVENTS, where=where)
@@ -159,8 +162,8 @@ def read_events(
     if workers is not None:
         keep &= np.isin(table["worker"].to_numpy(), workers)
     if epochs is not None:
-        epoch = table["epoch"].to_numpy()
-        keep &= (epoch >= epochs.start) & (epoch < epochs.stop)
+        of = table["epoch"].to_numpy()
+        keep &= (of >= epochs.start) & (of < epochs.stop)
     return table if keep.all() else table.filter(pa.array(keep))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pag_graph.model.enums import Severity
-from pag_graph.store.event_files import bounds_of
 from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from pag_graph.store.event_files import EventFile
 
@@ -25,16 +25,15 @@ class Gaps:
         self._last: dict[int, int] = {}
         self._missing: dict[int, tuple[int, str]] = {}
 
-    def look(self, metadata: pq.FileMetaData, file: EventFile) -> None:
-        """Take the next file; those of a worker come in the order of its log."""
+    def look(self, groups: Sequence[tuple[tuple[int, int] | None, int]], file: EventFile) -> None:
+        """Take the next file, the bounds of each row group's numbers and its rows; a worker's come in its order."""
         if len(file.workers) != 1:
             return
         worker = file.workers[0]
-        for group in range(metadata.num_row_groups):
-            bounds = bounds_of(metadata, group, "seq")
+        for bounds, rows in groups:
             if bounds is None:
                 continue
-            gap = bounds[1] - self._last.get(worker, 0) - metadata.row_group(group).num_rows
+            gap = bounds[1] - self._last.get(worker, 0) - rows
             if gap > 0:
                 count, first = self._missing.get(worker, (0, file.name))
                 self._missing[worker] = (count + gap, first)
