@@ -7,6 +7,7 @@ some-progress). The learned ones are this package's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import narwhals.stable.v2 as nw
@@ -19,6 +20,7 @@ from pag_graph.analyses.frames import delivered_ns as delivered
 from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.kernels import threads
 from pag_graph.kernels.replay import group_arcs
 from pag_graph.kernels.windows import largest, medians
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
@@ -37,29 +39,32 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_COLUMNS = ("operator", "channel", "activation", "read", "receive_buffer_ns")
+_COLUMNS = ("operator", "channel", "activation")
+_OF_READS = ("read", "receive_buffer_ns")
+"""What tells of edges how long after its arrival a message was read; of the rule set `st2` they end at the read."""
 _LEAVES = (ActivityType.PROCESSING, ActivityType.SPINNING)
 _INVARIANTS = ("epoch_max", "message_max", "operator_max", "progress_max", "some_progress")
-_NAMES = pl.Enum(sorted([*map(str, ActivityType), *_INVARIANTS]))
+_NAMES: pl.DataType = pl.Enum(sorted([*map(str, ActivityType), *_INVARIANTS]))
 _PROGRESS = str(ActivityType.PROGRESS_MESSAGE)
 _KEY = ["invariant", "worker", "to_worker", "type", "operator", "channel"]
+_SPARSE = 4
+"""Numbers up to so many times as many as there are rows are ranked fast."""
 _SIGMA = 1.4826
 """A normal distribution's standard deviation over its MAD."""
 
-_SEEN = pl.Schema(
-    {
-        "invariant": pl.String,
-        "worker": pl.Int32,
-        "to_worker": pl.Int32,
-        "type": pl.String,
-        "operator": pl.Int64,
-        "channel": pl.Int64,
-        "src": pl.Int64,
-        "dst": pl.Int64,
-        "start_ns": pl.Int64,
-        "observed": pl.Int64,
-    }
-)
+_COLUMN_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "invariant": _NAMES,
+    "worker": pl.Int32,
+    "to_worker": pl.Int32,
+    "type": _NAMES,
+    "operator": pl.Int64,
+    "channel": pl.Int64,
+    "src": pl.Int64,
+    "dst": pl.Int64,
+    "start_ns": pl.Int64,
+    "observed": pl.Int64,
+}
+_SEEN = pl.Schema(_COLUMN_TYPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +147,7 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     shutdown are no rounds and not looked at. O(edges).
     """
     parameters = parameters or InvariantsParameters()
-    seen = pl.DataFrame(pl.from_arrow(parts))
+    seen = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": _NAMES, "type": _NAMES})
     windows = rounds(run).select("epoch", "start_ns", "end_ns")
     sends = _progress_sends(run)
     progress = _progress(sends, windows)
@@ -196,7 +201,7 @@ def round_observations(snapshot: Snapshot | Frames, parameters: InvariantsParame
         return _candidates(snapshot, parameters).to_arrow()
     window = snapshot.window
     belongs: Belongs = "ends" if window.epoch is None else "labels"
-    [tiling] = tilings(snapshot.run, [window], _COLUMNS, belongs)
+    [tiling] = tilings(snapshot.run, [window], _columns(snapshot.run), belongs)
     return _observations(tiling, parameters).drop("window").to_arrow()
 
 
@@ -220,7 +225,11 @@ def observations_of_rounds(
         Rows of `round_observations` of every round, with the place of its ``window``.
     """
     limits = parameters or InvariantsParameters()
-    return over(run, windows, _COLUMNS, "labels", lambda tiling: _observations(tiling, limits))
+    return over(run, windows, _columns(run), "labels", lambda tiling: _observations(tiling, limits))
+
+
+def _columns(run: Run) -> tuple[str, ...]:
+    return _COLUMNS if run.rules is RuleSet.ST2 else _COLUMNS + _OF_READS
 
 
 def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -257,6 +266,7 @@ def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFram
             "type",
             "start_ns",
             *_COLUMNS,
+            *_OF_READS,
             end_ns=end_ns(),
             worker=worker_in("src"),
             to_worker=worker_in("dst"),
@@ -333,10 +343,13 @@ def _numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
         if column.dtype == pl.Enum:
             column = column.to_physical()
         found, known = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
-        if len(known) > 1:
-            number, kept = ranks(number * len(known) + found)
+        if count * len(known) > _SPARSE * frame.height:
+            number, kept = ranks(number)
             count = len(kept)
-    return number, count
+        if len(known) > 1:
+            number, count = number * len(known) + found, count * len(known)
+    number, kept = ranks(number)
+    return number, len(kept)
 
 
 def _limits(parameters: InvariantsParameters) -> pl.DataFrame:
@@ -344,7 +357,7 @@ def _limits(parameters: InvariantsParameters) -> pl.DataFrame:
     given = {name: getattr(parameters, f"{name}_ns") for name in names}
     return pl.DataFrame(
         [(name, limit) for name, limit in given.items() if limit is not None],
-        schema={"invariant": pl.String, "limit": pl.Int64},
+        schema={"invariant": _NAMES, "limit": pl.Int64},
         orient="row",
     )
 
@@ -476,11 +489,23 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     first, position = group_arcs(key[by_epoch], keys)
     order = by_epoch[position]
     values = observed["observed"].to_numpy()[order]
-    median, mad = medians(first, values, parameters.at_least, parameters.over)
+    # Keys share nothing: threads do some of them each.
+    cuts = np.searchsorted(first, np.linspace(0, len(values), threads.allowed() + 1))
+    found = threads.each(
+        lambda cut: medians(
+            first[cut[0] : cut[1] + 1] - first[cut[0]],
+            values[first[cut[0]] : first[cut[1]]],
+            parameters.at_least,
+            parameters.over,
+        ),
+        list(pairwise(cuts.tolist())),
+    )
+    median, mad = (np.concatenate(part) for part in zip(*found, strict=True))
     margin = np.maximum(parameters.deviations * _SIGMA * mad, parameters.tolerance * np.abs(median))
     # What is observed is whole: more than the limit is more than its whole part.
     limit = np.floor(median + np.maximum(margin, parameters.least_ns))
     enough = ~np.isnan(limit)
     limits = np.where(enough, limit, -1).astype(np.int64)
     unusual = enough & (limits >= 0) & (values > limits)
-    return observed[order[unusual]].with_columns(limit=pl.Series(limits[unusual]), learned=pl.lit(value=True))
+    rows: pl.DataFrame = observed[order[unusual]]
+    return rows.with_columns(limit=pl.Series(limits[unusual]), learned=pl.lit(value=True))

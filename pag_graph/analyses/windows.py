@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_PART = 250_000
-"""About how many edges one thread looks at together: columns of fewer cost more calls, of more, more of the caches."""
+_PART = 100_000
+"""Edges for which another thread is worth its calls."""
 
 
 def over(
@@ -50,7 +50,7 @@ def over(
     shown = [place for place, window in enumerate(windows) if belongs != "touches" or window.span_ns > 0]
     found, before = [], 0
     for tiling in tilings(run, [windows[place] for place in shown], columns, belongs):
-        parts = tiling.parts(_PART)
+        parts = tiling.parts(max(_PART, -(-tiling.edges.height // threads.allowed())))
         for part, part_rows in zip(parts, threads.each(rows, parts), strict=True):
             places = pl.Series(shown[before : before + len(part.windows)], dtype=pl.Int64)
             found.append(part_rows.with_columns(window=places[part_rows["window"]]))

@@ -32,6 +32,7 @@ STRETCH = 1_000_000
 """About how many edges are read at once where many windows are."""
 _MOST_WINDOWS = 100_000
 """Windows of a series: each costs a look at the edges of all."""
+_DENSE = 4
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
 
@@ -368,6 +369,12 @@ class Run:
 
 def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where numbers are in a list of different ones, -1 where they are not."""
+    low = int(known.min())
+    if int(known.max()) - low <= _DENSE * (len(known) + len(wanted)):
+        # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
+        table = np.full(int(known.max()) - low + 2, -1)
+        table[known - low] = np.arange(len(known))
+        return table[np.clip(wanted, low - 1, int(known.max()) + 1) - low]
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
     return np.where(known[order[at]] == wanted, order[at], -1)
