@@ -420,7 +420,7 @@ def _activations(tiling: Tiling) -> pl.DataFrame:
 
 def _progress_sends(run: Run) -> pl.DataFrame:
     """Return the messages about progress, one row per receiver."""
-    columns = ["src", "dst", "src_epoch", "start_ns", "channel"]
+    columns = ["src", "dst", "src_epoch", "start_ns"]
     return run.scan("edges").filter(pl.col("type") == _PROGRESS).select(columns).collect()
 
 
@@ -442,7 +442,7 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(dst=pl.lit(None, pl.Int64), epoch=pl.lit(last, pl.Int64), observed=end - pl.col("start_ns"))
     )
     parts = [
-        _shaped(frame.drop("channel", strict=False), invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
+        _shaped(frame, invariant=pl.lit("progress_max"), type=pl.lit(_PROGRESS))
         .with_columns(frame["epoch"])
         .filter(pl.col("observed").is_not_null())
         for frame in (gaps, still)

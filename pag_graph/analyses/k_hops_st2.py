@@ -8,20 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import END, IS_MESSAGE, WAITING, worker_of
+from pag_graph.analyses.columns import END, worker_of
 from pag_graph.analyses.definition import Flags
 from pag_graph.errors import AnalysisError, InvalidParameterError
-from pag_graph.model.enums import ActivityType
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
+from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS_ST2
+from pag_graph.pag.tiling import is_type, tilings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.pag.snapshot import Run
 
-_DATA, _PROCESSING = str(ActivityType.DATA_MESSAGE), str(ActivityType.PROCESSING)
 _LIMIT = 2.0**62
 
 
@@ -73,18 +75,23 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters | None = None) -> pa.Tab
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."
         raise InvalidParameterError(message, "k_hops_st2(k=10)")
-    edges = (
-        run.scan("edges")
-        .select("src", "dst", "type", "epoch", "start_ns", "duration_ns", end_ns=END)
-        .sort("epoch", "dst", "src")
-        .collect()
-        .with_columns(worker=worker_of("src"), weight=pl.col("duration_ns").clip(lower_bound=0))
-        .drop("src", "duration_ns")
+    # In the order of epochs, and of workers' logs in each.
+    tables = [tiling.edges for tiling in tilings(run, run.windows(), (), "labels")]
+    if not tables:
+        return K_HOPS_ST2.empty_table()
+    edges = pl.concat(tables).select(
+        "dst",
+        "type",
+        "epoch",
+        "start_ns",
+        end_ns=END,
+        worker=worker_of("src"),
+        weight=pl.col("duration_ns").clip(lower_bound=0),
     )
     waits, after = _starts(edges)
     first = [
-        _hop(edges.filter(pl.col("type") != WAITING), waits),
-        _hop(edges.filter(pl.col("type") == _DATA), after),
+        _hop(edges.filter(~is_type(edges, ActivityType.WAITING)), waits),
+        _hop(edges.filter(is_type(edges, ActivityType.DATA_MESSAGE)), after),
     ]
     walks, parts = pl.concat(first), []
     for hop in range(1, parameters.k + 1):
@@ -100,23 +107,29 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters | None = None) -> pa.Tab
             message = f"More walks of up to {parameters.k} hops exist than 64 bits can count."
             raise AnalysisError(message, "Ask for fewer hops.", {"k": parameters.k})
         parts.append(sums.with_columns(hop=pl.lit(hop, pl.Int64)))
-    result = pl.concat(parts).sort("epoch", "hop", "type", "worker")
+    result = pl.concat(parts).with_columns(pl.col("type").cast(pl.String)).sort("epoch", "hop", "type", "worker")
     return result.select(K_HOPS_ST2.names).to_arrow().cast(K_HOPS_ST2)
 
 
 def _starts(edges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return where walks end: instants at which waits end, and those at which processing right after a wait ends."""
-    local = edges.filter(~IS_MESSAGE).with_columns(on=worker_of("dst"), waiting=pl.col("type") == WAITING)
+    rows = np.flatnonzero(~is_type(edges, *MESSAGE_TYPES))
+    worker = edges["dst"].to_numpy()[rows] >> POSITION_BITS
+    # A worker's log, epoch by epoch, and then the next worker's.
+    order = np.argsort(worker, kind="stable")
+    rows, worker = rows[order], worker[order]
+    waiting, place = is_type(edges, ActivityType.WAITING)[rows], np.arange(len(rows))
     # Of waits that follow each other directly, the second is what comes after the first, the third opens anew.
-    runs = local.with_columns(stretch=pl.col("waiting").rle_id().over("on"))
-    nth = pl.int_range(pl.len()).over("on", "stretch")
-    opens = runs.with_columns(opens=pl.col("waiting") & (nth % 2 == 0))
-    after = opens.filter(pl.col("opens").shift(1).over("on").fill_null(value=False) & (pl.col("type") == _PROCESSING))
+    begins = np.diff(waiting, prepend=~waiting[:1]) | (np.diff(worker, prepend=-1) != 0)
+    nth = place - np.maximum.accumulate(np.where(begins, place, 0))
+    opens = waiting & (nth % 2 == 0)
+    after = np.flatnonzero(opens[:-1] & (worker[1:] == worker[:-1])) + 1
+    after = after[is_type(edges, ActivityType.PROCESSING)[rows[after]]]
 
     def counted(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.group_by(t_ns="end_ns", epoch="epoch").agg(count=pl.len().cast(pl.Int64))
 
-    return counted(local.filter("waiting")), counted(after)
+    return counted(edges[rows[waiting]]), counted(edges[rows[after]])
 
 
 def _hop(edges: pl.DataFrame, reached: pl.DataFrame) -> pl.DataFrame:

@@ -163,13 +163,13 @@ def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
 
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
     edge: I64 | None = None
-    start = edges["start_ns"].to_numpy()
-    end = start + edges["duration_ns"].to_numpy()
     if run.rules is RuleSet.ST2:
         window = places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
     elif belongs == "labels" and windows[0].epoch is not None:
         window = _among(edges["epoch"].to_numpy(), *_labels(run, windows))
     else:
+        start = edges["start_ns"].to_numpy()
+        end = start + edges["duration_ns"].to_numpy()
         starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
         if belongs == "touches":
             first = np.searchsorted(ends, np.minimum(start, end))
