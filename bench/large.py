@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.analyses import triangles
@@ -9,40 +13,44 @@ from bench.build import in_memory, into_store, reads, writes_the_same
 from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiplied
 from pag_graph import api
+from pag_graph.engines.local import LocalEngine
+from pag_graph.kernels import memory
 from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
+from pag_graph.pag.build import construct
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SMALL = {"1 M": 740, "2 M": 1_500}
+_SMALL = {"1 M": 725, "2 M": 1_500}
 """Rounds of a recorded trace of so many events."""
 _SIZES = {"20 M": 10, "100 M": 48}
 """Copies of the recorded trace of 1,500 rounds (2.1 M events)."""
+_TURNS = 5
+_PER_TURN = 20_000_000
+"""Events of each size to build before it is the next one's turn, about."""
 
 
 def run(session: Session) -> None:
     """Make the measurements."""
     recorded, store = triangles(session)
-    per_event: dict[str, float] = {}
+    traces = {}
     for size, rounds in _SMALL.items() if not session.quick else ():
         small, small_store = triangles(session, rounds)
         # Written like the large ones: what differs is how much there is.
-        _in_process(session, small, small_store, size, 1, per_event)
+        traces[size] = multiplied(session, small, 1)
+        _in_process(session, traces[size], small, small_store, size, 1)
     for size, times in _SIZES.items() if not session.quick else {"quick": 3}.items():
-        _in_process(session, recorded, store, size, times, per_event)
-        _on_spark(session, recorded, store, size, times)
+        traces[size] = multiplied(session, recorded, times)
+        _in_process(session, traces[size], recorded, store, size, times)
+        _on_spark(session, traces[size], recorded, store, f"{size} events", times)
         session.new_folder("build.pag")
-    session.keep(Figure(name="time per event, ns", values=per_event))
+    _in_turn(session, traces)
 
 
-def _in_process(
-    session: Session, recorded: Path, store: Path, size: str, times: int, per_event: dict[str, float]
-) -> None:
+def _in_process(session: Session, trace: Path, recorded: Path, store: Path, size: str, times: int) -> None:
     """Measure builds without Spark."""
-    trace = multiplied(session, recorded, times)
-    events = Trace.open(trace).rows
     for what, subject, before in (
         ("in memory, no output", lambda _: in_memory(session, trace, RuleSet.TIMELY), lambda: None),
         (
@@ -51,27 +59,52 @@ def _in_process(
             lambda: session.new_folder("build.pag"),
         ),
     ):
-        figure = session.measure(
+        session.measure(
             f"{what} ({size} events)",
             subject,
             before=before,
             against=writes_the_same(session, recorded, store, times=times) if "store" in what else reads(trace),
-            items=events,
+            items=Trace.open(trace).rows,
             repeat=3 if size in _SIZES else 9,
             warm=0 if size in _SIZES else 2,
             target="2 GB" if size == "100 M" else "",
         )
-        per_event[f"{what}, {size}"] = 1e9 * figure.median / events
 
 
-def _on_spark(session: Session, recorded: Path, store: Path, size: str, times: int) -> None:
+def _in_turn(session: Session, traces: dict[str, Path]) -> None:
+    """Measure what an event costs in traces of several sizes, which are built in turn: so the hour is the same to all.
+
+    In a process of its own, which keeps its memory, as that of `pag build` does.
+    """
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        times = process.submit(_times, traces, session.new_folder("staging"), 1 if session.quick else _TURNS).result()
+    for size, values in times.items():
+        session.keep(Figure(name=f"ns per event, in memory, sizes in turn ({size} events)", values=values))
+
+
+def _times(traces: dict[str, Path], folder: Path, turns: int) -> dict[str, dict[str, float]]:
+    memory.keep()
+    found: dict[str, list[float]] = {size: [] for size in traces}
+    events = {size: Trace.open(trace).rows for size, trace in traces.items()}
+    for turn in range(turns + 1):
+        for size, trace in traces.items():
+            # As many events of each size, where that is more than one build.
+            again = max(1, _PER_TURN // events[size])
+            begin = time.perf_counter()
+            for _ in range(again):
+                construct(trace, folder, engine=LocalEngine(), rules=RuleSet.TIMELY)
+            if turn:
+                found[size].append(1e9 * (time.perf_counter() - begin) / (again * events[size]))
+    return {size: {"median": median(ns), "least": min(ns), "most": max(ns)} for size, ns in found.items()}
+
+
+def _on_spark(session: Session, trace: Path, recorded: Path, store: Path, size: str, times: int) -> None:
     """Measure a build on a session that runs and whose workers have loaded the kernels."""
-    trace = multiplied(session, recorded, times)
     with spark_engine() as engine:
         half = -(-Trace.open(recorded).rows // CORES)
         api.build(recorded, session.new_folder("warm.pag"), engine=engine, slice_events=half)
         session.measure(
-            f"into a store, on Spark, warm ({size} events)",
+            f"into a store, on Spark, warm ({size})",
             lambda path: api.build(trace, path, engine=engine),
             before=lambda: session.new_folder("build.pag"),
             against=writes_the_same(session, recorded, store, times=times),
