@@ -525,6 +525,8 @@ def _clock_findings(plan: RunPlan) -> list[pa.Table]:
 
 def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
     """One finding per message end without its other end anywhere in the run."""
+    if not any(steps.left_files(staging, name) for name in ("sends", "receives")):
+        return no_findings()
     stitched = steps.stitched(staging)
     receives = steps.leftovers(staging, "receives", RECEIVES)
     lost = receives.join(stitched, on=["worker", "order"], how="anti").sort("worker", "order").collect()
