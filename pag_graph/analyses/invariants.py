@@ -322,8 +322,8 @@ def _reduced(found: Mapping[str, pl.DataFrame], parameters: InvariantsParameters
     limits = {row["invariant"]: row["limit"] for row in _limits(parameters).iter_rows(named=True)}
     parts = [_SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
     for name, frame in found.items():
-        key, keys = _numbered(frame, "window", *(name for name in _KEY if name in frame.columns))
-        most = largest(key, keys, *(frame[name].to_numpy() for name in ("observed", "src", "dst")))
+        key, keys = _numbered(frame, "window", *(column for column in _KEY if column in frame.columns))
+        most = largest(key, keys, *(frame[column].to_numpy() for column in ("observed", "src", "dst")))
         chosen = [(frame[most], False)]
         if name in limits:
             chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))

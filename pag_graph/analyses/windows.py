@@ -40,7 +40,8 @@ def over(
     run, windows, columns, belongs
         As for `pag_graph.pag.tiling.tilings`; at least one window has a length. Those without one touch nothing.
     rows
-        Makes rows of a tiling, with the place of their ``window`` in it.
+        Makes rows of a tiling, with the place of their ``window`` in it; several threads call it at a time, each with
+        windows of its own.
 
     Returns
     -------
