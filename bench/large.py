@@ -122,8 +122,8 @@ BENCH = Bench(
         "The recorded trace of `build` many times over (`bench/multiply.py`, seed 1), or once, and one of half as many"
         " rounds once, written anew in files like those of the large ones; by the rules `timely`, cut in"
         " slices of about 1 M events. Every slice is read once, on Spark by tasks that do a stretch of slices each. The"
-        " memory of a build on Spark is that of the driver's Python. Costs of an event with sizes in turn are those of a"
-        " process that keeps its memory, as that of `pag build` does; all else gives it back after every build."
+        " memory of a build on Spark is that of the driver's Python. Costs of an event with sizes in turn are those of"
+        " a process that keeps its memory, as that of `pag build` does; all else gives it back after every build."
     ),
     run=run,
 )
