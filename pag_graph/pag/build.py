@@ -7,7 +7,6 @@ commit, so a build can be killed at any moment and run again.
 from __future__ import annotations
 
 import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pag_graph.errors import StoreConflictError, UnsupportedPlanError
+from pag_graph.errors import StoreConflictError, StoreError, UnsupportedPlanError
 from pag_graph.kernels import layout, memory
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.epochs import epochs_of_rows
@@ -36,6 +35,8 @@ from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed
 from pag_graph.store.findings import findings, no_findings
+from pag_graph.store.in_place import refusals
+from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.parts import write_part
 from pag_graph.store.trace import Trace
 
@@ -127,8 +128,7 @@ def build(
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
-    staging = target / f"_staging-{uuid.uuid4().hex}"
-    try:
+    with staging_of(target) as staging:
         steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
@@ -162,8 +162,6 @@ def build(
             previous=previous,
             append=kept is not None,
         )
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     rows = {
         **{name: int(pc.sum(built.epochs[name]).as_py() or 0) for name in ("vertices", "edges")},
         **{name: content.num_rows for name, content in small.items()},
@@ -639,7 +637,9 @@ def _ahead_st2(plan: RunPlan, target: Path | None, progress: Progress) -> tuple[
 
 def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
     output, ends = _assemble_st2(plan, target, _read_st2(plan, part))
-    pq.write_table(ends, staging / f"ends-{part.number:06}.parquet")
+    file = staging / f"ends-{part.number:06}.parquet"
+    with refusals(file, "", StoreError):
+        pq.write_table(ends, file)
     return output
 
 

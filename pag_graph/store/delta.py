@@ -301,6 +301,8 @@ class Commit:
     """Of the table `epochs`."""
     run: Mapping[str, Any]
     """As in `StoreInfo`."""
+    versions: Mapping[str, int]
+    """As in `StoreInfo`."""
     closed_epochs: int
     events: int
     committed: str
@@ -320,6 +322,7 @@ def commits(info: StoreInfo) -> list[Commit]:
                     id=content["commit_id"],
                     version=version,
                     run=content["run"],
+                    versions={**content["versions"], "epochs": version},
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],

@@ -118,7 +118,12 @@ def latest(directory: Path) -> int:
     StoreError
         If the log cannot be listed.
     """
-    return max((int(found[1]) for found in _named(directory, _COMMIT)), default=-1)
+    return max(versions(directory), default=-1)
+
+
+def versions(directory: Path) -> list[int]:
+    """Return the numbers of the versions that the log of a table still knows, ascending."""
+    return sorted(int(found[1]) for found in _named(directory, _COMMIT))
 
 
 def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
@@ -262,6 +267,34 @@ def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions:
             rows = int(orjson.loads(statistics)["numRecords"])
             files[path] = PartFile(path=path, size_bytes=int(add["size"]), rows=rows, statistics=statistics)
     return id_
+
+
+def changes(directory: Path, version: int) -> tuple[list[str], list[str]]:
+    """Return the files that came to a table with a version, and those that left it.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Its number.
+
+    Returns
+    -------
+    added, removed
+        Paths relative to the directory.
+
+    Raises
+    ------
+    StoreError
+        If the version is missing or damaged.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    try:
+        actions = read_commit(directory, version)
+        added = [_path(action["add"]) for action in actions if action.get("add")]
+        return added, [_path(action["remove"]) for action in actions if action.get("remove")]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(commit_file(directory, version), f"it holds no commit of this package ({error!r})") from error
 
 
 def _path(action: Action) -> str:
