@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
-from pag_graph.cli.output import Format, print_csv, print_json, print_markdown, print_rows, progress, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_markdown, print_rows, print_text, progress, stdout
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 
@@ -415,7 +415,7 @@ def _print(
         return
     text = getattr(result, "text", None)
     if text is not None:
-        sys.stdout.write(text(top=top) + "\n")
+        print_text(text(top=top))
         return
     for line in _headline(result):
         stdout().print(line, markup=False)

@@ -92,10 +92,10 @@ def main() -> None:
 
 def _fail(error: errors.PagGraphError) -> None:
     console = stderr()
-    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ")
-    console.print(error.message, markup=False)
+    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ", markup=True)
+    console.print(error.message)
     if error.hint:
-        console.print(f"hint: {error.hint}", markup=False, style="yellow")
+        console.print(f"hint: {error.hint}", style="yellow")
     sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
 
 
@@ -294,8 +294,9 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
         return
     out = stdout()
     for part in found:
-        mark = "[green]ok[/green]     " if part.ok else "[yellow]missing[/yellow]"
-        out.print(f"{mark} {part.name}: {part.found} [dim](for {part.needed_for})[/dim]")
+        out.print("ok     " if part.ok else "missing", style="green" if part.ok else "yellow", end=" ")
+        out.print(f"{part.name}: {part.found}", end=" ")
+        out.print(f"(for {part.needed_for})", style="dim")
         if not part.ok and part.advice:
             out.print(f"        {part.advice}", markup=False, style="yellow")
 

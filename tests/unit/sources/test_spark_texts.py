@@ -231,7 +231,7 @@ def test_plan_nodes(text: str, expected: str) -> None:
 )
 def test_reasons(text: str, expected: str) -> None:
     assert Texts().reason(text) == expected
-    assert Texts(keep=True).reason(text) == text.split("\n")[0]
+    assert Texts(keep=True).reason(text) == text.split("\n", maxsplit=1)[0]
 
 
 def test_streams_stay_apart_by_their_ids() -> None:
