@@ -37,7 +37,7 @@ def stderr() -> Console:
     return _console(stderr=True)
 
 
-def _console(**options: bool) -> Console:
+def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
     """Return a console that takes what it is told for text, wherever that comes from.
 
     Without ``markup=True`` brackets and colons mean nothing, and nothing that a terminal obeys goes through.
@@ -49,16 +49,20 @@ def _console(**options: bool) -> Console:
     class Plain(Console):
         """A console for text of traces."""
 
-        def print(self, *objects: Any, markup: bool = False, **more: Any) -> None:
+        def print(self, *objects: Any, **more: Any) -> None:
             """Print texts as they are, but for what a terminal would obey."""
             shown = (printable_lines(each) if isinstance(each, str) else each for each in objects)
-            super().print(*shown, markup=markup, **more)
+            super().print(*shown, **more)
+
+        def rule(self, title: Any = "", **more: Any) -> None:
+            """Draw a line with a title."""
+            super().rule(Text(printable(str(title))), **more)
 
         def status(self, status: Any, **more: Any) -> Status:
             """Say what goes on, for as long as it does."""
             return super().status(Text(printable_lines(str(status))), **more)
 
-    return Plain(highlight=False, markup=False, emoji=False, **options)
+    return Plain(highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap, stderr=stderr)
 
 
 def print_json(value: Any) -> None:
