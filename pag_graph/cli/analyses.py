@@ -22,6 +22,7 @@ from pag_graph.cli.output import (
     print_json,
     print_markdown,
     print_rows,
+    print_text,
     progress,
     stdout,
 )
@@ -426,7 +427,7 @@ def _print(
         return
     text = getattr(result, "text", None)
     if text is not None:
-        sys.stdout.write(text(top=top) + "\n")
+        print_text(text(top=top))
         return
     for line in _headline(result):
         stdout().print(line, markup=False)

@@ -144,10 +144,10 @@ def _write_no_more() -> None:
 
 def _fail(error: errors.PagGraphError) -> None:
     console = stderr()
-    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ")
-    console.print(error.message, markup=False)
+    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ", markup=True)
+    console.print(error.message)
     if error.hint:
-        console.print(f"hint: {error.hint}", markup=False, style="yellow")
+        console.print(f"hint: {error.hint}", style="yellow")
     sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
 
 
@@ -164,6 +164,9 @@ def convert(
         typer.Option("--format", metavar="NAME", help="Its format, such as activities; found out where absent."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+    keep_texts: Annotated[
+        bool, typer.Option("--keep-texts", help="Keep texts of Spark's logs: descriptions, SQL, reasons.")
+    ] = False,
 ) -> None:
     """Convert a log to the canonical trace that everything else reads.
 
@@ -172,7 +175,7 @@ def convert(
     from pag_graph.sources import convert as convert_source
 
     with stderr().status(f"converting {source}"):
-        meta = convert_source(source, trace, format=form, replace=replace)
+        meta = convert_source(source, trace, format=form, replace=replace, keep_texts=keep_texts)
     dropped = ", ".join(f"{count} x {reason}" for reason, count in meta.dropped.items()) or "nothing"
     out = stdout()
     out.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")
@@ -345,8 +348,9 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
         return
     out = stdout()
     for part in found:
-        mark = "[green]ok[/green]     " if part.ok else "[yellow]missing[/yellow]"
-        out.print(f"{mark} {part.name}: {part.found} [dim](for {part.needed_for})[/dim]")
+        out.print("ok     " if part.ok else "missing", style="green" if part.ok else "yellow", end=" ")
+        out.print(f"{part.name}: {part.found}", end=" ")
+        out.print(f"(for {part.needed_for})", style="dim")
         if not part.ok and part.advice:
             out.print(f"        {part.advice}", markup=False, style="yellow")
 

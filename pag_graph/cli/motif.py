@@ -86,8 +86,6 @@ def motif(
     if store is None:
         message = f"{pattern!r} needs a store to look in."
         raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
-    from rich.markup import escape
-
     from pag_graph.api import Pag
 
     named = PATTERNS.get(pattern)
@@ -133,7 +131,7 @@ def motif(
     if not total:
         stdout().print("No match.")
         return
-    name = named.name if named else escape(str(query.question.motif))
+    name = named.name if named else str(query.question.motif)
     print_rows(rows, list(fields), f"{name}: {total:,} matches{cut}")
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.columns import operator_labels
 from pag_graph.analyses.definition import Analysis, Chart, table_of
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.units import duration, printable
+from pag_graph.model.units import duration, in_html
 from pag_graph.sinks.svg import COLOURS, timeline
 
 if TYPE_CHECKING:
@@ -131,9 +130,7 @@ class _Drawn:
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False, fill: str = _INK) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{escape(printable(text))}</text>'
-    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{in_html(text)}</text>'
 
 
 def _shortened(text: str, letters: int) -> str:
@@ -309,7 +306,7 @@ def _panel(
         top = y + place * row_height
         middle = top + row_height / 2 + 4
         label = _text(_NAMES - 8, middle, _shortened(name, 36), anchor="end")
-        shapes.append(f"<g><title>{escape(printable(name))}</title>{label}</g>")
+        shapes.append(f"<g><title>{in_html(name)}</title>{label}</g>")
         for number, (column, measure) in enumerate(zip(chart.y, bar.parts, strict=True)):
             at = top + 3 + number * thick
             positive = negative = 0.0
@@ -322,7 +319,7 @@ def _panel(
                 about = ", ".join(text for text in (name, part, f"{_titled(column)} {show(value)}") if text)
                 shapes.append(
                     f'<rect x="{min(x(begin), x(begin + value)):.1f}" y="{at:.1f}" width="{abs(value) * scale:.1f}"'
-                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{escape(printable(about))}</title></rect>'
+                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{in_html(about)}</title></rect>'
                 )
                 positive, negative = (begin + value, negative) if value > 0 else (positive, begin + value)
             total = sum(measure.values())
@@ -382,8 +379,7 @@ def _lines(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Dra
             x, y = place(point)
             about = f"{name}: {show_y(point[1])} at {_titled(across)} {show_x(point[0])}"
             shapes.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{escape(printable(about))}</title>'
-                "</circle>"
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{in_html(about)}</title></circle>'
             )
     if len(farthest) > len(shown):
         note = f"{len(farthest) - len(shown)} others, nearer to 0, are not drawn"
@@ -422,7 +418,7 @@ def _matrix(chart: Chart, rows: Sequence[Row], _: Mapping[int, str]) -> _Drawn:
             ink = "#ffffff" if share > 0.55 else _INK  # noqa: PLR2004
             number = _text(x + _CELL / 2, y + _CELL * 0.3 + 4, _short(amount, show), anchor="middle", fill=ink)
             shapes.append(
-                f'<g><title>{escape(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
+                f'<g><title>{in_html(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
                 f' height="{_CELL * 0.6 - 2:.1f}" fill="{shade}" stroke="{_GRID}"/>{number if amount else ""}</g>'
             )
     bottom = int(top + len(shown) * _CELL * 0.6) + 8

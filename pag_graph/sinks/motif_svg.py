@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration
+from pag_graph.model.units import duration, in_html
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.query import MotifQuery, ask
 from pag_graph.motif.shape import PAG_SHAPE
@@ -110,9 +109,9 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         "<style>text { font-size: 12px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }",
         ".small { font-size: 11px; fill: #555555 }</style>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="20" font-weight="600">{escape(title)}</text>',
-        f'<text x="12" y="38">{escape(purpose)}</text>',
-        f'<text x="12" y="56" class="small">{escape(str(motif))}</text>',
+        f'<text x="12" y="20" font-weight="600">{in_html(title)}</text>',
+        f'<text x="12" y="38">{in_html(purpose)}</text>',
+        f'<text x="12" y="56" class="small">{in_html(str(motif))}</text>',
     ]
     for worker, y in lanes.items():
         drawn.append(f'<text x="12" y="{y + 4}" font-weight="600">worker {worker}</text>')
@@ -127,7 +126,7 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         drawn.append(f'<circle cx="{left:.1f}" cy="{y}" r="5" fill="#ffffff" stroke="#222222" stroke-width="1.6"/>')
         label = ", ".join(names.get(vertex, []))
         if label:
-            drawn.append(f'<text x="{left:.1f}" y="{name_y}" text-anchor="middle">{escape(label)}</text>')
+            drawn.append(f'<text x="{left:.1f}" y="{name_y}" text-anchor="middle">{in_html(label)}</text>')
         since = f"+{duration(times[vertex] - first)}"
         drawn.append(f'<text x="{left:.1f}" y="{time_y}" text-anchor="middle" class="small">{since}</text>')
     note = "red: nothing to do; green: work; blue: data; grey: other messages; gaps in time by their square roots"
@@ -151,11 +150,11 @@ def _edge(line: _Line, begin: tuple[float, int], end: tuple[float, int]) -> list
     else:
         # Where no name of a vertex stands: these are at the ends.
         place = f'x="{(x1 + x2) / 2:.1f}" y="{y1 + (16 if shown == line.name else -9)}" text-anchor="middle"'
-    title = f"<title>{escape(label)}, {duration(line.end_ns - line.start_ns)}</title>"
+    title = f"<title>{in_html(label)}, {duration(line.end_ns - line.start_ns)}</title>"
     return [
         f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="{colour}" stroke-width="{thick}">',
         f"{title}</line>",
-        f'<text {place} fill="{colour}">{escape(shown)}</text>',
+        f'<text {place} fill="{colour}">{in_html(shown)}</text>',
     ]
 
 

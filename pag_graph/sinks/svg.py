@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration, printable
+from pag_graph.model.units import duration, in_html
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot
@@ -68,7 +67,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             what += f", {names.get(edge['operator'], edge['operator'])}"
         if edge["records"] is not None:
             what += f", {edge['records']:,} records"
-        title = f"<title>{escape(printable(what))}</title>"
+        title = f"<title>{in_html(what)}</title>"
         if kind in _LOCAL:
             y = lanes[worker_of(edge["dst"])]
             boxes.append(
@@ -94,7 +93,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
             "<style>text { font-size: 12px }</style>",
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{_LEFT}" y="20" font-weight="600">{escape(heading)}</text>',
+            f'<text x="{_LEFT}" y="20" font-weight="600">{in_html(heading)}</text>',
             *boxes,
             *lines,
             f'<polyline points="{" ".join(path)}" fill="none" stroke="#d62828" stroke-width="3"/>',

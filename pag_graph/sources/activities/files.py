@@ -183,9 +183,7 @@ def _columns(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Return rows of JSON as columns of text, plus `_row`."""
     names = dict.fromkeys(key for row in rows for key in row)
     # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
-    columns = [
-        pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"
-    ]
+    columns = [pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"]
     return pl.DataFrame([*columns, pl.Series("_row", [row["_row"] for row in rows], pl.Int64)])
 
 
