@@ -317,7 +317,8 @@ class Evidence:
     @cached_property
     def confidence(self) -> str:
         """``high``, ``medium`` or ``low``."""
-        coverage, doubtful = self.path.coverage, bool(self.path.alternatives or self.negative or self.findings[0])
+        coverage, path = self.path.coverage, self.path
+        doubtful = bool(path.alternatives or path.ties or self.negative or self.findings[0])
         if self.path.all_waiting or coverage < 0.8:  # noqa: PLR2004
             return "low"
         return "medium" if doubtful or coverage < 0.95 else "high"  # noqa: PLR2004

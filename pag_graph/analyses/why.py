@@ -610,8 +610,8 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
     yield Statement(topic="doubt", text=text, share=path.coverage)
     text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
     yield Statement(topic="doubt", text=text)
-    if path.all_waiting:
-        yield Statement(topic="doubt", text="where the window ends, every worker waited")
+    for said in path.doubts_at_end():
+        yield Statement(topic="doubt", text=said)
     if evidence.negative:
         text = f"{_times(evidence.negative, 'message')} arrived before being sent, by the recorded clocks"
         yield Statement(topic="doubt", text=text)
