@@ -28,6 +28,7 @@ from pag_graph.analyses.waits import waits
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.errors import AnalysisError, PagError
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, EpochRole
+from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot, Window
@@ -319,7 +320,7 @@ class Evidence:
         """``high``, ``medium`` or ``low``."""
         coverage, path = self.path.coverage, self.path
         doubtful = bool(path.alternatives or path.ties or self.negative or self.findings[0])
-        if self.path.all_waiting or coverage < 0.8:  # noqa: PLR2004
+        if path.all_waiting or coverage < 0.8 or CONTRADICTS in self.findings[1]:  # noqa: PLR2004
             return "low"
         return "medium" if doubtful or coverage < 0.95 else "high"  # noqa: PLR2004
 

@@ -149,6 +149,9 @@ def build(
             show_default="what the trace asks for",
         ),
     ] = None,
+    force_rules: Annotated[
+        bool, typer.Option("--force-rules", help="Build by rules that the trace contradicts; answers are doubtful.")
+    ] = False,
     engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
     append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
@@ -184,6 +187,7 @@ def build(
             store,
             rules=rules,
             parameters=RuleParameters(clocks=clocks.value, level=level),
+            force_rules=force_rules,
             engine=str(engine),
             mode=mode,
             slice_events=slice_events,
