@@ -65,6 +65,12 @@ def operator_labels(run: Run) -> dict[int, str]:
     }
 
 
+def peer_frame(run: Run) -> pl.DataFrame:
+    """Return one row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`)."""
+    schema = {"worker": pl.Int32, "group": pl.Int32}
+    return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
+
+
 def with_epoch(table: pa.Table, window: Window) -> pa.Table:
     """Add the window's epoch to its rows, unless they have one."""
     if "epoch" in table.column_names:

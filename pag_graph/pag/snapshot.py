@@ -16,6 +16,8 @@ import polars as pl
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import printable
+from pag_graph.pag.peers import peers_of, time_in_operators
 from pag_graph.store.delta import StoreInfo, open_store
 
 if TYPE_CHECKING:
@@ -123,6 +125,37 @@ class Run:
     def workers(self) -> list[int]:
         """Numbers of all workers, ascending."""
         return sorted(self.scan("workers").collect()["worker"].to_list())
+
+    @cached_property
+    def worker_names(self) -> dict[int, str]:
+        """What people call the workers that have a name, as it can be printed."""
+        rows = self.scan("workers").collect()
+        named = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
+        return {worker: printable(name) for worker, name in named if name}
+
+    def worker_label(self, worker: int) -> str:
+        """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
+        name = self.worker_names.get(worker)
+        return f"worker {worker}" if name is None else f"{name} (worker {worker})"
+
+    @cached_property
+    def peers(self) -> dict[int, int]:
+        """Per worker: the lowest of those that it can be compared with, because they run the same (see `peers_of`).
+
+        Where the source does not state what its workers do, they all run one dataflow.
+        """
+        if self.rules is not RuleSet.STATED:
+            return dict.fromkeys(self.workers, self.workers[0])
+        return peers_of(self.workers, time_in_operators(self.scan("edges")))
+
+    def peer_group(self, worker: int) -> list[int]:
+        """Return the workers that a worker can be compared with, itself included, ascending."""
+        return [other for other, group in self.peers.items() if group == self.peers[worker]]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether there are workers that cannot be compared with each other."""
+        return len(set(self.peers.values())) > 1
 
     @property
     def end_ns(self) -> int:
