@@ -100,8 +100,8 @@ class CriticalPath:
         return dict(sums.iter_rows())
 
     @property
-    def coverage(self) -> float:
-        """Share of the path's time that is not `unknown`."""
+    def explained(self) -> float:
+        """Share of the path's time that is not `unknown`; the coverage of an epoch is that of all workers' time."""
         return 1 - self.by_type.get(UNKNOWN, 0) / self.window.span_ns if self.window.span_ns else 1.0
 
     @property
@@ -114,7 +114,7 @@ class CriticalPath:
         span = self.window.span_ns or 1
         first = (
             f"{self.window.name.capitalize()}: {self.window.span_ns:,} ns, path {self.length_ns:,} ns in"
-            f" {self.steps.num_rows:,} steps, {self.coverage:.1%} explained, {self.alternatives} alternatives"
+            f" {self.steps.num_rows:,} steps, {self.explained:.1%} explained, {self.alternatives} alternatives"
         )
         lines = [first, *(f"  {ns / span:6.1%} {kind} ({ns:,} ns)" for kind, ns in self.by_type.items())]
         lines += [f"  {said}" for said in self.doubts_at_end()]
@@ -130,7 +130,7 @@ class CriticalPath:
             "end_ns": self.window.end_ns,
             "span_ns": self.window.span_ns,
             "length_ns": self.length_ns,
-            "coverage": self.coverage,
+            "explained": self.explained,
             "edge_count": self.steps.num_rows,
             "alternatives": self.alternatives,
             "ends": self.ends,

@@ -327,11 +327,11 @@ class Evidence:
     @cached_property
     def confidence(self) -> str:
         """``high``, ``medium`` or ``low``."""
-        coverage, path = self.path.coverage, self.path
+        explained, path = self.path.explained, self.path
         doubtful = bool(path.alternatives or path.ties or self.negative or self.findings[0])
-        if path.all_waiting or coverage < 0.8 or CONTRADICTS in self.findings[1]:  # noqa: PLR2004
+        if path.all_waiting or explained < 0.8 or CONTRADICTS in self.findings[1]:  # noqa: PLR2004
             return "low"
-        return "medium" if doubtful or coverage < 0.95 else "high"  # noqa: PLR2004
+        return "medium" if doubtful or explained < 0.95 else "high"  # noqa: PLR2004
 
     @cached_property
     def verdict(self) -> Verdict:

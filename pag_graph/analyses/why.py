@@ -35,6 +35,7 @@ _TITLES = {
     "help": "What would help",
     "doubt": "How sure this is",
 }
+_LATENCY = " (latency, from the epoch's first event on any worker to its last)"
 _WIDTH = 118
 _FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
 """When the first line of a topic gives way, where lines are few; later lines of it give way before."""
@@ -98,7 +99,8 @@ class Why:
     """Whether somebody could do something about it."""
     confidence: str
     """``high``, ``medium`` or ``low``."""
-    coverage: float
+    explained: float
+    """Share of the critical path's time that is not `unknown`."""
     lines: int
     words: int | None
     named: dict[str, Any]
@@ -115,7 +117,7 @@ class Why:
             "cause": str(self.cause),
             "alarm": self.alarm,
             "confidence": self.confidence,
-            "coverage": self.coverage,
+            "explained": self.explained,
             **{f"cause_{name}": value for name, value in self.named.items()},
         }
 
@@ -304,7 +306,7 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
         cause=verdict.cause,
         alarm=verdict.cause in ALARMING,
         confidence=evidence.confidence,
-        coverage=evidence.path.coverage,
+        explained=evidence.path.explained,
         lines=parameters.lines,
         words=parameters.words,
         named={
@@ -598,9 +600,10 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
         else:
             numbers = f"{row['observed']} {row['unit']} instead of {row['limit']}"
         learned = " (learned from the rounds before)" if row["learned"] else ""
+        meant = _LATENCY if row["invariant"] == "epoch_max" else ""
         yield Statement(
             topic="limits",
-            text=f"{row['invariant']}{who}{what}: {numbers}{learned}",
+            text=f"{row['invariant']}{meant}{who}{what}: {numbers}{learned}",
             worker=row["worker"],
             operator=row["operator"],
             time_ns=row["observed"] if row["unit"] == "ns" else None,
@@ -669,14 +672,14 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
 
 def _doubts(evidence: Evidence) -> Iterator[Statement]:
     path = evidence.path
-    text = f"{evidence.confidence} confidence: {path.coverage:.1%} of the time on the path is explained"
+    text = f"{evidence.confidence} confidence: {path.explained:.1%} of the time on the path is explained"
     alternatives = path.alternatives
     text += (
         f"; {_times(alternatives, 'wait')} on it may have been ended by another message as well"
         if alternatives
         else "; every wait on it has one message that ended it"
     )
-    yield Statement(topic="doubt", text=text, share=path.coverage)
+    yield Statement(topic="doubt", text=text, share=path.explained)
     text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
     yield Statement(topic="doubt", text=text)
     for said in path.doubts_at_end():

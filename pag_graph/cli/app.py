@@ -247,8 +247,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
         return
     run, out = pag.run.info.run, stdout()
     source = run["source"]
-    system = f"{source['system']} {source['version']}, {run['workers']} workers"
-    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}")
+    system = " ".join(word for word in (source["system"], source["version"]) if word)
+    workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
+    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"

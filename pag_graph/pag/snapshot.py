@@ -57,6 +57,8 @@ class Window:
     """No event at or after the window's start has a lower epoch."""
     follows: bool = False
     """Whether an epoch's window lies before this one: the first may have no length, and then holds just the origin."""
+    alone: bool = False
+    """Whether the run has no round but its startup, which then is known by its epoch."""
 
     @property
     def after_ns(self) -> int:
@@ -79,7 +81,9 @@ class Window:
             return f"{self.start_ns}..{self.end_ns} ns"
         if self.role is None:
             return f"latency of epoch {self.epoch}"
-        return str(self.role) if self.role in {EpochRole.STARTUP, EpochRole.SHUTDOWN} else f"epoch {self.epoch}"
+        if self.role is EpochRole.SHUTDOWN or (self.role is EpochRole.STARTUP and not self.alone):
+            return str(self.role)
+        return f"epoch {self.epoch}"
 
 
 class Run:
@@ -208,6 +212,7 @@ class Run:
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
             follows=row["epoch"] != self.epochs["epoch"][0],
+            alone=self._one_round,
         )
 
     def windows(self) -> list[Window]:
@@ -222,6 +227,7 @@ class Run:
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
                 follows=number > 0,
+                alone=self._one_round,
             )
             for number, row in enumerate(rows.iter_rows(named=True))
         ]
@@ -265,6 +271,10 @@ class Run:
             message = f"That makes {len(starts):,} windows; at most {_MOST_WINDOWS:,} are made."
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
         return [self._labelled(start, min(start + every_ns, whole.end_ns)) for start in starts]
+
+    @cached_property
+    def _one_round(self) -> bool:
+        return not (self.epochs["role"] == str(EpochRole.ROUND)).any()
 
     def slowest(self) -> Window:
         """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""

@@ -47,7 +47,7 @@ MODULES = {
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.
-NEEDED: dict[str, dict[str, Any]] = {}
+NEEDED: dict[str, dict[str, Any]] = {"what-if": {"type": ("processing",), "factor": 0.5}}
 each_analysis = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.name)
 
 

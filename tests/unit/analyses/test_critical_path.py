@@ -59,7 +59,7 @@ def test_a_path_goes_back_over_the_messages_that_ended_waits(build: Build) -> No
     )
     assert path.by_type == {"processing": 69, "wake_up": 15, "busy": 6, "data_message": 0}
     # Worker 1 is asleep there.
-    assert (path.ends, path.all_waiting, path.coverage, path.alternatives) == (1, False, 1.0, 0)
+    assert (path.ends, path.all_waiting, path.explained, path.alternatives) == (1, False, 1.0, 0)
     assert path.steps["edge_dst"].to_pylist()[-1] == pag.epochs["end_vertex"][0] == vertex_id(0, 18)
 
 
@@ -146,7 +146,7 @@ def test_the_shutdown_follows_the_last_round(build: Build) -> None:
     # Nobody knows what worker 0 does after its last event.
     assert drawn(pag.critical_path(role=api.EpochRole.SHUTDOWN)) == "90 1:idle | 105 1:busy"
     path = pag.critical_path(between=(91, 105))
-    assert (drawn(path), path.ends, path.coverage) == ("91 0:unknown", 2, 0)
+    assert (drawn(path), path.ends, path.explained) == ("91 0:unknown", 2, 0)
 
 
 def test_where_all_wait_the_message_under_way_that_was_sent_last_is_taken(build: Build) -> None:
@@ -195,7 +195,7 @@ def test_rounds_end_at_their_own_epoch_end_even_if_others_are_active(build: Buil
     ]
     assert drawn(pag.critical_path(epoch=1)) == "0 2:busy"
     assert pag.critical_path(epoch=0).steps.num_rows == 0
-    assert pag.critical_path(epoch=0).coverage == 1.0
+    assert pag.critical_path(epoch=0).explained == 1.0
 
 
 def test_windows_show_workers_that_log_nothing_in_them(build: Build) -> None:

@@ -44,7 +44,7 @@ def test_critical_path_as_json_connects_and_adds_up(run_pag: Command, store: Pat
     code, text, _ = run_pag("critical-path", store, "--epoch", 5, "--format", "json")
     answer = json.loads(text)
     assert code == 0
-    assert {"span_ns", "length_ns", "coverage", "edge_count", "by_type", "path"} <= set(answer)
+    assert {"span_ns", "length_ns", "explained", "edge_count", "by_type", "path"} <= set(answer)
     path = answer["path"]
     assert {"src", "dst", "type", "worker", "duration_ns", "operator"} <= set(path[0])
     assert len(path) == answer["edge_count"]
