@@ -234,8 +234,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     """
     pag = open_pag(store)
     epochs = pag.epochs.to_dicts()
-    for row in epochs:
-        row["span_ns"] = row["end_ns"] - row["start_ns"]
+    for row, window in zip(epochs, pag.run.windows(), strict=True):
+        row["span_ns"] = window.span_ns
+        row["window"] = window.name
     found = pag.findings()
     counted = dict(found.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
     if form is Format.CSV:
@@ -253,7 +254,7 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
-    names = ["epoch", "role", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
+    names = ["epoch", "window", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
     print_rows(ranked, names, title)
     for name, count in counted.items():
         out.print(f"finding: {count:,} x {name}", style="yellow")

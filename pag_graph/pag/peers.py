@@ -81,4 +81,5 @@ def peers_of(workers: Iterable[int], ran: Mapping[int, Mapping[int, int]]) -> di
         if all(2 * sum(spent[kind][operator] for operator in shared) > spent[kind].total() for kind in (one, other)):
             first, second = sorted((group[one], group[other]))
             group = {kind: first if number == second else number for kind, number in group.items()}
-    return {worker: group[kind] for kind, members in kinds.items() for worker in members}
+    found = {worker: group[kind] for kind, members in kinds.items() for worker in members}
+    return dict(sorted(found.items()))
