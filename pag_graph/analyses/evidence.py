@@ -389,12 +389,21 @@ class Evidence:
         return None
 
     def _bottleneck(self) -> Verdict | None:
-        """Return the worker whose work is half of the path, where workers run different operators."""
+        """Return the worker whose work is half of the path, where workers run different operators.
+
+        One that works about as much as others that run the same is none: the work is spread, and takes its time. Nor is
+        one that has no like, but that nobody waits for.
+        """
+        run, span = self.snapshot.run, self.window.span_ns or 1
         sums = self.worked_on_path.group_by("worker").agg(pl.col("work_ns").sum())
         top = sums.sort("work_ns", "worker", descending=[True, False]).head(1).to_dicts()
-        if not top or not self.snapshot.run.unlike or 2 * top[0]["work_ns"] < self.window.span_ns:
+        if not top or not run.unlike or 2 * top[0]["work_ns"] < span:
             return None
-        return self._held_up_by(top[0]["worker"])
+        worker = top[0]["worker"]
+        row = next(row for row in self.stragglers if row["worker"] == worker)
+        alone = len(run.peer_group(worker)) == 1
+        stands_out = row["blamed_ns"] >= self.notable * span if alone else (row["work_ratio"] or 0) > self.above
+        return self._held_up_by(worker) if stands_out else None
 
     def _held_up_by(self, worker: int) -> Verdict:
         mine = self.worked_on_path.filter(pl.col("worker") == worker)

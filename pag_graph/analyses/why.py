@@ -16,6 +16,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
 from pag_graph.model.units import duration, in_markdown, printable
+from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -262,8 +263,9 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
       of the critical path.
     - `unknown`, `input`: half of the critical path is unknown, or waits for input.
     - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages.
-    - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path, or all
-      wait as for `uneven_work`.
+    - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path. It works
+      more than `above` times the median of its like, or has no like and is waited for, for `notable` of the window. Or
+      all wait as for `uneven_work`.
     - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time, three quarters of it for one of them,
       or not.
     - `unusual`: the round is longer than earlier ones allow (see `invariants`) and than the median round, by `notable`.
@@ -694,6 +696,9 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
             text = f"the workers' clocks agree within {duration(clock)}"
         yield Statement(topic="doubt", text=text, time_ns=clock)
     inside, whole = evidence.findings
+    if CONTRADICTS in whole:
+        text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
+        yield Statement(topic="doubt", text=text)
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")

@@ -85,7 +85,9 @@ def test_forced_rules_are_a_finding_of_the_store_and_lower_the_confidence(flink:
     assert pag.epochs["waiting_ns"].sum() == 0
     rows = pag.findings().filter(finding=CONTRADICTS).to_dicts()
     assert [(row["severity"], row["file"]) for row in rows] == [("error", "meta.json")]
-    assert pag.why().confidence == "low"
+    told = pag.why()
+    assert told.confidence == "low"
+    assert "built by rules that its trace contradicts" in " ".join(told.text(top=50).split())
     with pytest.raises(UnsupportedPlanError, match="asks for the rule set stated"):
         construct(flink, tmp_path / "staging", engine=api.make_engine("local"), rules=TIMELY)
 
