@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses import find_analysis
+from pag_graph.analyses import find_analysis, table_of
 from pag_graph.analyses.evidence import Cause
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.report import page
@@ -85,6 +85,9 @@ def test_names_stand_wherever_a_worker_is_named(flink: Pag) -> None:
         found = find_analysis(analysis)
         assert drawn in picture(found, flink.analyse(analysis), run=flink.run, snapshot=snapshot)
     assert ">window-0 (2)<" in page(find_analysis("blame"), flink.blame(), run=flink.run, snapshot=snapshot)
+    keys = flink.profile()["key"].to_pylist()
+    assert {"window-0 (worker 2)", "source-0 (worker 0) -> window-0 (worker 2)"} <= set(keys)
+    assert "window-0 (worker 2) for source-0 (worker 0)" in table_of(flink.sample(fraction=1.0))["key"].to_pylist()
     svg = timeline(snapshot)
     assert "<title>window-1</title>" in svg
     assert ">worker 3<" in svg
