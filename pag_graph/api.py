@@ -86,6 +86,7 @@ def build(
     *,
     rules: RuleSet | str | None = None,
     parameters: RuleParameters | None = None,
+    force_rules: bool = False,
     engine: Engine | str = "spark",
     mode: Mode = "error",
     slice_events: int | None = None,
@@ -99,6 +100,9 @@ def build(
         Directories; the store is made.
     rules, parameters
         Rule set, the one that the trace asks for where absent, and its parameters.
+    force_rules
+        Build by `rules` even if the trace contradicts them: if it states its waits and they infer them, or the other
+        way round. Nobody should trust the answers; the store says so with a finding.
     engine
         ``spark``, ``local``, or an engine of one's own; the tables are the same.
     mode
@@ -123,6 +127,7 @@ def build(
         engine=chosen,
         rules=None if rules is None else RuleSet(rules),
         parameters=parameters,
+        force_rules=force_rules,
         mode=mode,
         slice_events=slice_events,
         progress=progress,

@@ -1,6 +1,8 @@
 """Build the program activity graph of a trace on Spark.
 
-spark-submit spark_jobs/build.py TRACE STORE [--rules timely|st2] [--append|--replace] [--slice-events N]
+spark-submit spark_jobs/build.py TRACE STORE [--rules RULES] [--force-rules] [--append|--replace] [--slice-events N]
+
+The rules are those that the trace asks for, unless others are given; rules that it contradicts need --force-rules.
 
 Prints one JSON object; a job that is run again adds what is new with --append, and changes nothing else.
 """
@@ -8,12 +10,13 @@ Prints one JSON object; a job that is run again adds what is new with --append, 
 import argparse
 import json
 
-from pag_graph.api import build
+from pag_graph.api import RuleSet, build
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("trace")
 parser.add_argument("store")
-parser.add_argument("--rules", default="timely", choices=["timely", "st2"])
+parser.add_argument("--rules", choices=[str(rules) for rules in RuleSet])
+parser.add_argument("--force-rules", action="store_true")
 parser.add_argument("--slice-events", type=int)
 modes = parser.add_mutually_exclusive_group()
 modes.add_argument("--append", action="store_const", const="append", dest="mode", default="error")
@@ -23,6 +26,7 @@ report = build(
     arguments.trace,
     arguments.store,
     rules=arguments.rules,
+    force_rules=arguments.force_rules,
     mode=arguments.mode,
     slice_events=arguments.slice_events,
 )

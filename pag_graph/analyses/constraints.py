@@ -18,7 +18,7 @@ from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
 from pag_graph.kernels.path import last_edges
 from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, topological_order
 from pag_graph.kernels.windows import project, with_any
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
 from pag_graph.pag.tiling import is_type
 
@@ -442,6 +442,7 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
         end,
         ~base.is_local,
         base.is_type(ActivityType.WAITING),
+        base.is_type(*RESTING_TYPES),
         base.is_type(ActivityType.SPAWN),
         ends,
         np.array([-1 if w.end_vertex is None else w.end_vertex for w in base.windows], np.int64),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING, local_inside, rounds, worker_of
+from pag_graph.analyses.columns import WAITING, local_inside, rounds, worker_label, worker_of
 from pag_graph.analyses.profile import ProfileParameters, profile
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import SAMPLE
@@ -181,10 +181,10 @@ def round_facts(snapshot: Snapshot, parameters: SampleParameters | None = None) 
     waits = local_inside(snapshot).filter(pl.col("type") == WAITING, pl.col("inside_ns") > 0)
     # Who ends a wait that outlasts the round lies in files of other rounds.
     enders = snapshot.messages.unique("dst", keep="first", maintain_order=True).select("dst", by=worker_of("src"))
-    sender = pl.format("worker {}", "by").fill_null("a later round")
+    sender = worker_label(snapshot.run, "by").fill_null("a later round")
     waited = (
         waits.join(enders, on="dst", how="left")
-        .select(key=pl.format("worker {} for {}", "worker", sender), value_ns="inside_ns")
+        .select(key=pl.format("{} for {}", worker_label(snapshot.run, "worker"), sender), value_ns="inside_ns")
         .group_by("key")
         .agg(pl.col("value_ns").sum())
         .sort("key")

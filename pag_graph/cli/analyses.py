@@ -28,10 +28,11 @@ from pag_graph.cli.output import (
 )
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
+from pag_graph.model.names import with_worker_names
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -324,7 +325,7 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         snapshot = _snapshot(pag, analysis, options)
         sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=given["top"]))
     else:
-        _print(analysis, result, facts, form=given["form"], top=given["top"])
+        _print(analysis, result, facts, form=given["form"], top=given["top"], workers=pag.run.worker_names)
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
@@ -380,7 +381,8 @@ def _run_many(analysis: Analysis, given: dict[str, Any], window: dict[str, Any],
         columns = table.column_names
         if given["each"]:
             columns = ["epoch", *(name for name in analysis.columns or columns if name != "epoch")]
-        show(rows[:top], columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
+        names = open_pag(given["store"]).run.worker_names
+        show(with_worker_names(rows[:top], names), columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
@@ -401,7 +403,13 @@ def _plain(value: Any) -> Any:
 
 
 def _print(
-    analysis: Analysis, result: pa.Table | Result, facts: dict[str, Any], *, form: _AnswerFormat, top: int
+    analysis: Analysis,
+    result: pa.Table | Result,
+    facts: dict[str, Any],
+    *,
+    form: _AnswerFormat,
+    top: int,
+    workers: Mapping[int, str],
 ) -> None:
     table = table_of(result)
     rows = table.to_pylist()
@@ -414,6 +422,7 @@ def _print(
         return
     heaviest = analysis.heaviest
     ranked = sorted(rows, key=lambda row: -(row[heaviest] or 0)) if heaviest else rows
+    shown = with_worker_names(ranked[:top], workers)
     title = f"{'heaviest first' if heaviest else analysis.name} ({min(top, len(rows))} of {len(rows)})"
     columns = list(analysis.columns) or table.column_names
     if form is _AnswerFormat.MARKDOWN:
@@ -423,7 +432,7 @@ def _print(
         else:
             for line in _headline(result):
                 sys.stdout.write(line + "\n\n")
-            print_markdown(ranked[:top], columns, f"{analysis.name}: {title}")
+            print_markdown(shown, columns, f"{analysis.name}: {title}")
         return
     text = getattr(result, "text", None)
     if text is not None:
@@ -431,7 +440,7 @@ def _print(
         return
     for line in _headline(result):
         stdout().print(line, markup=False)
-    print_rows(ranked[:top], columns, title)
+    print_rows(shown, columns, title)
 
 
 def _headline(result: pa.Table | Result) -> list[str]:

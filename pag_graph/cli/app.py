@@ -205,6 +205,9 @@ def build(
             show_default="what the trace asks for",
         ),
     ] = None,
+    force_rules: Annotated[
+        bool, typer.Option("--force-rules", help="Build by rules that the trace contradicts; answers are doubtful.")
+    ] = False,
     engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
     append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
@@ -240,6 +243,7 @@ def build(
             store,
             rules=rules,
             parameters=RuleParameters(clocks=clocks.value, level=level),
+            force_rules=force_rules,
             engine=str(engine),
             mode=mode,
             slice_events=slice_events,
@@ -286,8 +290,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     """
     pag = open_pag(store)
     epochs = pag.epochs.to_dicts()
-    for row in epochs:
-        row["span_ns"] = row["end_ns"] - row["start_ns"]
+    for row, window in zip(epochs, pag.run.windows(), strict=True):
+        row["span_ns"] = window.span_ns
+        row["window"] = window.name
     found = pag.findings()
     counted = dict(found.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
     if form is Format.CSV:
@@ -299,12 +304,13 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
         return
     run, out = pag.run.info.run, stdout()
     source = run["source"]
-    system = f"{source['system']} {source['version']}, {run['workers']} workers"
-    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}")
+    system = " ".join(word for word in (source["system"], source["version"]) if word)
+    workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
+    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
-    names = ["epoch", "role", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
+    names = ["epoch", "window", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
     print_rows(ranked, names, title)
     for name, count in counted.items():
         out.print(f"finding: {count:,} x {name}", style="yellow")

@@ -21,6 +21,7 @@ from pag_graph.cli.analyses import (
 )
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.names import with_worker_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,7 @@ def motif(
         stdout().print("No match.")
         return
     name = named.name if named else str(query.question.motif)
-    print_rows(rows, list(fields), f"{name}: {total:,} matches{cut}")
+    print_rows(with_worker_names(rows, Pag(store).run.worker_names), list(fields), f"{name}: {total:,} matches{cut}")
 
 
 def k_hop_paths(
@@ -161,7 +162,8 @@ def k_hop_paths(
 
     session = _session(Through.SPARK) if spark else None
     window = check_window(epoch, role, between, latency)
-    found = Pag(store).k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
+    pag = Pag(store)
+    found = pag.k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
     rows = found.paths.to_pylist()
     if form is Format.JSON:
         print_json({"k": k, "limit": limit, "paths": found.total, "shown": found.shown, "rows": rows})
@@ -170,7 +172,8 @@ def k_hop_paths(
     elif not rows:
         stdout().print(f"No wait of this window has a path of {k} hops that leads to its end.")
     else:
-        print_rows(rows, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
+        shown = with_worker_names(rows, pag.run.worker_names)
+        print_rows(shown, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
 
 
 def parse_epochs(text: str | None) -> list[int] | None:

@@ -107,6 +107,7 @@ def last_edge(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_end: int,
     end_vertex: int,
@@ -115,8 +116,9 @@ def last_edge(
 
     Parameters
     ----------
-    src, dst, start, end, message, waiting, spawn
-        Edges of the window, sorted by `dst`, local ones before messages, and by `src`.
+    src, dst, start, end, message, waiting, resting, spawn
+        Edges of the window, sorted by `dst`, local ones before messages, and by `src`. Whoever rests does nothing, as
+        far as anybody knows, and waits for no worker.
     window_end
         Where it ends.
     end_vertex
@@ -126,12 +128,13 @@ def last_edge(
     -------
     edge
         The local edge, or the birth, that leads to the vertex that closes the window. Without one, the first local edge
-        that is no wait; where everybody waits, the message under way that was sent last (ties: the lowest sender), or
-        the first wait. -1 where no edge ends at, or crosses, the window's end.
+        of somebody at work; where nobody is, that of whoever came to rest last (ties: the lowest worker); where
+        everybody waits, the message under way that was sent last (ties: the lowest sender), or the first wait. -1 where
+        no edge ends at, or crosses, the window's end.
     ends
-        How many workers are active where the window ends.
+        How many workers are at work where the window ends; where none is, how many rest there.
     """
-    ends, worker, active, idle, latest = 0, -1, -1, -1, -1
+    working, rests, worker, active, rest, idle, latest = 0, 0, -1, -1, -1, -1, -1
     for edge in range(dst.shape[0]):
         if not start[edge] < window_end <= end[edge]:
             continue
@@ -142,10 +145,16 @@ def last_edge(
             idle = edge if idle < 0 else idle
         else:
             # Several edges of one worker can touch the end only if some have no length; the first of them is taken.
-            active = edge if active < 0 else active
-            if dst[edge] >> POSITION_BITS != worker:
-                worker = dst[edge] >> POSITION_BITS
-                ends += 1
+            another = dst[edge] >> POSITION_BITS != worker
+            worker = dst[edge] >> POSITION_BITS
+            if resting[edge]:
+                rests += another
+                if rest < 0 or start[edge] > start[rest]:
+                    rest = edge
+            else:
+                working += another
+                active = edge if active < 0 else active
+    ends = working if working > 0 else rests
     if end_vertex >= 0:
         at = np.searchsorted(dst, end_vertex)
         while at < dst.shape[0] and dst[at] == end_vertex:
@@ -153,8 +162,8 @@ def last_edge(
                 return int(at), max(ends, 1)
             at += 1
         return -1, ends
-    if active >= 0:
-        return active, ends
+    if ends > 0:
+        return (active if active >= 0 else rest), ends
     return (latest if latest >= 0 else idle), 0
 
 
@@ -203,6 +212,7 @@ def last_edges(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_end: I64,
     end_vertex: I64,
@@ -211,7 +221,7 @@ def last_edges(
 
     Parameters
     ----------
-    first, src, dst, start, end, message, waiting, spawn, window_end, end_vertex
+    first, src, dst, start, end, message, waiting, resting, spawn, window_end, end_vertex
         As for `walk_windows`.
 
     Returns
@@ -231,6 +241,7 @@ def last_edges(
             end[low:high],
             message[low:high],
             waiting[low:high],
+            resting[low:high],
             spawn[low:high],
             window_end[window],
             end_vertex[window],
@@ -250,6 +261,7 @@ def walk_windows(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_start: I64,
     window_end: I64,
@@ -261,7 +273,7 @@ def walk_windows(
     ----------
     first
         Shape (windows + 1,): where the edges of each window begin.
-    src, dst, start, end, message, waiting, spawn
+    src, dst, start, end, message, waiting, resting, spawn
         Per edge, sorted by `dst` within its window, local ones before messages, and by `src`.
     window_start, window_end, end_vertex
         Per window; -1 where no vertex closes it.
@@ -273,7 +285,7 @@ def walk_windows(
     path
         Indices of the edges, in time order.
     ends, all_waiting
-        Per window: how many workers are active where it ends, and whether none is.
+        Per window: how many workers are at work where it ends, or rest there if none is; and whether all wait.
     failed, outcome, vertex
         A window whose walk had to stop, why, and where; -1, `REACHED_START` and 0 where there is none. The outcome
         `NO_END` says that no edge ends at, or crosses, the window's end.
@@ -296,6 +308,7 @@ def walk_windows(
             until,
             message[low:high],
             waiting[low:high],
+            resting[low:high],
             spawn[low:high],
             window_end[window],
             end_vertex[window],

@@ -20,6 +20,7 @@ from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.query import MotifQuery, ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
+from pag_graph.sinks.svg import lane_label
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -61,7 +62,15 @@ class _Line:
     end_ns: int
 
 
-def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str = "", *, width: int = 760) -> str:
+def match_picture(
+    motif: Motif,
+    row: Mapping[str, Any],
+    title: str,
+    purpose: str = "",
+    *,
+    width: int = 760,
+    names_of_workers: Mapping[int, str] | None = None,
+) -> str:
     """Draw one match.
 
     Parameters
@@ -74,6 +83,8 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         Stand above the picture.
     width
         In pixels.
+    names_of_workers
+        As they can be printed, by number.
 
     Returns
     -------
@@ -114,7 +125,7 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         f'<text x="12" y="56" class="small">{in_html(str(motif))}</text>',
     ]
     for worker, y in lanes.items():
-        drawn.append(f'<text x="12" y="{y + 4}" font-weight="600">worker {worker}</text>')
+        drawn.append(lane_label(names_of_workers or {}, worker, 12, y + 4))
         drawn.append(f'<line x1="{_LEFT - 8}" y1="{y}" x2="{width - 12}" y2="{y}" stroke="#e4e4e4"/>')
     for line in lines:
         drawn += _edge(line, at[line.src], at[line.dst])
@@ -188,7 +199,7 @@ def pattern_picture(run: Run, name: str, parameters: Mapping[str, int]) -> str:
     pattern = PATTERNS[name]
     question = ask(pattern.motif, pattern.where, PAG_SHAPE, parameters=pattern.values(parameters))
     (row,) = MotifQuery(question=question, graph=graph_of_run(run), limit=1).frame().to_dicts()
-    return match_picture(question.motif, row, name, pattern.purpose)
+    return match_picture(question.motif, row, name, pattern.purpose, names_of_workers=run.worker_names)
 
 
 def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:

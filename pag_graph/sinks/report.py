@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.definition import Analysis, table_of
 from pag_graph.analyses.why import Why
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import in_html
 from pag_graph.sinks.charts import picture
 
@@ -55,7 +56,7 @@ def page(
     if snapshot is not None:
         where = f"{snapshot.window.name}, {where}"
     version = in_html(str(run.info.run["product_version"]))
-    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, top)
+    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, run, top)
     try:
         drawn = [f"<figure>{picture(analysis, result, run=run, snapshot=snapshot)}</figure>"]
     except InvalidParameterError:
@@ -88,11 +89,11 @@ def _report(result: Why, top: int) -> list[str]:
     return parts
 
 
-def _answer(analysis: Analysis, result: pa.Table | Result, top: int) -> list[str]:
+def _answer(analysis: Analysis, result: pa.Table | Result, run: Run, top: int) -> list[str]:
     table = table_of(result)
     headline = getattr(result, "headline", None)
     said = "".join(f"<p>{in_html(line)}</p>" for line in headline().splitlines()) if headline else ""
-    rows = table.slice(0, top).to_pylist()
+    rows = with_worker_names(table.slice(0, top).to_pylist(), run.worker_names)
     columns = list(analysis.columns) or table.column_names
     head = "".join(f"<th>{in_html(name)}</th>" for name in columns)
     body = [f"<tr>{''.join(_cell(row[name]) for name in columns)}</tr>" for row in rows]

@@ -79,7 +79,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         shown = [f"{row['node']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top]]
         lines.append("  by plan node: " + ", ".join(shown))
     lines.append(
-        f"  {answer.coverage:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
+        f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
     )
     busy = diagnosis.core_ns
     whole = max(sum(busy.values()), 1)

@@ -59,7 +59,7 @@ class SparkAnswer:
     """Rows of change, predicted_ns and saved_ns, greatest saving first."""
     cores: list[dict[str, Any]]
     """Rows of cores and predicted_ns."""
-    coverage: float
+    explained: float
     """Share of the path that is not unknown."""
     inferred: float
     """Share of the path whose place within a task is by policy."""
@@ -83,7 +83,7 @@ class SparkAnswer:
             "path": {
                 "length_ns": int(self.steps["duration_ns"].sum()),
                 "steps": self.steps.height,
-                "coverage": self.coverage,
+                "explained": self.explained,
                 "inferred_share": self.inferred,
                 **{f"by_{name}": rows for name, rows in self.shares.items()},
             },
@@ -212,7 +212,7 @@ def _walked(
         plan_nodes=node_shares(mapped, steps),
         what_if=what_ifs,
         cores=predict_cores(mapped.schedule, diagnosis.plan, cores),
-        coverage=path.coverage,
+        explained=path.explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
         findings=dict(found.iter_rows()),
     )

@@ -264,7 +264,7 @@ def test_every_cause_has_advice_and_every_answer_its_facts(tmp_path: Path) -> No
     facts = told.facts()
     assert json.loads(json.dumps(facts)) == facts
     assert facts["path"]["length_ns"] == facts["span_ns"] == 9020 * MS
-    assert facts["path"]["coverage"] == 1.0
+    assert facts["path"]["explained"] == 1.0
     for division in ("stage", "activity", "executor", "host", "query"):
         assert sum(row["path_ns"] for row in facts["path"][f"by_{division}"]) == facts["span_ns"]
     assert [cause["cause"] for cause in facts["causes"]] == ["too_few_partitions"]
