@@ -518,6 +518,7 @@ class Pag:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         parameters: Mapping[str, int | float | str | bool] | None = None,
+        distinct: bool = False,
         spark: SparkSession | None = None,
     ) -> MotifQuery | SparkMotifQuery:
         """Look for a motif, with GraphFrames' language and columns and without its jar (see docs/motifs.md).
@@ -537,6 +538,8 @@ class Pag:
             Most rows to return.
         parameters
             Values of ``$name`` in the filter; of a named pattern, those that differ from its defaults.
+        distinct
+            Whether no two named edges may be the same edge; as in GraphFrames, two names may stand for one.
         spark
             Look for it with Spark instead of Polars.
 
@@ -563,7 +566,8 @@ class Pag:
         named = PATTERNS.get(pattern)
         wheres = [text for text in (named.where if named else None, where) if text]
         values = named.values(parameters) if named else dict(parameters or {})
-        question = ask(named.motif if named else pattern, wheres, PAG_SHAPE, columns=columns, parameters=values)
+        text = named.motif if named else pattern
+        question = ask(text, wheres, PAG_SHAPE, columns=columns, parameters=values, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
         from pag_graph.engines.motif import SparkMotifQuery

@@ -19,7 +19,7 @@ from pag_graph.cli.analyses import (
     StoreArgument,
     check_window,
 )
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ def motif(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="a.id,e.type", help="Columns to show, separated by commas.")
     ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Keep named edges apart; without it two names may stand for one edge.")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print; 20 in a table, else all.")
     ] = None,
@@ -76,7 +79,7 @@ def motif(
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
-    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --where "w.type = 'waiting' and m.duration_ns > us(50)"
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting' and m.records > 9"
     """  # noqa: DOC501  (the text is the command's help)
     from pag_graph.motif.patterns import PATTERNS
 
@@ -103,7 +106,8 @@ def motif(
         epochs=parse_epochs(epochs),
         columns=list(fields.values()) if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
-        parameters=dict(_setting(text) for text in settings or []),
+        parameters=dict(setting(text) for text in settings or []),
+        distinct=distinct,
         spark=spark,
     )
     if explain or analyse:
@@ -118,6 +122,10 @@ def motif(
     else:
         table = query.table()
         total = query.total if query.limit is not None else table.num_rows
+    same = query.same_edges(table)
+    if same:
+        pairs = ", ".join(" and ".join(pair) for pair in same)
+        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
     if form is Format.JSON:
         facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
         rows = _flat(table, fields) if fields else table.to_pylist()
@@ -235,7 +243,7 @@ def _list(form: Format) -> None:
         print_rows(rows, list(rows[0]))
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     """Split NAME=VALUE; the value is JSON, or else taken as text.
 
     Raises
