@@ -116,9 +116,10 @@ def build(
     from pag_graph.pag.build import build as run_build
 
     chosen = make_engine(engine) if isinstance(engine, str) else engine
+    # Executors have working directories of their own.
     return run_build(
-        Path(trace),
-        Path(store),
+        Path(trace).absolute(),
+        Path(store).absolute(),
         engine=chosen,
         rules=None if rules is None else RuleSet(rules),
         parameters=parameters,
@@ -143,7 +144,8 @@ class Pag:
     """
 
     def __init__(self, store: Path) -> None:
-        self.run = Run(store)
+        # Executors have working directories of their own.
+        self.run = Run(Path(store).absolute())
 
     @property
     def epochs(self) -> pl.DataFrame:
@@ -733,12 +735,9 @@ def analyse(
     if against is not None and definition.scope is not Scope.PAIR:
         message = f"{definition.name} compares nothing, so there is no use for another store."
         raise InvalidParameterError(message)
-    pag = Pag(Path(store).absolute())
+    pag = Pag(Path(store))
     definition.check_rules(pag.run.rules)
-    target = Path(output).absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        message = f"{target} exists and is not empty."
-        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    target = _new_folder(output)
     target.mkdir(parents=True, exist_ok=True)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
     spark = getattr(chosen, "spark", None) if across else None
@@ -772,6 +771,67 @@ def analyse(
         "windows": len(windows),
         "rows": sum(rows),
     }
+
+
+def write_motif(
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    pattern: str,
+    where: str | None = None,
+    *,
+    epochs: Sequence[int] | None = None,
+    parameters: Mapping[str, int | float | str | bool] | None = None,
+    distinct: bool = False,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Find a motif with Spark and write its matches as Parquet.
+
+    Parameters
+    ----------
+    store, output
+        Directories; `output` must be new or empty.
+    pattern, where, epochs, parameters, distinct
+        See `Pag.motif`.
+    spark
+        Session to use; the active one, or a new one, where absent.
+
+    Returns
+    -------
+    dict
+        The run, the motif, and how many matches were written.
+
+    Raises
+    ------
+    MotifSyntaxError
+        If motif or filter cannot be understood.
+    SinkError
+        If `output` holds something.
+    """
+    from pag_graph.engines.session import spark_session
+
+    pag, target = Pag(Path(store)), _new_folder(output)
+    # What is wrong with the question is said before Spark starts.
+    pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
+    session = spark or spark_session(app="pag_graph motif")
+    query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
+    query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
+    matches = session.read.parquet(str(target)).count()
+    return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
+
+
+def _new_folder(output: str | os.PathLike[str]) -> Path:
+    """Return where results go, as an absolute path.
+
+    Raises
+    ------
+    SinkError
+        If something is there.
+    """
+    target = Path(output).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        message = f"{target} exists and is not empty."
+        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    return target
 
 
 def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:

@@ -1,8 +1,8 @@
 """The `pag` command: every command says what it did, what it could not explain, and what to do next.
 
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing or is in use;
-5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 9 an analysis that
-looks for violations found some, or a check findings; 1 anything else.
+5 Spark failed; 6 Neo4j failed, or a place to write to is taken; 7 an optional part is missing; 8 the analysis has no
+exact answer; 9 an analysis that looks for violations found some, or a check findings; 1 anything else.
 """
 
 from __future__ import annotations
@@ -96,7 +96,12 @@ def _fail(error: errors.PagGraphError) -> None:
     console.print(error.message, markup=False)
     if error.hint:
         console.print(f"hint: {error.hint}", markup=False, style="yellow")
-    sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
+    sys.exit(exit_code(error))
+
+
+def exit_code(error: errors.PagGraphError) -> int:
+    """Return the exit code for an error, of the command and of every job."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
 
 
 def _misuse(message: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
@@ -20,6 +19,7 @@ from pag_graph.cli.analyses import (
     check_window,
 )
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.cli.settings import scalar_setting
 from pag_graph.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def motif(
         epochs=parse_epochs(epochs),
         columns=list(fields.values()) if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
-        parameters=dict(setting(text) for text in settings or []),
+        parameters=dict(scalar_setting(text) for text in settings or []),
         distinct=distinct,
         spark=spark,
     )
@@ -241,28 +241,6 @@ def _list(form: Format) -> None:
         print_csv(rows, list(rows[0]))
     else:
         print_rows(rows, list(rows[0]))
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE; the value is JSON, or else taken as text.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it has no name, or the value is a list or an object.
-    """
-    name, separator, value = text.partition("=")
-    if not (separator and name):
-        message = f"--set {text!r} is not of the form NAME=VALUE."
-        raise InvalidParameterError(message)
-    try:
-        read = json.loads(value)
-    except json.JSONDecodeError:
-        return name.replace("-", "_"), value
-    if not isinstance(read, bool | int | float | str):
-        message = f"--set {text!r}: a parameter is a number, a text, true or false."
-        raise InvalidParameterError(message)
-    return name.replace("-", "_"), read
 
 
 def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.motif.filters import Binary, Column, Node, check, parse_filter, to_polars, whole_numbers
+from pag_graph.motif.filters import Binary, Column, Node, check, parameters_of, parse_filter, to_polars, whole_numbers
 from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, chosen_fields, identity, make_plan
 from pag_graph.motif.shape import Shape
 from pag_graph.motif.syntax import Motif, must_exist, parse_motif
@@ -138,7 +138,7 @@ def ask(
     Raises
     ------
     InvalidParameterError
-        If `distinct` is asked for, and nothing tells the graph's edges apart.
+        If `distinct` is asked for, and nothing tells the graph's edges apart; or no filter uses a parameter.
     """
     motif = parse_motif(pattern)
     edges = motif.edges
@@ -147,12 +147,19 @@ def ask(
         for name in motif.columns
     }
     condition: Node | None = None
+    used: set[str] = set()
     for text in [where] if isinstance(where, str) else where or []:
         if not text.strip():
             continue
         node = parse_filter(text, parameters)
+        used |= parameters_of(text)
         check(node, text, types)
         condition = node if condition is None else Binary("and", condition, node)
+    unused = sorted(set(parameters or {}) - used)
+    if unused:
+        given = ", ".join(f"${name}" for name in sorted(used)) or "none"
+        message = f"No filter uses the parameter ${unused[0]}; they use {given}."
+        raise InvalidParameterError(message, f"Use it, such as `e.duration_ns > ${unused[0]}`, or leave it out.")
     if distinct:
         for first, second in _named_pairs(motif):
             node = _different(first, second, shape)
@@ -242,7 +249,9 @@ class PlannedQuery:
         keys = {
             name: [answer[name].combine_chunks().field(column) for column in key]
             for name in self.question.motif.edges
-            if key and name in answer.column_names and {*key} <= {child.name for child in answer.schema.field(name).type}
+            if key
+            and name in answer.column_names
+            and {*key} <= {child.name for child in answer.schema.field(name).type}
         }
         pairs = [pair for pair in _named_pairs(self.question.motif) if {*pair} <= set(keys)] if answer.num_rows else []
         return [(first, second) for first, second in pairs if keys[first] == keys[second]]

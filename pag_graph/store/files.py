@@ -26,7 +26,13 @@ CONVERT_AGAIN = "Convert the source again with `pag convert`."
 
 
 def unreadable(file: Path, error: Exception) -> TraceFormatError:
-    """Return what to raise where a file is no Parquet, or damaged."""
+    """Return what to raise where a file is not there, no Parquet, or damaged."""
+    if not file.exists():
+        return TraceFormatError(
+            f"{file} is not there.",
+            "It was moved or removed while it was read, or this machine does not have it.",
+            {"file": str(file)},
+        )
     return TraceFormatError(
         f"{file} cannot be read as Parquet: {error}.",
         "The file is truncated or damaged. " + CONVERT_AGAIN,

@@ -83,7 +83,7 @@ NEEDS_JAR = (NotHere("README.md", "graph = pag.graphframe", "needs GraphFrames' 
 
 ONLY_SHOWN = {
     "mermaid": "a picture",
-    "cron": "a line of a table of jobs; the command in it is checked",
+    "cron": "a line of a table of jobs",
     "text": "an answer of measured runs, or a drawing, unless it begins with a command",
 }
 """Blocks that are not run."""
@@ -148,16 +148,15 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         """Do what a block says; what goes wrong is noted, with its place."""
-        does: dict[str, Callable[[Block], None]] = {
+        does: dict[str, Callable[[Block], object]] = {
             "sh": self.shell,
             "python": self.python,
             "text": self.answer,
             "csv": self.file,
-            "sql": lambda each: [parse_filter(line, {"least_ns": 1}) for line in each.text.splitlines()] and None,
+            "sql": lambda each: [parse_filter(line, {"least_ns": 1}) for line in each.text.splitlines()],
             "json": lambda each: json.loads(each.text),
-            "toml": lambda each: tomllib.loads(each.text) and None,
+            "toml": lambda each: tomllib.loads(each.text),
             "ini": lambda each: configparser.ConfigParser().read_string(each.text),
-            "cron": lambda each: self.command(["pag", "neo4j", "export", "--help"]) and None,
         }
         if block.language not in does:
             assert block.language in ONLY_SHOWN, f"{block.page}:{block.line}: nobody knows what to do with it"
@@ -222,7 +221,9 @@ class Reader:
         for statement in ast.parse(block.text).body:
             source = ast.get_source_segment(block.text, statement) or ""
             if isinstance(statement, ast.FunctionDef) and statement.decorator_list:
-                source = "\n".join(block.text.splitlines()[statement.decorator_list[0].lineno - 1 : statement.end_lineno])
+                source = "\n".join(
+                    block.text.splitlines()[statement.decorator_list[0].lineno - 1 : statement.end_lineno]
+                )
             if not left_out(self.page, source):
                 self.session(source, "")
 
