@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
 from pag_graph.analyses.columns import with_epoch
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.methods import AnalysisMethods
 from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag.engine import silent
-from pag_graph.pag.snapshot import Run, Snapshot, Window
+from pag_graph.pag.snapshot import Run, Snapshot, Window, whole_number
 from pag_graph.sources import convert
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ __all__ = [
 
 
 _ROW_GROUP = 64 * 1024
+_LEAST_WIDTH = 300
 _CHOICES = ("epoch", "role", "between", "latency")
 """Arguments that choose a window."""
 
@@ -134,7 +137,7 @@ def open(store: str | os.PathLike[str]) -> Pag:  # noqa: A001  (pag_graph.open r
     return Pag(Path(store))
 
 
-class Pag:
+class Pag(AnalysisMethods):
     """A committed program activity graph.
 
     Parameters
@@ -152,10 +155,37 @@ class Pag:
         """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
         return self.run.epochs
 
-    if TYPE_CHECKING:
+    def _ask(self, name: str, given: dict[str, Any]) -> Any:
+        """Run an analysis with what its method was called with; what is the default counts as not given."""
+        defaults = {item.name: item.default for item in find_analysis(name).parameter_list}
+        options = {key: value for key, value in given.items() if key not in {"self", "parameters", "unknown"}}
+        options = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
+        if options.get("progress", silent) is None:
+            del options["progress"]
+        return self.analyse(name, given["parameters"], **options, **given["unknown"])
 
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            """Every analysis is a method; `_add_methods` makes them."""
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return any table of the run, lazily: ``scan("epochs")`` as well as ``scan("edges")``.
+
+        Parameters
+        ----------
+        table
+            ``vertices``, ``edges``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
+
+        Returns
+        -------
+        pl.LazyFrame
+            Columns as in `pag_graph.model.tables`; rows in no order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such table.
+        """
+        if table not in STORE_TABLES:
+            message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."
+            raise InvalidParameterError(message)
+        return self.run.scan(table)
 
     def vertices(self) -> pl.LazyFrame:
         """Return all vertices of the run (`PAG_VERTICES`)."""
@@ -173,7 +203,7 @@ class Pag:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Snapshot:
@@ -205,11 +235,20 @@ class Pag:
             raise InvalidParameterError(message)
         return analysis, analysis.make_parameters(options) if parameters is None else parameters
 
-    def critical_path(self, *, spark: SparkSession | None = None, **window: Any) -> CriticalPath:
+    def critical_path(
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        spark: SparkSession | None = None,
+    ) -> CriticalPath:
         """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`)."""
         from pag_graph.analyses.critical_path import critical_path
 
-        return critical_path(_subject(self.run, self._window(**window), spark))
+        window = self._window(epoch=epoch, role=role, between=between, latency=latency)
+        return critical_path(_subject(self.run, window, spark))
 
     def analyse(
         self,
@@ -457,6 +496,51 @@ class Pag:
         chosen = self.run.window(**window) if window else None
         return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
 
+    def draw(
+        self,
+        picture: str | os.PathLike[str],
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        width: int = 1100,
+    ) -> Path:
+        """Draw a window as an SVG: who did what when, who sent to whom, and the critical path.
+
+        Parameters
+        ----------
+        picture
+            File to write.
+        epoch, role, between, latency
+            See `snapshot`.
+        width
+            Width in pixels, at least 300.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window, or the width is too small.
+
+        Examples
+        --------
+        >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
+        """
+        from pag_graph.sinks.svg import timeline
+
+        if whole_number(width, "width") < _LEAST_WIDTH:
+            message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
+            raise InvalidParameterError(message)
+        target = Path(picture)
+        drawn = timeline(self.snapshot(epoch=epoch, role=role, between=between, latency=latency), width=width)
+        target.write_text(drawn, encoding="utf-8")
+        return target
+
     def to_networkx(self, *, path_only: bool = False, **window: Any) -> Any:
         """Return the run, or one window of it, as a `networkx.MultiDiGraph`.
 
@@ -620,7 +704,7 @@ class Pag:
 
 
 def _add_methods() -> None:
-    """Give `Pag` a method for every analysis that has none of its own."""
+    """Give `Pag` a method for every analysis of another distribution; those of this one are `AnalysisMethods`."""
     for analysis in all_analyses():
         if not hasattr(Pag, analysis.method):
             setattr(Pag, analysis.method, _method(analysis))

@@ -63,6 +63,23 @@ EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pag_graph {version('pag-graph')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version, and end.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 class EngineName(StrEnum):
     """Where a build runs."""
 

@@ -153,11 +153,15 @@ class _Failure:
 
     def seen_from_here(self) -> Exception:
         """Return what to raise on the driver: that machines see different files, where they do."""
-        if not self.unseen or not Path(self.unseen).exists():
+        if not self.unseen or not _is_here(self.unseen):
             return self.error
         message = f"The executor on {self.host} does not see {self.path}: {self.unseen} is not there, but it is here."
         hint = "Put trace, store and results on storage that driver and executors share, under the same path."
         return EngineError(message, hint, {"host": self.host, "path": self.path})
+
+
+def _is_here(path: str) -> bool:
+    return Path(path).exists()
 
 
 def _failure(error: PagGraphError | OSError) -> _Failure:
