@@ -79,7 +79,7 @@ def motif(
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
-    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting' and m.records > 9"
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting' and w.duration_ns > 9"
     """  # noqa: DOC501  (the text is the command's help)
     from pag_graph.motif.patterns import PATTERNS
 
@@ -104,7 +104,7 @@ def motif(
         pattern,
         where,
         epochs=parse_epochs(epochs),
-        columns=list(fields.values()) if fields else chosen,
+        columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
         parameters=dict(scalar_setting(text) for text in settings or []),
         distinct=distinct,
@@ -123,7 +123,7 @@ def motif(
         table = query.table()
         total = query.total if query.limit is not None else table.num_rows
     same = query.same_edges(table)
-    if same:
+    if same and not named:
         pairs = ", ".join(" and ".join(pair) for pair in same)
         stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
     if form is Format.JSON:
@@ -241,6 +241,16 @@ def _list(form: Format) -> None:
         print_csv(rows, list(rows[0]))
     else:
         print_rows(rows, list(rows[0]))
+
+
+def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
+    """Return the columns that tell named edges apart, beside those that are shown."""
+    from pag_graph.motif.shape import PAG_SHAPE
+    from pag_graph.motif.syntax import parse_motif
+
+    motif = parse_motif(pattern)
+    keys = [f"{name}.{column}" for name in motif.columns if name in motif.edges for column in PAG_SHAPE.edge_key]
+    return [key for key in keys if key not in fields.values()]
 
 
 def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:

@@ -195,6 +195,9 @@ class Reader:
         alarms = {each.name for each in all_analyses() if each.alarm}
         if code and not (code == 9 and arguments[0] in alarms):
             self.failures.append(f"{self.page}: {' '.join(words)}: exit code {code}: {err or out}")
+        # An example that finds nothing, or an edge twice, shows nothing.
+        if out.startswith("No match") or "same edge" in err:
+            self.failures.append(f"{self.page}: {' '.join(words)}: {out}{err}")
         if target is not None:
             with (self.folder / target).open("a", encoding="utf-8") as file:
                 file.write(out)
