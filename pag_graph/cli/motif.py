@@ -79,7 +79,7 @@ def motif(
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
-    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting' and w.duration_ns > 9"
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
     """  # noqa: DOC501  (the text is the command's help)
     from pag_graph.motif.patterns import PATTERNS
 

@@ -83,6 +83,7 @@ NEEDS_JAR = (NotHere("README.md", "graph = pag.graphframe", "needs GraphFrames' 
 
 ONLY_SHOWN = {
     "mermaid": "a picture",
+    "csv": "the smallest example, which a test below follows",
     "cron": "a line of a table of jobs",
     "text": "an answer of measured runs, or a drawing, unless it begins with a command",
 }
@@ -152,7 +153,6 @@ class Reader:
             "sh": self.shell,
             "python": self.python,
             "text": self.answer,
-            "csv": self.file,
             "sql": lambda each: [parse_filter(line, {"least_ns": 1}) for line in each.text.splitlines()],
             "json": lambda each: json.loads(each.text),
             "toml": lambda each: tomllib.loads(each.text),
@@ -245,14 +245,6 @@ class Reader:
             said = self.command(shlex.split(first[2:]))
             assert said.rstrip("\n") == shown, f"{first[2:]} says\n{said}"
 
-    def file(self, block: Block) -> None:
-        """Write the file that is named before a block."""
-        named = re.search(r"`(\S+\.csv)`", block.before)
-        assert named is not None, "nobody says what this file is called"
-        place = self.folder / "smallest"
-        place.mkdir(exist_ok=True)
-        (place / named[1]).write_text(block.text + "\n", encoding="utf-8")
-
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -321,5 +313,32 @@ def test_the_smallest_example_is_what_the_page_says(tmp_path: Path) -> None:
     pag_graph.convert(tmp_path, tmp_path / "trace")
     pag_graph.build(tmp_path / "trace", tmp_path / "store", engine="local")
     path = pag_graph.open(tmp_path / "store").critical_path().steps
-    assert path["type"].to_pylist() == ["io", "data_message", "processing"]
-    assert path["duration_ns"].to_pylist() == [4_000_000, 1_000_000, 4_000_000]
+    # Between its parts are steps that take no time.
+    found = [(step["type"], step["duration_ns"]) for step in path.to_pylist() if step["duration_ns"]]
+    assert found == [("io", 4_000_000), ("data_message", 1_000_000), ("processing", 4_000_000)]
+
+
+def test_commands_within_sentences_exist(run_pag: Callable[..., tuple[int, str, str]]) -> None:
+    helps: dict[tuple[str, ...], str] = {}
+    wrong = []
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for span in re.findall(r"`(pag [^`]+)`", prose):
+            words = span.split()[1:]
+            name = tuple(words[: 2 if words[0] == "neo4j" else 1])
+            # The command of an analysis that a reader may write.
+            if (
+                name == ("longest-waits",)
+                or any(not re.fullmatch(r"[a-z0-9-]+", word) for word in name)
+                or name[0].startswith("-")
+            ):
+                continue
+            if name not in helps:
+                code, text, _ = run_pag(*name, "--help")
+                helps[name] = text if code == 0 else ""
+            options = [word.partition("=")[0] for word in words if word.startswith("--")]
+            # Parameters of a query are options of that query alone.
+            if not helps[name] or (name[-1] != "query" and any(option not in helps[name] for option in options)):
+                wrong.append(f"{page}: {' '.join(span.split())}")
+    assert not wrong
+    assert len(helps) > 20
