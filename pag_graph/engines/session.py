@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_WITHOUT = "or do without Spark: `--engine local`, in Python engine='local'."
+_WITHOUT = "or do without Spark: `pag build TRACE STORE --engine local`, in Python engine='local'."
 GRAPHFRAMES_COORDINATE = "io.graphframes:graphframes-spark4_2.13:0.12.3"
 """Maven coordinate of GraphFrames' jar for Spark 4."""
 

@@ -8,6 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pag_graph import api, samples
@@ -79,6 +80,23 @@ def test_what_is_wrong_is_said(
     assert (ended.value.code, answer["error"]) == (code, condition)
     assert said in answer["message"]
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_the_motif_job_writes_its_matches(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, distinct: bool
+) -> None:
+    pattern, where = "(a)-[w]->(z); (s)-[m]->(z)", "w.type = 'waiting' and w.duration_ns > $ns"
+    monkeypatch.chdir(tmp_path)
+    options = ["--where", where, "--set", "ns=50000", "--epochs", "3-7", *(["--distinct"] * distinct)]
+    monkeypatch.setattr(sys, "argv", ["motif.py", str(folder / "run.pag"), "matches", pattern, *options])
+    runpy.run_path(str(JOBS / "motif.py"), run_name="__main__")
+    answer = json.loads(capsys.readouterr().out)
+    pag = api.open(folder / "run.pag")
+    expected = pag.motif(pattern, where, epochs=range(3, 8), parameters={"ns": 50_000}, distinct=distinct).frame()  # type: ignore[union-attr]
+    assert answer["matches"] == expected.height > 0
+    written = pl.read_parquet(tmp_path / "matches" / "*.parquet")
+    assert sorted(map(str, written.to_dicts())) == sorted(map(str, expected.to_dicts()))
 
 
 @pytest.mark.parametrize("job", EACH, ids=lambda job: job.stem)
