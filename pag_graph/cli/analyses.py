@@ -199,7 +199,7 @@ class AnalysisGroup(TyperGroup):
 def command_of(analysis: Analysis) -> Any:
     """Return the command of an analysis."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    text = f"{analysis.help}\n\nExample: pag {analysis.name} run.pag {analysis.example}".rstrip()
+    text = f"{analysis.help}\n\nExample: pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
     settings = {"help_option_names": ["-h", "--help"]}
     app.command(analysis.name, help=text, context_settings=settings)(_callback(analysis))
     return typer.main.get_command(app)

@@ -1,9 +1,9 @@
 """The `pag` command: every command says what it did, what it could not explain, and what to do next.
 
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing, is in use or
-cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written; 7 an optional part is missing; 8 the
-analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings; 130 interrupted;
-143 ended by SIGTERM; 1 anything else.
+cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written where it should go; 7 an optional part
+is missing; 8 the analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings;
+130 interrupted; 143 ended by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -69,6 +69,23 @@ EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
     (errors.AnalysisError, 8),
     (errors.PagError, 8),
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pag_graph {version('pag-graph')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version, and end.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 class EngineName(StrEnum):
@@ -148,7 +165,12 @@ def _fail(error: errors.PagGraphError) -> None:
     console.print(error.message)
     if error.hint:
         console.print(f"hint: {error.hint}", style="yellow")
-    sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
+    sys.exit(exit_code(error))
+
+
+def exit_code(error: errors.PagGraphError) -> int:
+    """Return the exit code for an error, of the command and of every job."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
 
 
 def _misuse(message: str) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
@@ -19,7 +18,8 @@ from pag_graph.cli.analyses import (
     StoreArgument,
     check_window,
 )
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.cli.settings import scalar_setting
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.names import with_worker_names
 
@@ -65,6 +65,9 @@ def motif(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="a.id,e.type", help="Columns to show, separated by commas.")
     ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Keep named edges apart; without it two names may stand for one edge.")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print; 20 in a table, else all.")
     ] = None,
@@ -77,7 +80,7 @@ def motif(
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
-    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --where "w.type = 'waiting' and m.duration_ns > us(50)"
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
     """  # noqa: DOC501  (the text is the command's help)
     from pag_graph.motif.patterns import PATTERNS
 
@@ -100,9 +103,10 @@ def motif(
         pattern,
         where,
         epochs=parse_epochs(epochs),
-        columns=list(fields.values()) if fields else chosen,
+        columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
-        parameters=dict(_setting(text) for text in settings or []),
+        parameters=dict(scalar_setting(text) for text in settings or []),
+        distinct=distinct,
         spark=spark,
     )
     if explain or analyse:
@@ -117,6 +121,10 @@ def motif(
     else:
         table = query.table()
         total = query.total if query.limit is not None else table.num_rows
+    same = query.same_edges(table)
+    if same and not named:
+        pairs = ", ".join(" and ".join(pair) for pair in same)
+        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
     if form is Format.JSON:
         facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
         rows = _flat(table, fields) if fields else table.to_pylist()
@@ -236,26 +244,14 @@ def _list(form: Format) -> None:
         print_rows(rows, list(rows[0]))
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE; the value is JSON, or else taken as text.
+def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
+    """Return the columns that tell named edges apart, beside those that are shown."""
+    from pag_graph.motif.shape import PAG_SHAPE
+    from pag_graph.motif.syntax import parse_motif
 
-    Raises
-    ------
-    InvalidParameterError
-        If it has no name, or the value is a list or an object.
-    """
-    name, separator, value = text.partition("=")
-    if not (separator and name):
-        message = f"--set {text!r} is not of the form NAME=VALUE."
-        raise InvalidParameterError(message)
-    try:
-        read = json.loads(value)
-    except json.JSONDecodeError:
-        return name.replace("-", "_"), value
-    if not isinstance(read, bool | int | float | str):
-        message = f"--set {text!r}: a parameter is a number, a text, true or false."
-        raise InvalidParameterError(message)
-    return name.replace("-", "_"), read
+    motif = parse_motif(pattern)
+    keys = [f"{name}.{column}" for name in motif.columns if name in motif.edges for column in PAG_SHAPE.edge_key]
+    return [key for key in keys if key not in fields.values()]
 
 
 def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:

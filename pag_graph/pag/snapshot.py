@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +85,35 @@ class Window:
         if self.role is EpochRole.SHUTDOWN or (self.role is EpochRole.STARTUP and not self.alone):
             return str(self.role)
         return f"epoch {self.epoch}"
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Return a whole number that somebody gave, such as an epoch.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    # Numbers of NumPy and Arrow are whole numbers too; a truth value is not meant to be one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        message = f"{name} is {value!r}, and must be a whole number."
+        raise InvalidParameterError(message, None, {name: value})
+    return index(value)
+
+
+def _two_instants(between: Any) -> tuple[int, int]:
+    """Return the ends of a free window.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not two whole numbers.
+    """
+    if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:  # noqa: PLR2004
+        message = f"between is {between!r}, and must be two instants in nanoseconds from the run's origin."
+        raise InvalidParameterError(message, "Such as between=(5_000_000, 7_500_000).")
+    return whole_number(between[0], "between"), whole_number(between[1], "between")
 
 
 class Run:
@@ -179,7 +209,7 @@ class Run:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | None = None,
+        role: EpochRole | str | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Window:
@@ -210,9 +240,14 @@ class Run:
             If a free window is asked for and the run's clocks are not aligned.
         """
         if between is not None:
-            return self._free(*between)
+            return self._free(*_two_instants(between))
         if latency is not None:
-            return self._latency(latency)
+            return self._latency(whole_number(latency, "latency"))
+        if epoch is not None:
+            whole_number(epoch, "epoch")
+        if role is not None and str(role) not in set(EpochRole):
+            message = f"role is {role!r}, and must be {' or '.join(EpochRole)}."
+            raise InvalidParameterError(message)
         row = self._row(epoch, role)
         return self._labelled(
             row["start_ns"],
@@ -291,7 +326,7 @@ class Run:
         ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
 
-    def _row(self, epoch: int | None, role: EpochRole | None) -> dict[str, Any]:
+    def _row(self, epoch: int | None, role: EpochRole | str | None) -> dict[str, Any]:
         wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
         rows = self.epochs.filter(wanted).to_dicts()
         if not rows:

@@ -44,6 +44,41 @@ def test_every_command_has_help_with_an_example(run_pag: Command) -> None:
         assert "Example: pag" in " ".join(text_of_command.split())
 
 
+def test_the_version_is_said(run_pag: Command) -> None:
+    import pag_graph
+
+    assert run_pag("--version")[:2] == (0, f"pag_graph {pag_graph.__version__}\n")
+
+
+def test_without_spark_a_build_says_how_to_do_without(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else find(name, *a))
+    code, _, error = run_pag("build", SAMPLES / "skewed", tmp_path / "s")
+    assert code == 7
+    assert "pip install 'pag-graph[spark]'" in error
+    assert "--engine local" in " ".join(error.split())
+
+
+def test_an_installed_package_promises_no_recording(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorder() -> dict[str, object]:
+        code, text, _ = run_pag("doctor", "--format", "json")
+        assert code == 0
+        (found,) = [part for part in json.loads(text) if part["needed_for"].startswith("pag record")]
+        return found
+
+    monkeypatch.setenv("PAG_ADAPTER", str(tmp_path))
+    assert not recorder()["ok"]
+    assert "checkout" in str(recorder()["advice"])
+    monkeypatch.delenv("PAG_ADAPTER")
+    assert recorder()["name"] == "cargo"
+
+
 def test_critical_path_as_json_connects_and_adds_up(run_pag: Command, store: Path) -> None:
     code, text, _ = run_pag("critical-path", store, "--epoch", 5, "--format", "json")
     answer = json.loads(text)
