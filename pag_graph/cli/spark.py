@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.why import SparkAnswer
@@ -52,7 +52,8 @@ def spark(
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
-            with progress(quiet=form is not Format.TABLE) as report:
+            quiet = form is not Format.TABLE
+            with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
                 answers.append(answer(log, folder=folder, replace=replace, cores=cores or (), progress=report))
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
