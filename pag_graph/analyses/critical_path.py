@@ -18,6 +18,7 @@ from pag_graph.analyses.frames import Frames
 from pag_graph.analyses.windows import over
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
 from pag_graph.kernels import path as kernel
+from pag_graph.kernels.compiling import read_only
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
@@ -222,14 +223,15 @@ def no_end(window: Window) -> PagError:
 def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
     """Return the edges of all windows' paths with their windows, in time order; and how many are active at each end."""
     edges, windows = tiling.edges, tiling.windows
-    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
+    src, dst, start, duration = (edges[name].to_numpy() for name in ("src", "dst", "start_ns", "duration_ns"))
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    src, dst, start, end = read_only(src, dst, start, start + duration)
     first, path, active, all_waiting, failed, outcome, vertex = kernel.walk_windows(
         tiling.first,
         src,
         dst,
         start,
-        start + edges["duration_ns"].to_numpy(),
+        end,
         tiling.is_type(*MESSAGE_TYPES),
         tiling.is_type(ActivityType.WAITING),
         tiling.is_type(*RESTING_TYPES),

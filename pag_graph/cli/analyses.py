@@ -18,6 +18,7 @@ from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_o
 from pag_graph.cli.output import (
     Format,
     check_output,
+    compiling,
     print_csv,
     print_json,
     print_markdown,
@@ -310,8 +311,10 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         options |= {f"against_{name}": value for name, value in check_window(**other).items()}
         options["against"] = open_pag(given["against"]) if given["against"] is not None else None
     pag = open_pag(given["store"])
-    with progress(quiet=given["form"] is not _AnswerFormat.TABLE or analysis.scope is not Scope.RUN) as report:
-        result = pag.analyse(analysis.name, parameters, progress=report, **options)
+    quiet = given["form"] is not _AnswerFormat.TABLE
+    with progress(quiet=quiet) as report, compiling(*_parts(analysis), quiet=quiet, report=report):
+        shown = report if analysis.scope is Scope.RUN else _unseen
+        result = pag.analyse(analysis.name, parameters, progress=shown, **options)
     facts: dict[str, Any] = {}
     if analysis.scope is Scope.WINDOW:
         facts = _window_facts(pag, options)
@@ -329,6 +332,15 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
+
+
+def _parts(analysis: Analysis) -> tuple[str, ...]:
+    """Return what kernels an analysis is expected to call; the small ones compile their few by themselves."""
+    return ("why",) if analysis.name == "why" else ()
+
+
+def _unseen(label: str, done: int, total: int) -> None:
+    """Show no progress: an analysis of one window is done before a bar is drawn."""
 
 
 def _snapshot(pag: Pag, analysis: Analysis, options: dict[str, Any]) -> Snapshot | None:

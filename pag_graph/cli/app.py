@@ -34,7 +34,17 @@ from pag_graph.cli.analyses import (
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.motif import k_hop_paths, motif
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.cli.output import (
+    Format,
+    check_output,
+    compiling,
+    print_csv,
+    print_json,
+    print_rows,
+    progress,
+    stderr,
+    stdout,
+)
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
@@ -259,7 +269,8 @@ def build(
     if append and replace:
         _misuse("Give only one of --append and --replace.")
     mode: Mode = "append" if append else "replace" if replace else "error"
-    with progress(quiet=form is not Format.TABLE) as report:
+    quiet = form is not Format.TABLE
+    with progress(quiet=quiet) as report, compiling("build", quiet=quiet, report=report):
         result = api.build(
             trace,
             store,

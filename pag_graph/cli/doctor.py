@@ -79,6 +79,7 @@ def _disk() -> Check:
 
 
 _PACKAGES = (
+    ("scipy", "clocks", "traces whose clocks run at different speeds"),
     ("pyspark", "spark", "--engine spark and spark_jobs/"),
     ("graphframes", "graphframes", "Pag.graphframe()"),
     ("neo4j", "neo4j", "pag neo4j"),

@@ -187,3 +187,28 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]
 
     with bars:
         yield report
+
+
+@contextmanager
+def compiling(*parts: str, quiet: bool, report: Callable[[str, int, int], None]) -> Iterator[None]:
+    """Say on standard error that kernels are compiled, where the block is the first that needs them.
+
+    Parameters
+    ----------
+    *parts
+        What is expected to be called; see `pag_graph.kernels.expected.expecting`.
+    quiet
+        Say nothing.
+    report
+        Of `progress`: shows how far it is.
+    """
+    from pag_graph.kernels.expected import expecting
+
+    def tell(label: str, done: int, total: int) -> None:
+        if done == 0:
+            # Half a minute on a slow machine: said as well where nobody sees a bar.
+            stderr().print(f"Compiling {total} kernels, once per installation.", style="dim")
+        report(label, done, total)
+
+    with expecting(*parts, tell=None if quiet else tell):
+        yield

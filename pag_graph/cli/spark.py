@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, check_output, compiling, print_csv, print_json, progress, stderr, stdout
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def spark(
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
-            with progress(quiet=form is not Format.TABLE) as report:
+            quiet = form is not Format.TABLE
+            with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
                 told = answer(
                     log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
                 )
