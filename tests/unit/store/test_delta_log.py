@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -24,6 +23,7 @@ from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 LINE = " | ".join(f"{t} start 1 | {t + 5} stop 1 | {t + 9} end" for t in (0, 20, 40))
 WHOLE = draw(LINE)
