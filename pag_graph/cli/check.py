@@ -11,8 +11,11 @@ import typer
 from pag_graph.cli.analyses import ALARM, FormatOption, TopOption
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.model.enums import Severity
+from pag_graph.model.names import with_worker_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
 
 _ORDER = [Severity.INFO, Severity.WARNING, Severity.ERROR]
@@ -30,15 +33,15 @@ def check(
 
     Example: pag check run.trace --severity warning
     """
-    found = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path)
+    found, names = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path)
     rank = {str(name): place for place, name in enumerate(_ORDER)}
     rows = sorted(found.to_dicts(), key=lambda row: (-rank[row["severity"]], row["finding"], row["worker"] or 0))
-    _show(rows, found.columns, form, top)
+    _show(rows, found.columns, form, top, names)
     if any(rank[row["severity"]] >= rank[severity] for row in rows):
         sys.exit(ALARM)
 
 
-def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int) -> None:
+def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int, names: Mapping[int, str]) -> None:
     if form is Format.JSON:
         print_json({"findings": rows})
     elif form is Format.CSV:
@@ -47,16 +50,19 @@ def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int
         stdout().print("Nothing is odd: no findings.")
     else:
         shown = ["severity", "finding", "worker", "seq", "file", "observed", "limit", "unit", "action"]
-        print_rows(rows[:top], shown, f"findings, worst first ({min(top, len(rows))} of {len(rows)})")
+        named = with_worker_names(rows[:top], names)
+        print_rows(named, shown, f"findings, worst first ({len(named)} of {len(rows)})")
 
 
-def _of_store(path: Path) -> pl.DataFrame:
+def _of_store(path: Path) -> tuple[pl.DataFrame, Mapping[int, str]]:
+    """Return the findings of a store, and the names of its workers."""
     from pag_graph.api import Pag
 
-    return Pag(path).findings()
+    pag = Pag(path)
+    return pag.findings(), pag.run.worker_names
 
 
-def _of_trace(path: Path) -> pl.DataFrame:
+def _of_trace(path: Path) -> tuple[pl.DataFrame, Mapping[int, str]]:
     """Build the graph and forget it: only a build looks at every event and at both ends of every message."""
     from pag_graph import api
     from pag_graph.model.enums import RuleSet
@@ -69,4 +75,4 @@ def _of_trace(path: Path) -> pl.DataFrame:
     rules = RuleSet.ST2 if trace.meta.prepared else trace.meta.rules
     with scratch_folder("pag-check-") as folder, stderr().status(f"checking {path}"):
         api.build(path, folder / "store", rules=rules, engine="local")
-        return api.open(folder / "store").findings()
+        return _of_store(folder / "store")

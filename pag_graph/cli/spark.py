@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, check_output, compiling, print_csv, print_json, progress, stderr, stdout
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def spark(
         list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
+    keep_texts: Annotated[
+        bool,
+        typer.Option(
+            "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
+        ),
+    ] = False,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -45,6 +51,7 @@ def spark(
     """
     from pag_graph.sources.spark.logfiles import find_logs
     from pag_graph.sources.spark.page import html_page, text_lines
+    from pag_graph.sources.spark.texts import private
     from pag_graph.sources.spark.why import answer
 
     check_output(html, ".html", ".htm")
@@ -54,13 +61,20 @@ def spark(
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
-            with progress(quiet=form is not Format.TABLE) as report:
-                answers.append(answer(log, folder=folder, replace=replace, cores=cores or (), progress=report))
+            quiet = form is not Format.TABLE
+            with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
+                told = answer(
+                    log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
+                )
+                answers.append(told)
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
     if html is not None and answers:
-        write_whole(html, html_page(answers))
+        with private(keep_texts):
+            if keep_texts and html.is_file():
+                html.chmod(0o600)
+            write_whole(html, html_page(answers))
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)

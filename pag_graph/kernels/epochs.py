@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import numba
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import EPOCH_END, I8, I64
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.layout import runs
 
 Flags = NDArray[np.bool_]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) -> I64:
     """Summarise rows by epoch.
 
@@ -34,20 +36,25 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
     """
     epochs, rows = runs(epoch)
     never = np.iinfo(np.int64).min
-    found = np.full((9, epochs.shape[0]), never, np.int64)
-    begin = 0
+    found = np.empty((9, epochs.shape[0]), np.int64)
+    # Integers of any value: numba compiles what gets a constant once more for it.
+    begin: Any = np.int64(0)
+    closing: Any = np.int64(EPOCH_END)
+    kept: Any = np.int64(0)
     for at in range(epochs.shape[0]):
+        for row in range(4, 9):
+            found[row, at] = never
         last = begin + rows[at] - 1
         found[0, at], found[1, at], found[2, at], found[3, at] = epochs[at], rows[at], t[begin], t[last]
         # What comes last of each sort mostly stands near the end.
-        ended = _last(kind, EPOCH_END, begin, last)
+        ended = _last(kind, closing, begin, last)
         if ended >= begin:
             found[4, at] = t[ended]
         while ended >= begin and dropped[ended] != 0:
-            ended = _last(kind, EPOCH_END, begin, ended - 1)
+            ended = _last(kind, closing, begin, ended - 1)
         if ended >= begin:
             found[5, at] = 2 * (first_order + ended)
-        vertex = _last(dropped, 0, begin, last)
+        vertex = _last(dropped, kept, begin, last)
         if vertex >= begin:
             found[6, at], found[7, at] = 2 * (first_order + vertex), t[vertex]
         other = last
@@ -59,7 +66,7 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _last(values: I8, wanted: int, low: int, high: int) -> int:
     """Return the last place from `low` to `high` (inclusive) that has the wanted value, or what is before them."""
     place = high
@@ -68,7 +75,7 @@ def _last(values: I8, wanted: int, low: int, high: int) -> int:
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mark_numbers(kind: I8, values: I64, wanted: Flags, marked: Flags) -> bool:
     """Mark the numbers that occur in rows of some kinds.
 

@@ -31,12 +31,14 @@ from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.pag.rule_choice import choose_rules
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
-from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
+from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.in_place import refusals
 from pag_graph.store.leftovers import staging as staging_of
+from pag_graph.store.parts import write_part
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def build(
     engine: Engine,
     rules: RuleSet | None = None,
     parameters: RuleParameters | None = None,
+    force_rules: bool = False,
     mode: Mode = "error",
     slice_events: int | None = None,
     progress: Progress = silent,
@@ -88,6 +91,8 @@ def build(
         Where the tasks run.
     rules, parameters
         The rule set, the one that the trace asks for where absent, and its parameters.
+    force_rules
+        Build by `rules` even if the trace contradicts them (see `choose_rules`), which is then a finding.
     mode
         ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
         worker has left since.
@@ -110,16 +115,15 @@ def build(
     StoreConflictError
         If another build was faster, or an append would change epochs that are committed.
     UnsupportedPlanError
-        If the rules cannot be applied to this trace.
+        If the trace contradicts the rules, or lacks events that they need.
     """
     opened = Trace.open(trace)
     target = Path(store).absolute()
     previous = check_target(target, mode)
-    rules = RuleSet(opened.meta.rules) if rules is None else rules
-    if rules is not RuleSet.ST2 and opened.meta.prepared:
-        message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
-        raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
+    rules, forced = choose_rules(opened, rules, force=force_rules)
     kept = previous if mode == "append" else None
+    if kept is not None:
+        _check_workers(kept, opened)
     known = kept.run if kept is not None and "clocks" in kept.run else None
     plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
     if kept is not None and kept.run["run_id"] != plan.run_id:
@@ -130,7 +134,7 @@ def build(
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
             return _nothing_to_do(kept)
-        found = pa.concat_tables([built.findings, *(output.findings for output in built.outputs)])
+        found = pa.concat_tables([forced, built.findings, *(output.findings for output in built.outputs)])
         parts = {
             name: [part for output in built.outputs for part in output.parts.get(name, [])]
             for name in ("vertices", "edges")
@@ -193,7 +197,7 @@ def construct(
         Rows of `PAG_EPOCHS`, as `build` commits them.
     """
     opened = Trace.open(trace)
-    rules = RuleSet(opened.meta.rules) if rules is None else rules
+    rules, _ = choose_rules(opened, rules)
     plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
     steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
     try:
@@ -204,11 +208,26 @@ def construct(
     return built.epochs
 
 
+def _check_workers(kept: StoreInfo, trace: Trace) -> None:
+    """Refuse to append a trace of other workers: the clocks of those that were there say nothing of the others.
+
+    Raises
+    ------
+    StoreConflictError
+        If they are others.
+    """
+    now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
+    before = set(kept.run["clocks"]["offset_ns"]) if "clocks" in kept.run else now
+    if now != before:
+        message = f"{kept.path} holds run {kept.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
+        message += ", and is of another run." if len(now) != len(before) else " others, and is of another run."
+        raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
+
+
 def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:
     assert kept is not None  # noqa: S101  (only an append can find its work done)
-    tables = {name: kept.delta(name) for name in kept.versions}
-    rows = {name: sum(table.get_add_actions(flatten=True)["num_records"].to_pylist()) for name, table in tables.items()}
-    found = pl.scan_delta(tables["findings"]).collect().to_arrow().cast(PAG_FINDINGS)
+    rows = {name: sum(part.rows for part in kept.parts(name)) for name in kept.versions}
+    found = kept.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
     return BuildReport(store=kept, rows=rows, findings=found, committed=False)
 
 
@@ -425,7 +444,7 @@ def _check_unchanged(kept: StoreInfo, epochs: pa.Table, fingerprint: int) -> Non
     StoreConflictError
         If one would.
     """
-    rows = pl.scan_delta(kept.delta("epochs")).sort("epoch").collect().to_dicts()
+    rows = kept.scan("epochs").sort("epoch").collect().to_dicts()
     before = [row for row in rows if row["epoch"] <= kept.run["last_closed_epoch"]]
     # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
     counts = {"entry_ns", "exit_ns", "events", "vertices", "edges"} if len(before) == len(rows) else set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import polars as pl
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import printable
+from pag_graph.pag.peers import peers_of, time_in_operators
 from pag_graph.store.readers import open_held
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class Window:
     """No event at or after the window's start has a lower epoch."""
     follows: bool = False
     """Whether an epoch's window lies before this one: the first may have no length, and then holds just the origin."""
+    alone: bool = False
+    """Whether the run has no round but its startup, which then is known by its epoch."""
 
     @property
     def after_ns(self) -> int:
@@ -77,7 +82,38 @@ class Window:
             return f"{self.start_ns}..{self.end_ns} ns"
         if self.role is None:
             return f"latency of epoch {self.epoch}"
-        return str(self.role) if self.role in {EpochRole.STARTUP, EpochRole.SHUTDOWN} else f"epoch {self.epoch}"
+        if self.role is EpochRole.SHUTDOWN or (self.role is EpochRole.STARTUP and not self.alone):
+            return str(self.role)
+        return f"epoch {self.epoch}"
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Return a whole number that somebody gave, such as an epoch.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    # Numbers of NumPy and Arrow are whole numbers too; a truth value is not meant to be one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        message = f"{name} is {value!r}, and must be a whole number."
+        raise InvalidParameterError(message, None, {name: value})
+    return index(value)
+
+
+def _two_instants(between: Any) -> tuple[int, int]:
+    """Return the ends of a free window.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not two whole numbers.
+    """
+    if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:  # noqa: PLR2004
+        message = f"between is {between!r}, and must be two instants in nanoseconds from the run's origin."
+        raise InvalidParameterError(message, "Such as between=(5_000_000, 7_500_000).")
+    return whole_number(between[0], "between"), whole_number(between[1], "between")
 
 
 class Run:
@@ -99,11 +135,19 @@ class Run:
         """Rule set that the run was built with."""
         return RuleSet(self.info.run["rules"])
 
-    def scan(self, table: str) -> pl.LazyFrame:
-        """Return a lazy frame over one of the store's tables, at the committed version."""
-        if table not in self._scans:
-            self._scans[table] = pl.scan_delta(self.info.delta(table))
-        return self._scans[table]
+    def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
+        # Of a table that was asked for whole, all files are checked.
+        if table in self._scans:
+            return self._scans[table]
+        frame = self.info.scan(table, near)
+        if near is None:
+            self._scans[table] = frame
+        return frame
+
+    def between(self, table: str, low: int, high: int) -> pl.LazyFrame:
+        """Return the rows of a table with a column `epoch` that is between two numbers, both included."""
+        return self.scan(table, epochs_between(low, high)).filter(pl.col("epoch").is_between(low, high))
 
     @cached_property
     def epochs(self) -> pl.DataFrame:
@@ -125,6 +169,37 @@ class Run:
         """Numbers of all workers, ascending."""
         return sorted(self.scan("workers").collect()["worker"].to_list())
 
+    @cached_property
+    def worker_names(self) -> dict[int, str]:
+        """What people call the workers that have a name, as it can be printed."""
+        rows = self.scan("workers").collect()
+        named = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
+        return {worker: printable(name) for worker, name in named if name}
+
+    def worker_label(self, worker: int) -> str:
+        """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
+        name = self.worker_names.get(worker)
+        return f"worker {worker}" if name is None else f"{name} (worker {worker})"
+
+    @cached_property
+    def peers(self) -> dict[int, int]:
+        """Per worker: the lowest of those that it can be compared with, because they run the same (see `peers_of`).
+
+        Where the source does not state what its workers do, they all run one dataflow.
+        """
+        if self.rules is not RuleSet.STATED:
+            return dict.fromkeys(self.workers, self.workers[0])
+        return peers_of(self.workers, time_in_operators(self.scan("edges")))
+
+    def peer_group(self, worker: int) -> list[int]:
+        """Return the workers that a worker can be compared with, itself included, ascending."""
+        return [other for other, group in self.peers.items() if group == self.peers[worker]]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether there are workers that cannot be compared with each other."""
+        return len(set(self.peers.values())) > 1
+
     @property
     def end_ns(self) -> int:
         """The run's end."""
@@ -134,7 +209,7 @@ class Run:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | None = None,
+        role: EpochRole | str | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Window:
@@ -165,9 +240,14 @@ class Run:
             If a free window is asked for and the run's clocks are not aligned.
         """
         if between is not None:
-            return self._free(*between)
+            return self._free(*_two_instants(between))
         if latency is not None:
-            return self._latency(latency)
+            return self._latency(whole_number(latency, "latency"))
+        if epoch is not None:
+            whole_number(epoch, "epoch")
+        if role is not None and str(role) not in set(EpochRole):
+            message = f"role is {role!r}, and must be {' or '.join(EpochRole)}."
+            raise InvalidParameterError(message)
         row = self._row(epoch, role)
         return self._labelled(
             row["start_ns"],
@@ -176,6 +256,7 @@ class Run:
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
             follows=row["epoch"] != self.epochs["epoch"][0],
+            alone=self._one_round,
         )
 
     def windows(self) -> list[Window]:
@@ -190,6 +271,7 @@ class Run:
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
                 follows=number > 0,
+                alone=self._one_round,
             )
             for number, row in enumerate(rows.iter_rows(named=True))
         ]
@@ -234,13 +316,17 @@ class Run:
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
         return [self._labelled(start, min(start + every_ns, whole.end_ns)) for start in starts]
 
+    @cached_property
+    def _one_round(self) -> bool:
+        return not (self.epochs["role"] == str(EpochRole.ROUND)).any()
+
     def slowest(self) -> Window:
         """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""
         rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
         ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
 
-    def _row(self, epoch: int | None, role: EpochRole | None) -> dict[str, Any]:
+    def _row(self, epoch: int | None, role: EpochRole | str | None) -> dict[str, Any]:
         wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
         rows = self.epochs.filter(wanted).to_dicts()
         if not rows:
@@ -297,10 +383,11 @@ class Run:
         Snapshot
             Reads only files and row groups that can hold edges of the window.
         """
-        edges = self.scan("edges")
         if self.rules is RuleSet.ST2:
-            edges = edges.filter(pl.col("epoch") == window.epoch)
+            epoch = window.epoch or 0
+            edges = self.between("edges", epoch, epoch)
         else:
+            edges = self.scan("edges", can_touch(window.lowest_epoch, window.end_ns, window.after_ns))
             edges = edges.filter(_touches(window))
         return Snapshot(run=self, window=window, edges=edges.collect())
 
@@ -344,7 +431,9 @@ class Run:
         from pag_graph.kernels.replay import group_arcs
 
         epochs = np.array([window.epoch for window in windows], np.int64)
-        edges = self.scan("edges").filter(pl.col("epoch").is_in(epochs)).collect()
+        edges = (
+            self.between("edges", int(epochs.min()), int(epochs.max())).filter(pl.col("epoch").is_in(epochs)).collect()
+        )
         first, order = group_arcs(places(epochs, edges["epoch"].to_numpy()), len(windows))
         for number, window in enumerate(windows):
             yield Snapshot(run=self, window=window, edges=edges[order[first[number] : first[number + 1]]])
@@ -379,6 +468,18 @@ def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
     return np.where(known[order[at]] == wanted, order[at], -1)
+
+
+def epochs_between(low: int, high: int) -> pl.Expr:
+    """Say of a file whether it can hold rows of some epochs."""
+    return (pl.col("max_epoch") >= low) & (pl.col("min_epoch") <= high)
+
+
+def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
+    """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
+    near = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
+    lasts = pl.max_horizontal("max_duration_ns", 0)
+    return (near | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
 
 
 def _touches(window: Window) -> pl.Expr:
@@ -437,8 +538,9 @@ class Snapshot:
             known = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
         missing = waits.filter(~waits.is_in(known["dst"].implode()))
         if missing.len() and self.run.rules is not RuleSet.ST2:
-            later = self.run.scan("edges").filter(
-                pl.col("epoch") >= self.window.lowest_epoch, pl.col("dst").is_in(missing.implode())
+            lowest = self.window.lowest_epoch
+            later = self.run.scan("edges", pl.col("max_epoch") >= lowest).filter(
+                pl.col("epoch") >= lowest, pl.col("dst").is_in(missing.implode())
             )
             later = later.filter(~pl.col("type").is_in(_LOCAL)).with_columns(
                 end_ns=pl.col("start_ns") + pl.col("duration_ns")
@@ -487,6 +589,8 @@ class Snapshot:
         """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""
         ids = pl.concat([self.edges["src"], self.edges["dst"]]).unique()
         # A message can lead into a lower epoch: workers are not in step.
-        epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]])
-        near = self.run.scan("vertices").filter(pl.col("epoch").is_between(epochs.min(), epochs.max()))
+        epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]]).to_numpy()
+        if not len(epochs):
+            return self.run.scan("vertices").head(0).collect().to_arrow()
+        near = self.run.between("vertices", int(epochs.min()), int(epochs.max()))
         return near.join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect().to_arrow()

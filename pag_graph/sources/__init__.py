@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from pag_graph.errors import TraceFormatError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.spark import convert as spark
+from pag_graph.store.safe_files import check_folder, check_regular
 
 if TYPE_CHECKING:
     import os
@@ -19,13 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "convert", "detect_format"]
 
 
-class _Convert(Protocol):
-    def __call__(self, source: Path, target: Path, *, replace: bool) -> TraceMeta: ...
-
-
 class _Reader(NamedTuple):
     mismatch: Callable[[Path], str | None]
-    convert: _Convert
+    convert: Callable[..., TraceMeta]
+    texts: bool = False
+    """Whether it leaves texts out unless it is asked for them: its `convert` takes ``keep_texts``."""
 
 
 _READERS: dict[str, _Reader] = {
@@ -33,7 +32,7 @@ _READERS: dict[str, _Reader] = {
     st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
     st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
     activities.FORMAT: _Reader(activities.mismatch, activities.convert),
-    spark.FORMAT: _Reader(spark.mismatch, spark.convert),
+    spark.FORMAT: _Reader(spark.mismatch, spark.convert, texts=True),
 }
 
 FORMATS = tuple(_READERS)
@@ -62,6 +61,7 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     if not path.exists():
         message = f"There is nothing at {path}."
         raise TraceFormatError(message, None, {"file": str(path)})
+    _check_kind(path)
     reasons = {name: reader.mismatch(path) for name, reader in _READERS.items()}
     fitting = [name for name, reason in reasons.items() if reason is None]
     if len(fitting) == 1:
@@ -81,6 +81,7 @@ def convert(
     *,
     format: str | None = None,  # noqa: A002 the word that users and every library of tables use
     replace: bool = False,
+    keep_texts: bool = False,
 ) -> TraceMeta:
     """Convert a log to a canonical trace.
 
@@ -94,6 +95,9 @@ def convert(
         One of `FORMATS`; found out when absent.
     replace
         Whether to replace a trace that is there.
+    keep_texts
+        Whether to keep descriptions of jobs and queries, which event logs of Spark have; all other formats have names
+        only, and keep them.
 
     Returns
     -------
@@ -104,6 +108,8 @@ def convert(
     ------
     TraceFormatError
         If the format is unknown or does not fit, or a file is damaged or contradicts another one.
+    InvalidParameterError
+        If texts are asked for of a format that has none.
 
     Examples
     --------
@@ -115,7 +121,25 @@ def convert(
         message = f"The format {name!r} is not known."
         raise TraceFormatError(message, f"Known are {', '.join(FORMATS)}.", {"format": name})
     path = Path(source)
+    _check_kind(path)
     if reason := _READERS[name].mismatch(path):
         message = f"{path} is not in the format {name}: {reason}."
         raise TraceFormatError(message, "Leave out the format to have it found out.", {"file": str(path)})
-    return _READERS[name].convert(path, Path(target), replace=replace)
+    reader = _READERS[name]
+    if keep_texts and not reader.texts:
+        message = f"{path} is in the format {name}, of which nothing is left out: there are no texts to be kept."
+        raise InvalidParameterError(message, "Leave out --keep-texts.", {"format": name})
+    more = {"keep_texts": True} if keep_texts else {}
+    try:
+        return reader.convert(path, Path(target), replace=replace, **more)
+    except MemoryError as error:
+        message = f"{path} takes more memory to convert than there is: {error}."
+        hint = "Give the process more memory, or convert a part of the log."
+        raise TraceFormatError(message, hint, {"file": str(path)}) from error
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse what is no file or folder, and a folder with such content, before a reader opens and waits for it."""
+    check_regular([path])
+    if path.is_dir():
+        check_folder(path)

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,9 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
-from pag_graph.store.event_files import open_events, read_groups
+from pag_graph.store.event_files import open_events, read_events, read_groups
+from pag_graph.store.files import CONVERT_AGAIN
+from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pag_graph.store.event_files import EventFile
     from pag_graph.store.trace import Trace
 
 
@@ -71,13 +75,16 @@ class TraceLog:
         Raises
         ------
         TraceFormatError
-            If a file cannot be read.
+            If a file cannot be read, or tells of a time that is out of range; names the event.
         """
         chunks: dict[int, list[Chunk]] = {}
         for file in trace.files:
             for group, told in enumerate(file.groups):
                 runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
                 for worker, offset, rows, t_min, t_max in runs:
+                    # Sums with such times overflow, and slices are planned with them.
+                    if t_min < _EARLIEST_NS or t_max > _LATEST_NS:
+                        _refuse_time(trace, file, worker, (t_min, t_max))
                     known = chunks.setdefault(worker, [])
                     first_row = known[-1].first_row + known[-1].rows if known else 0
                     known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
@@ -175,6 +182,26 @@ class TraceLog:
         return pa.concat_tables(parts).unify_dictionaries()
 
 
+class _Room:
+    """Counts the bytes that several threads keep."""
+
+    def __init__(self) -> None:
+        self._used, self._lock = 0, Lock()
+
+    def take(self, size: int) -> bool:
+        """Take some, if anything is left."""
+        with self._lock:
+            if self._used >= _KEPT_BYTES:
+                return False
+            self._used += size
+            return True
+
+    def give(self, size: int) -> None:
+        """Give some back."""
+        with self._lock:
+            self._used -= size
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardLog(TraceLog):
     """A log that is read forward, by one process: the row group in which a stretch ends is kept for the next one.
@@ -187,6 +214,8 @@ class ForwardLog(TraceLog):
     """Per worker."""
     files: dict[int, tuple[str, pq.ParquetFile]] = field(default_factory=dict, compare=False, repr=False)
     """Per worker: the file that was read last; to understand its footer takes longer than to read some columns."""
+    room: _Room = field(default_factory=_Room, compare=False, repr=False)
+    """For what is kept. It is counted, for to add it up each time takes the square of the number of workers."""
 
     @contextmanager
     def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
@@ -219,11 +248,13 @@ class ForwardLog(TraceLog):
     def _whole(self, worker: int, chunk: Chunk, columns: Sequence[str], *, again: bool) -> pa.Table:
         """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
         kept = self.kept.pop(worker, None)
+        if kept is not None:
+            self.room.give(kept.table.nbytes)
         if kept is None or (kept.chunk, kept.columns) != (chunk, tuple(columns)):
             (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, columns)
             kept = _Kept(chunk, tuple(columns), table)
         # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
-        if again and sum(other.table.nbytes for other in list(self.kept.values())) < _KEPT_BYTES:
+        if again and self.room.take(kept.table.nbytes):
             self.kept[worker] = kept
         return kept.table
 
@@ -236,6 +267,7 @@ class _Kept(NamedTuple):
     table: pa.Table
 
 
+_EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
 _MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 _ENCODED = ("kind", "activity")
 """Columns that come as words and their places."""
@@ -243,6 +275,16 @@ _KEPT_FILES = 64
 """How many files a log that is read forward keeps open, at most."""
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
+
+
+def _refuse_time(trace: Trace, file: EventFile, worker: int, bounds: tuple[int, int]) -> NoReturn:
+    """Refuse a file whose times are out of range: name the event, or the footer if only that says so."""
+    rows = read_events(trace.path, file, list(ORDER_COLUMNS), np.array([worker]), None)
+    if rows is not None:
+        check_events(trace, rows)
+    where = str(trace.path / file.name)
+    message = f"{where}: its footer tells of times from {bounds[0]} to {bounds[1]} ns, which no event of it has."
+    raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "worker": worker})
 
 
 def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, int]]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -112,7 +113,7 @@ def test_the_same_append_again_does_nothing(place: Path) -> None:
 
 
 def committed_rows(place: Path, table: str) -> int:
-    return int(delta.open_store(place / "store").delta(table).to_pyarrow_table().num_rows)
+    return int(delta.open_store(place / "store").scan(table).collect().height)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,16 @@ def test_only_the_same_run_can_be_appended(place: Path) -> None:
         build(place, "other", "append")
     with pytest.raises(StoreConflictError, match="holds run"):
         build(place, "trace-1", "append", parameters=pag_build_parameters())
+    assert holds(place, WHOLE.until_epoch(0))
+
+
+def test_a_trace_of_more_workers_is_another_run(place: Path) -> None:
+    build(place, "trace-0")
+    draw(WORK, WAIT, "", "0 start 5 | 4 stop 5").write(place / "more")
+    draw(WORK).write(place / "fewer")
+    for trace, count in (("more", 4), ("fewer", 1)):
+        with pytest.raises(StoreConflictError, match=f"of 3 workers; this trace has {count}, and is of another run"):
+            build(place, trace, "append")
     assert holds(place, WHOLE.until_epoch(0))
 
 
@@ -436,5 +447,9 @@ def test_tables_are_pinned_to_the_versions_of_one_commit(place: Path) -> None:
     info = delta.open_store(place / "store")
     assert set(info.versions) == set(STORE_TABLES)
     for name, version in info.versions.items():
-        assert DeltaTable(place / "store" / name).version() == version
-        assert sum(1 for _ in info.files(name)) == len(info.delta(name).file_uris())
+        table = DeltaTable(place / "store" / name)
+        assert table.version() == version
+        assert sorted(Path(file).name for file in info.files(name)) == sorted(
+            table.get_add_actions(flatten=True)["path"].to_pylist()
+        )
+        assert pl.scan_delta(table).collect().height == info.scan(name).collect().height
