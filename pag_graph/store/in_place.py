@@ -95,10 +95,10 @@ def whole_file(target: Path) -> Iterator[Path]:
         If there is a folder at `target`, or the file system refuses.
     """
     with refusals(target, "", SinkError):
-        place = Path(os.path.realpath(target))
-        if place.exists() and not place.is_file() and not place.is_dir():
-            yield place
+        if _is_device(target):
+            yield target
             return
+        place = Path(os.path.realpath(target))
         check_file_place(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         clean_beside(place)
@@ -138,6 +138,8 @@ def check_file_place(target: Path) -> None:
     """
     with refusals(target, "", SinkError):
         place = Path(os.path.realpath(target))
+        if _is_device(target):
+            return
         if place.is_dir():
             message = f"{target} is a folder, and a file is to be written."
             raise SinkError(message, "Name a file in it.", {"path": str(target)})
@@ -151,6 +153,11 @@ def check_file_place(target: Path) -> None:
         if not folder.is_dir():
             message = f"{target} cannot be written: {folder} is no folder."
             raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
+
+
+def _is_device(target: Path) -> bool:
+    """Tell whether something is no place for a file, but takes what is written: a device, or a pipe."""
+    return target.exists() and not target.is_file() and not target.is_dir()
 
 
 # --- Folders ----------------------------------------------------------------------------------------------------------
@@ -296,8 +303,10 @@ def clean_beside(target: Path, *, dry_run: bool = False) -> dict[Path, int]:
             continue
         for path in found:
             size = size_of(path)
-            if _clean(path, parent, dry_run=dry_run):
-                removed[path] = size
+            # What may not be touched stays.
+            with suppress(OSError):
+                if _clean(path, parent, dry_run=dry_run):
+                    removed[path] = size
     return removed
 
 

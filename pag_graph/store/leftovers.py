@@ -92,15 +92,24 @@ def staging(store: Path) -> Iterator[Path]:
     if store.is_symlink() and not store.exists():
         message = f"{store} is a link to {store.readlink()}, and nothing is there."
         raise StoreError(message, "Remove the link, or make the folder that it names.", {"path": str(store)})
-    with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
-        _remove_unfinished(store, own=held)
-        try:
-            yield held / "slices"
-        except BaseException:
-            # What went wrong is what counts: if this fails too, the next build does it.
-            with suppress(PagGraphError, OSError):
-                _remove_unfinished(store, own=held, failed=True)
-            raise
+    is_new = not store.exists()
+    try:
+        with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
+            _remove_unfinished(store, own=held)
+            try:
+                yield held / "slices"
+            except BaseException:
+                # What went wrong is what counts: if this fails too, the next build does it.
+                with suppress(PagGraphError, OSError):
+                    _remove_unfinished(store, own=held, failed=True)
+                raise
+    except BaseException:
+        if is_new:
+            for folder in (*(store / table for table in STORE_TABLES), store):
+                # Another build may have come, and has something there.
+                with suppress(OSError):
+                    folder.rmdir()
+        raise
 
 
 def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
