@@ -30,7 +30,7 @@ from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, check_memory, plan_run
 from pag_graph.pag.rule_choice import choose_rules
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
@@ -645,6 +645,7 @@ def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, pa
 
 
 def _read_st2(plan: RunPlan, part: Slice) -> list[WorkerRows]:
+    check_memory(plan, part)
     return each(lambda worker: slices.read_rows(plan, worker, *part.rows[worker]), sorted(part.rows))
 
 
