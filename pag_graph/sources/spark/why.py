@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from pag_graph.sources.spark.cores import predict_cores
 from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
-from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
@@ -153,14 +154,14 @@ def answer(
     if any(count < 1 for count in cores):
         message = "A number of cores must be positive."
         raise InvalidParameterError(message, None, {"cores": list(cores)})
-    read = read_log(log, keep_texts=keep_texts, progress=progress)
-    mapped = map_log(read)
-    diagnosis = diagnose(mapped.schedule, thresholds)
-    if folder is not None:
-        with private(keep_texts):
-            return _walked(read, mapped, diagnosis, folder, replace=replace, cores=cores, progress=progress)
-    with tempfile.TemporaryDirectory(prefix="pag-spark-") as temporary:
-        return _walked(read, mapped, diagnosis, Path(temporary), replace=True, cores=cores, progress=progress)
+    with enough_memory(log), private(keep_texts), ExitStack() as stack:
+        read = read_log(log, keep_texts=keep_texts, progress=progress)
+        mapped = map_log(read)
+        diagnosis = diagnose(mapped.schedule, thresholds)
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pag-spark-")))
+            replace = True
+        return _walked(read, mapped, diagnosis, folder, replace=replace, cores=cores, progress=progress)
 
 
 def _walked(
