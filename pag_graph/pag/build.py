@@ -674,7 +674,12 @@ def _assemble_st2(plan: RunPlan, target: Path | None, rows: Sequence[WorkerRows]
 
 def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
-    found = each(lambda mine: epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0), rows)
+    found = each(
+        lambda mine: epochs_of_rows(
+            mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), np.zeros(mine.rows, np.bool_), 0
+        ),
+        rows,
+    )
     epoch, events, entry, exit_ = np.concatenate([mine[:4] for mine in found], axis=1)
     epochs, place = np.unique(epoch, return_inverse=True)
     sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}

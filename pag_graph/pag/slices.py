@@ -442,7 +442,9 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
 
 
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
-    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
+    rests = np.zeros(rows.rows, np.bool_)
+    rests[survey.rests] = True
+    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests, rows.first_order)
     return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))
 
 

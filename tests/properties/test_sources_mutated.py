@@ -122,7 +122,11 @@ def write_csv(place: Path) -> Path:
 
 def write_lines(place: Path) -> Path:
     file = place.with_suffix(".jsonl")
-    rows = [*ACTIVITIES.to_dicts(), *MESSAGES.to_dicts(), *({"worker": name, "host": "h"} for name in ("map-0", "map-1", "sink"))]
+    rows = [
+        *ACTIVITIES.to_dicts(),
+        *MESSAGES.to_dicts(),
+        *({"worker": name, "host": "h"} for name in ("map-0", "map-1", "sink")),
+    ]
     lines = [json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows]
     file.write_text("\n".join(lines) + "\n")
     return file
@@ -253,7 +257,9 @@ def mutate_table(file: Path, chance: random.Random) -> str:
             table = table.take(order)
         case "rename":
             names = ["_row", "_file", "_index", table.column_names[0], "", "\u00e9"]
-            table = table.rename_columns([chance.choice(names) if i == at else n for i, n in enumerate(table.column_names)])
+            table = table.rename_columns(
+                [chance.choice(names) if i == at else n for i, n in enumerate(table.column_names)]
+            )
         case _:
             table = table.drop_columns([name])
     pq.write_table(table, file, compression=chance.choice(("zstd", "none")))

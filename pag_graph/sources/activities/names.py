@@ -179,6 +179,11 @@ def _one_slip(name: str, other: str) -> bool:
     wrong = [at for at in range(len(short)) if short[at] != long[at]]
     if len(wrong) == 1:
         return True
-    return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and short[wrong[0]] == long[wrong[1]] and (  # noqa: PLR2004
-        short[wrong[1]] == long[wrong[0]]
+    return (
+        len(wrong) == 2
+        and wrong[1] == wrong[0] + 1
+        and short[wrong[0]] == long[wrong[1]]
+        and (  # noqa: PLR2004
+            short[wrong[1]] == long[wrong[0]]
+        )
     )
