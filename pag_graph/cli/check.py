@@ -14,7 +14,6 @@ from pag_graph.cli.analyses import ALARM, FormatOption, TopOption
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import StoreError
 from pag_graph.model.enums import Severity
-from pag_graph.store.parts import MENDING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +85,7 @@ def _check_files(info: StoreInfo) -> None:
         If any is damaged; names each.
     """
     from pag_graph.store.delta import check_store
+    from pag_graph.store.parts import MENDING
 
     with stderr().status(f"checking {escape(str(info.path))}"):
         checked = check_store(info)
