@@ -241,7 +241,7 @@ def _base(directory: Path, version: int, newest: list[Action]) -> Base:
             return base
         raise damaged(commit_file(directory, version), f"it says that reading begins at {base.version}")
     # Written by another program.
-    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) < version]
+    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) <= version]
     if not checkpoints:
         return Base(version=0)
     return Base(version=max(checkpoints), checkpoint=(-1, ""))
