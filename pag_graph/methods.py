@@ -80,7 +80,7 @@ class AnalysisMethods:
         words
             The same in words.
         above
-            A straggler works more than so many times the median of all workers.
+            A straggler works more than so many times the median of its like.
         notable
             Share of the time from which on something is called a cause.
         message_share
@@ -845,7 +845,7 @@ class AnalysisMethods:
         spark
             Spread every window over this session's executors; the answer is the same.
         above
-            A straggler works more than so many times the median of all workers.
+            A straggler works more than so many times the median of its like.
         unknown
             Nothing: an error, as a method has no other arguments.
 

@@ -49,7 +49,8 @@ class CriticalPath:
     steps: pa.Table
     """Rows of `CRITICAL_PATH`."""
     ends: int
-    """Workers at work where the window ends; where nobody works, those that rest there (`RESTING_TYPES`)."""
+    """Workers at work where the window ends; where nobody works, those that rest there (`RESTING_TYPES`). Of a round:
+    workers whose work ends at the very instant of its end."""
     all_waiting: bool
     """Whether nobody was active where the window ends (property 3.10 of CPA, if no message was under way either)."""
 
@@ -60,8 +61,8 @@ class CriticalPath:
 
     @property
     def ties(self) -> int:
-        """Other workers on which a path of the same length ends just as well; a round ends on one of its own."""
-        return max(self.ends - 1, 0) if self.window.end_vertex is None else 0
+        """Other workers on which a path of the same length ends just as well."""
+        return max(self.ends - 1, 0)
 
     @property
     def rests_at_end(self) -> bool:
@@ -170,7 +171,8 @@ def critical_path(snapshot: Snapshot | Frames) -> CriticalPath:
     that ended the wait, or over the spawn by which the worker was born. O(edges log edges) for sorting, O(waits on the
     path) for the walk; on frames across partitions only waits and what ended them come to this process, and the rows of
     the path. A round ends at its own `epoch_end`. Another window ends with the lowest worker that is at work
-    there; where nobody is, with the one that was so last; `ends` says how many there are to choose from.
+    there; where nobody is, with the one that was so last; `ends` says how many there are to choose from, and of a round
+    how many end their work with it.
     """
     if snapshot.run.rules is RuleSet.ST2:
         message = "Critical paths need aligned clocks, and runs of the rule set st2 keep every worker's own."

@@ -15,7 +15,7 @@ Flags = NDArray[np.bool_]
 
 
 @kernel
-def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) -> I64:
+def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, rests: Flags, first_order: int) -> I64:
     """Summarise rows by epoch.
 
     Parameters
@@ -24,6 +24,8 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
         Rows of one worker in log order; neither epochs nor times decrease.
     dropped
         0 for rows that become vertices.
+    rests
+        Whether a row only ends a rest.
     first_order
         Order of the first row.
 
@@ -32,7 +34,7 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
     array
         A column per epoch and nine rows: epoch; rows; first and last time; time of the last end of the epoch; position
         of the last such row that is a vertex; position and time of the last vertex; time of the last row that is no
-        end of an epoch. What is not there is the smallest integer.
+        end of an epoch, nor of a rest. What is not there is the smallest integer.
     """
     epochs, rows = runs(epoch)
     never = np.iinfo(np.int64).min
@@ -58,7 +60,7 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, first_order: int) 
         if vertex >= begin:
             found[6, at], found[7, at] = 2 * (first_order + vertex), t[vertex]
         other = last
-        while other >= begin and kind[other] == EPOCH_END:
+        while other >= begin and (kind[other] == EPOCH_END or rests[other]):
             other -= 1
         if other >= begin:
             found[8, at] = t[other]

@@ -135,9 +135,10 @@ def last_edge(
         everybody waits, the message under way that was sent last (ties: the lowest sender), or the first wait. -1 where
         no edge ends at, or crosses, the window's end.
     ends
-        How many workers are at work where the window ends; where none is, how many rest there.
+        How many workers are at work where the window ends; where none is, how many rest there. If a vertex closes the
+        window: how many end their work at that very instant, itself included.
     """
-    working, rests, worker, active, rest, idle, latest = 0, 0, -1, -1, -1, -1, -1
+    working, until, rests, worker, active, rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
     for edge in range(dst.shape[0]):
         if not start[edge] < window_end <= end[edge]:
             continue
@@ -156,13 +157,15 @@ def last_edge(
                     rest = edge
             else:
                 working += another
+                closes = dst[edge] >> POSITION_BITS == end_vertex >> POSITION_BITS
+                until += another and end[edge] == window_end and not closes
                 active = edge if active < 0 else active
     ends = working if working > 0 else rests
     if end_vertex >= 0:
         at = not_below(dst, end_vertex)
         while at < dst.shape[0] and dst[at] == end_vertex:
             if not message[at] or spawn[at]:
-                return at, max(ends, 1)
+                return at, until + 1
             at += 1
         return -1, ends
     if ends > 0:
@@ -289,7 +292,7 @@ def walk_windows(
     path
         Indices of the edges, in time order.
     ends, all_waiting
-        Per window: how many workers are at work where it ends, or rest there if none is; and whether all wait.
+        Per window: how many workers its path may end on, as `last_edge` has it; and whether all wait.
     failed, outcome, vertex
         A window whose walk had to stop, why, and where; -1, `REACHED_START` and 0 where there is none. The outcome
         `NO_END` says that no edge ends at, or crosses, the window's end.
@@ -380,16 +383,13 @@ def walk_windows(
 @kernel
 def _places(one: Bools, other: Bools, low: int, high: int) -> I64:
     """Return the places from `low` to `high` (exclusive) where one of two things holds."""
+    # Written for every place, counted for some: without a branch, and in one pass.
+    places = np.empty(high - low + 1, np.int64)
     count = 0
     for place in range(low, high):
+        places[count] = place
         count += one[place] | other[place]
-    places = np.empty(count, np.int64)
-    count = 0
-    for place in range(low, high):
-        if one[place] | other[place]:
-            places[count] = place
-            count += 1
-    return places
+    return places[:count]
 
 
 @kernel

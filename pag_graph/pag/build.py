@@ -30,7 +30,7 @@ from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, check_memory, plan_run
 from pag_graph.pag.rule_choice import choose_rules
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
@@ -645,6 +645,7 @@ def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, pa
 
 
 def _read_st2(plan: RunPlan, part: Slice) -> list[WorkerRows]:
+    check_memory(plan, part)
     return each(lambda worker: slices.read_rows(plan, worker, *part.rows[worker]), sorted(part.rows))
 
 
@@ -673,7 +674,12 @@ def _assemble_st2(plan: RunPlan, target: Path | None, rows: Sequence[WorkerRows]
 
 def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
-    found = each(lambda mine: epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0), rows)
+    found = each(
+        lambda mine: epochs_of_rows(
+            mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), np.zeros(mine.rows, np.bool_), 0
+        ),
+        rows,
+    )
     epoch, events, entry, exit_ = np.concatenate([mine[:4] for mine in found], axis=1)
     epochs, place = np.unique(epoch, return_inverse=True)
     sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}

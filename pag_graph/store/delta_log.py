@@ -11,6 +11,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -39,6 +40,7 @@ FOLDER = "_delta_log"
 CHECKPOINT_EVERY = 100
 """Versions after which what a table holds is written down whole."""
 _BASE = "pag_graph_base"
+_NEWEST = "_pag_graph_newest"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PLAIN = re.compile(r"[\w.-]+\.parquet", re.ASCII)
@@ -124,6 +126,22 @@ def latest(directory: Path) -> int:
 def versions(directory: Path) -> list[int]:
     """Return the numbers of the versions that the log of a table still knows, ascending."""
     return sorted(int(found[1]) for found in _named(directory, _COMMIT))
+
+
+def newest_known(directory: Path) -> int:
+    """Return the number of a version that was once there, as `note_newest` noted it; -1 where it says nothing."""
+    try:
+        return int((directory / FOLDER / _NEWEST).read_bytes())
+    except (OSError, ValueError):
+        return -1
+
+
+def note_newest(directory: Path, version: int) -> None:
+    """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it."""
+    temporary = directory / FOLDER / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    with contextlib.suppress(OSError):
+        temporary.write_bytes(str(version).encode())
+        temporary.replace(directory / FOLDER / _NEWEST)
 
 
 def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:

@@ -22,7 +22,7 @@ from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results
 from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
-from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
@@ -153,13 +153,13 @@ def answer(
     if any(count < 1 for count in cores):
         message = "A number of cores must be positive."
         raise InvalidParameterError(message, None, {"cores": list(cores)})
-    read = read_log(log, keep_texts=keep_texts, progress=progress)
-    mapped = map_log(read)
-    diagnosis = diagnose(mapped.schedule, thresholds)
-    if folder is None:
-        with temporary_results() as place:
-            return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
-    with private(keep_texts):
+    with enough_memory(log), private(keep_texts):
+        read = read_log(log, keep_texts=keep_texts, progress=progress)
+        mapped = map_log(read)
+        diagnosis = diagnose(mapped.schedule, thresholds)
+        if folder is None:
+            with temporary_results() as place:
+                return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
         kept = place_of(folder)
         if not replace and is_result_of(mapped, kept):
             return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)

@@ -129,6 +129,25 @@ def test_the_other_ends_are_said_and_lower_the_confidence(build: Build) -> None:
     assert said in [row["statement"] for row in told.table.to_pylist()]
 
 
+IDLE_TO_THE_END = "20 start 1 =idle | 60 stop 1 | 60 end"
+
+
+def test_a_round_that_all_end_at_once_ends_with_who_worked(build: Build) -> None:
+    source, enrich, sink = pipeline(IDLE_TO_THE_END, enrich_until=45, sink="60 end")
+    pag = build(source, enrich.replace("45 end", "60 end"), sink, rules=RuleSet.STATED)
+    path = pag.critical_path(epoch=0)
+    assert path.window.end_vertex is not None
+    assert lasting(path) == [SOURCE, ENRICH, SINK]
+    assert (path.ends, path.ties) == (1, 0)
+
+
+def test_a_round_says_who_else_ends_with_it(build: Build) -> None:
+    pag = build(*pipeline(IDLE_TO_THE_END, sink="60 end"), rules=RuleSet.STATED)
+    path = pag.critical_path(epoch=0)
+    assert lasting(path) == [SOURCE, ENRICH, (1, "processing", 15)]
+    assert (path.ends, path.ties, pag.why(epoch=0).confidence) == (2, 1, "medium")
+
+
 def test_where_nobody_works_at_the_end_the_path_is_that_of_who_worked_last(build: Build) -> None:
     rests = "20 start 1 =idle | 70 stop 1 | 70 end"
     pag = build(*pipeline(rests, enrich_until=50, sink="70 end"), rules=RuleSet.STATED)
