@@ -27,7 +27,7 @@ from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run, Snapshot, Window, whole_number
 from pag_graph.sources import convert
-from pag_graph.store.in_place import refusals, whole_file
+from pag_graph.store.in_place import check_output, refusals, whole_file, write_whole
 
 if TYPE_CHECKING:
     import os
@@ -535,7 +535,9 @@ class Pag(AnalysisMethods):
         Raises
         ------
         InvalidParameterError
-            If there is no such window, or the width is too small.
+            If there is no such window, the width is too small, or the file's name ends in something else than ``.svg``.
+        SinkError
+            If the file cannot be written.
 
         Examples
         --------
@@ -547,8 +549,9 @@ class Pag(AnalysisMethods):
             message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
             raise InvalidParameterError(message)
         target = Path(picture)
+        check_output(target, ".svg")
         drawn = timeline(self.snapshot(epoch=epoch, role=role, between=between, latency=latency), width=width)
-        target.write_text(drawn, encoding="utf-8")
+        write_whole(target, drawn)
         return target
 
     def to_networkx(self, *, path_only: bool = False, **window: Any) -> Any:

@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
 from pag_graph.cli.output import (
     Format,
-    check_output,
     compiling,
     print_csv,
     print_json,
@@ -30,7 +29,7 @@ from pag_graph.cli.output import (
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.names import with_worker_names
-from pag_graph.store.in_place import write_whole
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -36,7 +36,6 @@ from pag_graph.cli.export import export
 from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.output import (
     Format,
-    check_output,
     compiling,
     print_csv,
     print_json,
@@ -49,7 +48,7 @@ from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
-from pag_graph.store.in_place import NO_ROOM, write_whole
+from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

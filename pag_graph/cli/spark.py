@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, check_output, compiling, print_csv, print_json, progress, stderr, stdout
-from pag_graph.store.in_place import write_whole
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.why import SparkAnswer

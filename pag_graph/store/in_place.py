@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.errors import PagGraphError, SinkError
+from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 
 if TYPE_CHECKING:
@@ -153,6 +153,32 @@ def check_file_place(target: Path) -> None:
         if not folder.is_dir():
             message = f"{target} cannot be written: {folder} is no folder."
             raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
+
+
+def check_output(file: Path | None, *endings: str) -> None:
+    """Refuse a file that cannot be written, or whose name says something else, before the work that it is to hold.
+
+    Parameters
+    ----------
+    file
+        The file; None is none.
+    endings
+        What its name may end in, if it has an ending.
+
+    Raises
+    ------
+    InvalidParameterError
+        If its name ends in something else.
+    SinkError
+        If it cannot be written.
+    """
+    if file is None:
+        return
+    if file.suffix and file.suffix.lower() not in endings:
+        written = endings[0].removeprefix(".").upper()
+        message = f"{file} ends in {file.suffix}, and {written} would be written."
+        raise InvalidParameterError(message, f"Choose a name that ends in {endings[0]}.", {"path": str(file)})
+    check_file_place(file)
 
 
 def _is_device(target: Path) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.testing.spark_logs import EventLog
 
 if TYPE_CHECKING:
@@ -119,6 +119,11 @@ def test_python_goes_by_the_ending_too(store: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x" / "edges.csv").is_file()
     with pytest.raises(InvalidParameterError, match="is a name for perfetto"):
         pag.export(tmp_path / "y.json", "svg", epoch=4)
+    with pytest.raises(InvalidParameterError, match=r"ends in \.png"):
+        pag.draw(tmp_path / "y.png", epoch=4)
+    with pytest.raises(SinkError, match="is a folder"):
+        pag.draw(tmp_path, epoch=4)
+    assert pag.draw(tmp_path / "new" / "y.svg", epoch=4).is_file()
 
 
 def test_a_folder_of_csv_that_does_not_fit_leaves_the_old_one(store: Path, tmp_path: Path, run_pag: Pag) -> None:
