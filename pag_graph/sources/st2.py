@@ -366,7 +366,11 @@ class _Survey:
         )
         if (known := self._open.get(worker)) is not None:
             # What is still open comes first again.
-            rows = _Activations(*(np.concatenate(columns) for columns in zip(known, rows, strict=True)))
+            rows = _Activations(
+                np.concatenate((known.step, rows.step)),
+                np.concatenate((known.operator, rows.operator)),
+                np.concatenate((known.seq, rows.seq)),
+            )
         depth = np.cumsum(rows.step, dtype=np.int64) - np.minimum(rows.step, 0)
         # At each depth starts and stops alternate, whatever lies deeper.
         small = len(depth) < 1 << 15 or (depth.min() > -(1 << 15) and depth.max() < 1 << 15)
@@ -381,7 +385,7 @@ class _Survey:
             count, first = self._broken.get(worker, (0, int(rows.seq[broken.min()])))
             self._broken[worker] = (count + len(broken), first)
         left = np.sort(order[(step > 0) & ~stopped])
-        self._open[worker] = _Activations(*(column[left] for column in rows))
+        self._open[worker] = _Activations(rows.step[left], rows.operator[left], rows.seq[left])
 
     @property
     def firsts(self) -> pl.DataFrame:

@@ -122,7 +122,11 @@ def write_csv(place: Path) -> Path:
 
 def write_lines(place: Path) -> Path:
     file = place.with_suffix(".jsonl")
-    rows = [*ACTIVITIES.to_dicts(), *MESSAGES.to_dicts(), *({"worker": name, "host": "h"} for name in ("map-0", "map-1", "sink"))]
+    rows = [
+        *ACTIVITIES.to_dicts(),
+        *MESSAGES.to_dicts(),
+        *({"worker": name, "host": "h"} for name in ("map-0", "map-1", "sink")),
+    ]
     lines = [json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows]
     file.write_text("\n".join(lines) + "\n")
     return file
@@ -155,7 +159,8 @@ def write_prototype(place: Path) -> Path:
     for worker in (0, 1):
         other = 1 - worker
         rows = [
-            (0, 1, 0, 1, None, None, None, None), (0, 2, 2, 7, worker, other, 1, 5), (0, 3, 1, 1, None, None, None, None),
+            (0, 1, 0, 1, None, None, None, None), (0, 2, 2, 7, worker, other, 1, 5),
+            (0, 3, 1, 1, None, None, None, None),
             (0, 4, 6, None, None, None, None, -1), (0, 9, 7, None, None, None, None, None),
             (0, 10, 3, 7, other, worker, 1, 5), (0, 11, 9, 1, None, None, None, None),
             (0, 12, 8, None, None, None, None, 0),
@@ -253,7 +258,9 @@ def mutate_table(file: Path, chance: random.Random) -> str:
             table = table.take(order)
         case "rename":
             names = ["_row", "_file", "_index", table.column_names[0], "", "\u00e9"]
-            table = table.rename_columns([chance.choice(names) if i == at else n for i, n in enumerate(table.column_names)])
+            table = table.rename_columns(
+                [chance.choice(names) if i == at else n for i, n in enumerate(table.column_names)]
+            )
         case _:
             table = table.drop_columns([name])
     pq.write_table(table, file, compression=chance.choice(("zstd", "none")))
@@ -313,7 +320,6 @@ def attempt(name: str, source: Path, place: Path, *, build: bool) -> str:
             rules = "st2" if name.startswith("st2") else None
             api.build(trace, place / "store", rules=rules, engine="local", mode="replace")
     except PagGraphError as error:
-        assert error.message
         return type(error).__name__
     return "finding" if opened.findings.num_rows else "read"
 

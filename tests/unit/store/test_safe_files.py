@@ -131,9 +131,7 @@ def test_a_trace_in_a_folder_whose_name_is_a_pattern_is_built(trace: Path, tmp_p
     assert api.build(trace, tmp_path / "store", engine="local", slice_events=2).findings.num_rows == 0
 
 
-def test_row_groups_that_do_not_fit_are_refused_by_their_footer(
-    trace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_groups_that_do_not_fit_are_refused_by_their_footer(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pag_graph.store.event_files._MANY_ROWS", 2)
     monkeypatch.setattr(capacity, "available_bytes", lambda: 10)
     name = "events/worker-000.parquet"
