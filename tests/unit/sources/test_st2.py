@@ -219,6 +219,7 @@ def test_what_a_log_lacks_is_found(
     expected: list[tuple[str, int | None, int]],
 ) -> None:
     monkeypatch.setattr(st2, "_PART_ROWS", pieces)
+    monkeypatch.setattr(st2, "_KEPT_ROWS", 3)
     kept = [row for number, row in enumerate(WHOLE) if number not in lost]
     raw(*kept, *activations(("start", 1), ("stop", 1), worker=1)).write_parquet(tmp_path / "raw.parquet")
     convert(tmp_path / "raw.parquet", tmp_path / "trace")
@@ -252,6 +253,7 @@ def test_a_log_gives_the_same_trace_in_pieces(tmp_path: Path, monkeypatch: pytes
     raw(*STRUCTURE, *LOG).write_parquet(tmp_path / "raw.parquet")
     whole = convert(tmp_path / "raw.parquet", tmp_path / "whole")
     monkeypatch.setattr(st2, "_PART_ROWS", 2)
+    monkeypatch.setattr(st2, "_KEPT_ROWS", 2)
     for most in (1_000, 0):
         monkeypatch.setattr(st2, "_MOST_FILES", most)
         assert convert(tmp_path / "raw.parquet", tmp_path / "pieces", replace=True) == whole
@@ -278,3 +280,12 @@ def test_numbers_with_gaps_may_be_floats_and_nothing_else(tmp_path: Path) -> Non
         frame.with_columns(ts=kind).write_parquet(tmp_path / "raw.parquet")
         with pytest.raises(SchemaError, match="ts"):
             convert(tmp_path / "raw.parquet", tmp_path / "trace", replace=True)
+
+
+def test_activations_that_nobody_stops_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_PART_ROWS", 3), ("_KEPT_ROWS", 0), ("_DEEPEST", 2)):
+        monkeypatch.setattr(st2, name, value)
+    raw(*activations(*[("start", 1)] * 10, ("stop", 1))).write_parquet(tmp_path / "raw.parquet")
+    convert(tmp_path / "raw.parquet", tmp_path / "trace")
+    (found,) = Trace.open(tmp_path / "trace").findings.to_pylist()
+    assert (found["finding"], found["seq"], found["observed"]) == ("activation_not_stopped", 1, 9)
