@@ -139,6 +139,15 @@ def test_files_of_a_build_that_lives_stay(traces: list[Path], place: Path) -> No
     assert present(place) == needed(place)
 
 
+def test_what_tasks_write_after_their_build_has_failed_goes_with_the_next_one(traces: list[Path], place: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), staging(place, alone=False):
+        raise KeyboardInterrupt
+    late = some_rows(place)
+    build(traces[0], place)
+    assert not late.exists()
+    assert present(place) == needed(place)
+
+
 def test_what_a_build_on_another_machine_may_commit_stays_until_it_is_old(traces: list[Path], place: Path) -> None:
     build(traces[0], place)
     (place / "_staging-1").mkdir()
