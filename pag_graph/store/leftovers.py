@@ -79,8 +79,8 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
     store
         Directory of the store; made.
     alone
-        Whether nobody but this process writes for the build. Tasks elsewhere may still write when it has failed: then an
-        empty folder says to the next build to look.
+        Whether nobody but this process writes for the build. Tasks elsewhere may still write when it has failed: an
+        empty folder then says to the next build to look.
 
     Yields
     ------

@@ -60,7 +60,7 @@ def needed(place: Path) -> set[Path]:
 
 def present(place: Path) -> set[Path]:
     """Return all that is in a store but for its folders and what Delta has committed."""
-    logged = {path for path in place.glob("*/_delta_log/*.json") if not path.name.startswith("_")}
+    logged = {path for path in place.glob("*/_delta_log/*") if path.suffix != ".tmp" and "#" not in path.name}
     return {path for path in place.rglob("*") if path.is_file() or path.name.startswith("_staging")} - logged
 
 
