@@ -427,12 +427,15 @@ class _Survey:
         still = {worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)}
         for worker, (count, first) in self._forgotten.items():
             still[worker] = (count + len(self._open[worker].seq), first)
-        for name, found in (("stop_without_start", self._broken), ("activation_not_stopped", still)):
+        for name, severity, found in (
+            ("stop_without_start", Severity.WARNING, self._broken),
+            ("activation_not_stopped", Severity.INFO, still),
+        ):
             workers = sorted(found)
             told.append(
                 findings(
                     name,
-                    Severity.WARNING,
+                    severity,
                     "built as it is; `seq` is the first of `observed` events whose other end the log lacks",
                     rows=len(workers),
                     worker=workers,
