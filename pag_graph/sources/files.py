@@ -81,8 +81,8 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
     except DAMAGE as error:
         raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
     if done != stated:
-        error = OSError(f"its footer states {stated} rows, but it holds {done}")
-        raise TraceFormatError(*unreadable(file, "Parquet", error))
+        lack = OSError(f"its footer states {stated} rows, but it holds {done}")
+        raise TraceFormatError(*unreadable(file, "Parquet", lack))
 
 
 def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
