@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind, Severity
+from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
 from pag_graph.store.capacity import lacking
@@ -514,6 +515,8 @@ def _write(
 def _check_rows(events: pl.DataFrame, source: Path) -> None:
     for name in ("worker", "seq", "epoch", "t_ns"):
         _refuse(events, pl.col(name).is_null(), source, f"no {name}")
+    for name in ("worker", "peer"):
+        _refuse(events, ~pl.col(name).is_between(0, MAX_WORKER), source, f"a {name} that is none: {{{name}}}")
     for kind, needed in _NEEDED.items():
         for name in needed:
             _refuse(events, (pl.col("kind") == kind.value) & pl.col(name).is_null(), source, f"a {kind} without {name}")
@@ -523,7 +526,7 @@ def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str
     found = events.filter(condition).head(1)
     if found.height:
         row = int(found["row"][0])
-        message = f"{source}, row {row}: {problem}."
+        message = f"{source}, row {row}: {problem.format(**found.row(0, named=True))}."
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
 
 
