@@ -181,6 +181,9 @@ class SparkMotifQuery(PlannedQuery):
                 if must_exist(name)
             }
             kept = (*plan.needs.get(edge.name, ()), *plan.fields.get(edge.name, ()))
+            if edge.named and self.limit is not None:
+                # Only an order of all matches says which of them come first.
+                kept += self.edge_order
             if edge.named and any(isinstance(each, Exclude) for each in plan.steps):
                 # What removes duplicates has to see all of an edge.
                 kept = tuple(schema.names)

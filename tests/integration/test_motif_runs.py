@@ -305,6 +305,16 @@ def test_spark_gives_the_same_answers_over_a_store(sliced: api.Pag, spark: Spark
 
 
 @pytest.mark.spark
+def test_spark_shows_the_same_first_matches_of_few_columns(pags: dict[str, api.Pag], spark: SparkSession) -> None:
+    columns = ["wait.duration_ns", "z.id"]
+    question: dict[str, Any] = {"columns": columns, "limit": 3}
+    here = pags["skewed"].motif("late_sender", **question)
+    there = pags["skewed"].motif("late_sender", **question, spark=spark)
+    assert there.table().to_pylist() == here.table().to_pylist()
+    assert there.total == here.total > 3
+
+
+@pytest.mark.spark
 def test_spark_lists_the_same_paths(sliced: api.Pag, spark: SparkSession) -> None:
     here = sliced.k_hop_paths(3, limit=20, epoch=4)
     there = sliced.k_hop_paths(3, limit=20, epoch=4, spark=spark)
