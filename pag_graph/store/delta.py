@@ -492,17 +492,25 @@ def commit(
                     "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 }
             )
-            _publish(path / name, files, content, transaction, previous)
+            versions[name] = _publish(path / name, files, content, transaction, previous)
     except FileExistsError as error:
         raise StoreConflictError.from_concurrent_build(path) from error
     except OSError as error:
         _check_latest(path, previous)
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
-    info = open_store(path)
-    if info.commit_id == commit_id:
-        info.table("epochs")
+    # By its number: somebody else may have committed since.
+    info = _own(path, versions["epochs"], commit_id)
+    info.table("epochs")
     return info
+
+
+def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
+    """Read a state that was just committed, as every reader will."""
+    content = _content(path / "epochs", version)
+    if content is None or content.get("commit_id") != commit_id:
+        raise damaged(commit_file(path / "epochs", version), "it does not read as it was written")
+    return _info(path, version, content)
 
 
 def _check_latest(path: Path, previous: StoreInfo | None) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pag_graph.store.delta import open_store
+from pag_graph.store.delta_log import commit_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,22 +69,22 @@ def open_held(path: Path) -> tuple[StoreInfo, Hold | None]:
     """
     while True:
         info = open_store(path)
-        version = info.versions["epochs"]
+        table, version = path / "epochs", info.versions["epochs"]
         try:
-            hold = Hold(commit_file(path, version))
+            hold = Hold(commit_file(table, version))
         except BlockingIOError:
             continue
         except OSError:
             return info, None
         # If it is still the latest, it was held before anybody could take it for replaced.
-        if not commit_file(path, version + 1).exists():
+        if not commit_file(table, version + 1).exists():
             return info, hold
 
 
 def is_read(path: Path, version: int) -> bool:
     """Tell whether a reader on this machine holds a version of the table `epochs` of a store."""
     try:
-        lock = os.open(commit_file(path, version), os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(commit_file(path / "epochs", version), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -94,8 +95,3 @@ def is_read(path: Path, version: int) -> bool:
         with suppress(OSError):
             os.close(lock)
     return False
-
-
-def commit_file(path: Path, version: int) -> Path:
-    """Return the file in which a store pins a state."""
-    return path / "epochs" / "_delta_log" / f"{version:020}.json"
