@@ -41,13 +41,18 @@ def growing(epochs: int) -> SmallTrace:
     return replace(GROWING.until_epoch(epochs - 1), complete=epochs == 3)
 
 
+def write_tables(folder: Path, numbers: tuple[int, int, int]) -> None:
+    """Write two activities and a message by hand, at three instants."""
+    folder.mkdir()
+    (folder / "activities.csv").write_text(_ACTIVITIES.format(*numbers))
+    (folder / "messages.csv").write_text(_MESSAGES.format(*numbers[:2]))
+
+
 def write_inputs(folder: Path) -> None:
     """Write what the operations read."""
     folder.mkdir()
-    for name, numbers in (("old", (0, 10, 30)), ("new", (5, 12, 44))):
-        (folder / f"{name}-tables").mkdir()
-        (folder / f"{name}-tables" / "activities.csv").write_text(_ACTIVITIES.format(*numbers))
-        (folder / f"{name}-tables" / "messages.csv").write_text(_MESSAGES.format(*numbers[:2]))
+    write_tables(folder / "old-tables", (0, 10, 30))
+    write_tables(folder / "new-tables", (5, 12, 44))
     event_log(2).write(folder / "old-log")
     event_log(3).write(folder / "new-log")
     growing(2).write(folder / "grown-2")
