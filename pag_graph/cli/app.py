@@ -112,6 +112,9 @@ def convert(
         typer.Option("--format", metavar="NAME", help="Its format, such as activities; found out where absent."),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+    keep_texts: Annotated[
+        bool, typer.Option("--keep-texts", help="Keep texts of Spark's logs: descriptions, SQL, reasons.")
+    ] = False,
 ) -> None:
     """Convert a log to the canonical trace that everything else reads.
 
@@ -120,7 +123,7 @@ def convert(
     from pag_graph.sources import convert as convert_source
 
     with stderr().status(f"converting {source}"):
-        meta = convert_source(source, trace, format=form, replace=replace)
+        meta = convert_source(source, trace, format=form, replace=replace, keep_texts=keep_texts)
     dropped = ", ".join(f"{count} x {reason}" for reason, count in meta.dropped.items()) or "nothing"
     out = stdout()
     out.print(f"Wrote {trace}: trace {meta.trace_id} of {meta.workers} workers ({meta.source.format}).")

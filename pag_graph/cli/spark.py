@@ -32,6 +32,12 @@ def spark(
         list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
+    keep_texts: Annotated[
+        bool,
+        typer.Option(
+            "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
+        ),
+    ] = False,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -44,6 +50,7 @@ def spark(
     """
     from pag_graph.sources.spark.logfiles import find_logs
     from pag_graph.sources.spark.page import html_page, text_lines
+    from pag_graph.sources.spark.texts import private
     from pag_graph.sources.spark.why import answer
 
     found = [log for path in logs for log in find_logs(path)]
@@ -53,12 +60,18 @@ def spark(
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
             with progress(quiet=form is not Format.TABLE) as report:
-                answers.append(answer(log, folder=folder, replace=replace, cores=cores or (), progress=report))
+                told = answer(
+                    log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
+                )
+                answers.append(told)
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
     if html is not None and answers:
-        html.write_text(html_page(answers), encoding="utf-8")
+        with private(keep_texts):
+            if keep_texts and html.is_file():
+                html.chmod(0o600)
+            html.write_text(html_page(answers), encoding="utf-8")
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)

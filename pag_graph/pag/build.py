@@ -7,7 +7,6 @@ commit, so a build can be killed at any moment and run again.
 from __future__ import annotations
 
 import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +35,7 @@ from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
 from pag_graph.store.findings import findings, no_findings
+from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def build(
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
-    staging = target / f"_staging-{uuid.uuid4().hex}"
-    try:
+    with staging_of(target) as staging:
         steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
@@ -159,8 +158,6 @@ def build(
             previous=previous,
             append=kept is not None,
         )
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     rows = {
         **{name: int(pc.sum(built.epochs[name]).as_py() or 0) for name in ("vertices", "edges")},
         **{name: content.num_rows for name, content in small.items()},

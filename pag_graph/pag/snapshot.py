@@ -16,7 +16,7 @@ import polars as pl
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.store.delta import StoreInfo, open_store
+from pag_graph.store.readers import open_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +90,8 @@ class Run:
     """
 
     def __init__(self, path: Path) -> None:
-        self.info: StoreInfo = open_store(path)
+        # The hold keeps the version's files from being cleaned away while somebody reads them.
+        self.info, self._hold = open_held(path)
         self._scans: dict[str, pl.LazyFrame] = {}
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from pag_graph.errors import TraceFormatError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.spark import convert as spark
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "convert", "detect_format"]
 
 
-class _Convert(Protocol):
-    def __call__(self, source: Path, target: Path, *, replace: bool) -> TraceMeta: ...
-
-
 class _Reader(NamedTuple):
     mismatch: Callable[[Path], str | None]
-    convert: _Convert
+    convert: Callable[..., TraceMeta]
+    texts: bool = False
+    """Whether it leaves texts out unless it is asked for them: its `convert` takes ``keep_texts``."""
 
 
 _READERS: dict[str, _Reader] = {
@@ -33,7 +31,7 @@ _READERS: dict[str, _Reader] = {
     st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
     st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
     activities.FORMAT: _Reader(activities.mismatch, activities.convert),
-    spark.FORMAT: _Reader(spark.mismatch, spark.convert),
+    spark.FORMAT: _Reader(spark.mismatch, spark.convert, texts=True),
 }
 
 FORMATS = tuple(_READERS)
@@ -81,6 +79,7 @@ def convert(
     *,
     format: str | None = None,  # noqa: A002 the word that users and every library of tables use
     replace: bool = False,
+    keep_texts: bool = False,
 ) -> TraceMeta:
     """Convert a log to a canonical trace.
 
@@ -94,6 +93,9 @@ def convert(
         One of `FORMATS`; found out when absent.
     replace
         Whether to replace a trace that is there.
+    keep_texts
+        Whether to keep descriptions of jobs and queries, which event logs of Spark have; all other formats have names
+        only, and keep them.
 
     Returns
     -------
@@ -104,6 +106,8 @@ def convert(
     ------
     TraceFormatError
         If the format is unknown or does not fit, or a file is damaged or contradicts another one.
+    InvalidParameterError
+        If texts are asked for of a format that has none.
 
     Examples
     --------
@@ -118,4 +122,9 @@ def convert(
     if reason := _READERS[name].mismatch(path):
         message = f"{path} is not in the format {name}: {reason}."
         raise TraceFormatError(message, "Leave out the format to have it found out.", {"file": str(path)})
-    return _READERS[name].convert(path, Path(target), replace=replace)
+    reader = _READERS[name]
+    if keep_texts and not reader.texts:
+        message = f"{path} is in the format {name}, of which nothing is left out: there are no texts to be kept."
+        raise InvalidParameterError(message, "Leave out --keep-texts.", {"format": name})
+    more = {"keep_texts": True} if keep_texts else {}
+    return reader.convert(path, Path(target), replace=replace, **more)

@@ -240,6 +240,8 @@ class Commit:
     """Of the table `epochs`."""
     run: Mapping[str, Any]
     """As in `StoreInfo`."""
+    versions: Mapping[str, int]
+    """As in `StoreInfo`."""
     closed_epochs: int
     events: int
     committed: str
@@ -257,6 +259,7 @@ def commits(info: StoreInfo) -> list[Commit]:
                     id=content["commit_id"],
                     version=int(entry["version"]),
                     run=content["run"],
+                    versions={**content["versions"], "epochs": int(entry["version"])},
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],

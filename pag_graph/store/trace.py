@@ -13,10 +13,8 @@ A trace is a directory::
 
 from __future__ import annotations
 
-import shutil
-import uuid
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,7 +25,6 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import (
     MissingColumnError,
-    PagGraphError,
     StoreError,
     StoreExistsError,
     TraceFormatError,
@@ -54,11 +51,12 @@ from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.files import CONVERT_AGAIN, EVENTS, FINDINGS, META, changed_files, seal_trace, unreadable
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
 from pag_graph.store.meta import TraceMeta, read_meta, write_meta
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
 __all__ = ["Trace", "write_trace"]
@@ -116,6 +114,8 @@ class Trace:
         statistics, costs a pass over its columns `worker` and `epoch`.
         """
         root = Path(path)
+        if not root.is_dir():
+            put_back_beside(root.resolve())
         if not root.is_dir():
             message = f"There is no trace at {root}: it is not a directory."
             raise TraceFormatError(message, "Convert a log first: `pag convert SOURCE TARGET`.", {"file": str(root)})
@@ -241,7 +241,7 @@ def write_trace(
     findings: pa.Table | None = None,
     replace: bool = False,
 ) -> None:
-    """Write a trace into a hidden sibling directory and rename it when it is whole.
+    """Write a trace into a hidden sibling directory and move it to its place when it is whole.
 
     Parameters
     ----------
@@ -257,8 +257,8 @@ def write_trace(
     findings
         What was odd about the source, rows of `PAG_FINDINGS`; they come before those of the build.
     replace
-        Whether to take the place of a trace that is at `path`. A reader sees the old trace or the new
-        one, or for an instant none, never a mixture.
+        Whether to take the place of a trace that is at `path`. A reader sees the old trace or the new one, never a
+        mixture; where the system cannot exchange two names in one step, for an instant none.
 
     Raises
     ------
@@ -272,21 +272,16 @@ def write_trace(
         If a table does not fit its declared columns.
     """
     target = Path(path).resolve()
+    put_back_beside(target)
     _refuse_existing(target, replace=replace)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with _as_store_errors(target):
-            (temporary / EVENTS).mkdir(parents=True)
-            tables = {"operators": operators, "channels": channels, "workers": workers}
-            _write_content(temporary, meta=meta, events=events, tables=tables, target=target)
-            if findings is not None and findings.num_rows:
-                _write_parquet(temporary / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
-            seal_trace(temporary)
-            # Writing takes a while: somebody else may have come first.
-            _refuse_existing(target, replace=replace)
-            _move_in_place(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    check = partial(_refuse_existing, target, replace=replace)
+    with refusals(target, "The trace", StoreError), whole_folder(target, check=check) as folder:
+        (folder / EVENTS).mkdir()
+        tables = {"operators": operators, "channels": channels, "workers": workers}
+        _write_content(folder, meta=meta, events=events, tables=tables, target=target)
+        if findings is not None and findings.num_rows:
+            _write_parquet(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
+        seal_trace(folder)
 
 
 def _refuse_existing(target: Path, *, replace: bool) -> None:
@@ -299,17 +294,6 @@ def _refuse_existing(target: Path, *, replace: bool) -> None:
     if not (target / META).is_file() and not (target.is_dir() and not any(target.iterdir())):
         message = f"{target} exists and is not a trace, so it is not replaced."
         raise StoreExistsError(message, "Choose another place, or remove it yourself.", {"file": str(target)})
-
-
-@contextmanager
-def _as_store_errors(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except PagGraphError:
-        raise
-    except OSError as error:
-        message = f"The trace {target} cannot be written: {error}."
-        raise StoreError(message, "Choose a place that can be written.", {"file": str(target)}) from error
 
 
 def _refuse_empty(root: Path) -> NoReturn:
@@ -425,18 +409,3 @@ def _write_parquet(file: Path, table: pa.Table) -> None:
         row_group_size=_ROW_GROUP,
         write_statistics=True,
     )
-
-
-def _move_in_place(temporary: Path, target: Path) -> None:
-    # A directory cannot be renamed over another one that has content: the old one steps aside first.
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
-    moved = target.exists()
-    if moved:
-        target.rename(aside)
-    try:
-        temporary.rename(target)
-    except OSError:
-        if moved:
-            aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)

@@ -11,6 +11,7 @@ from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
 from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.schedule import infer_schedule
+from pag_graph.sources.spark.texts import private
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ def mismatch(source: Path) -> str | None:
 
 
 def convert(
-    source: Path, target: Path, *, replace: bool = False, progress: Callable[[str, int, int], None] = silent
+    source: Path,
+    target: Path,
+    *,
+    replace: bool = False,
+    keep_texts: bool = False,
+    progress: Callable[[str, int, int], None] = silent,
 ) -> TraceMeta:
     """Convert one event log to a canonical trace.
 
@@ -43,6 +49,8 @@ def convert(
         Directory of the trace to write.
     replace
         Whether to replace a trace that is there.
+    keep_texts
+        Whether to keep descriptions and other texts, as `read_log` says; nobody else may read the trace then.
     progress
         Called with (label, done, all).
 
@@ -62,8 +70,9 @@ def convert(
         raise TraceFormatError(
             message, "Convert one at a time, or ask for all with `pag spark`.", {"file": str(source)}
         )
-    mapped = map_log(read_log(logs[0], progress=progress))
-    write_mapped(mapped, target, replace=replace)
+    mapped = map_log(read_log(logs[0], keep_texts=keep_texts, progress=progress))
+    with private(keep_texts):
+        write_mapped(mapped, target, replace=replace)
     return mapped.meta
 
 

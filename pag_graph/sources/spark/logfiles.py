@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogFiles", "find_logs", "looks_like_log"]
 
-_PART = re.compile(r"^events_(\d+)_.*$")
+_PART = re.compile(r"^events_(\d{1,15})_.*$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,24 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
     """
     root = Path(path)
     if root.is_file():
-        return [LogFiles(name=root.name, files=(root,), in_progress=root.name.endswith(".inprogress"))]
+        return [LogFiles(name=_shown(root), files=(root,), in_progress=root.name.endswith(".inprogress"))]
+    hint = "Give the file or directory below spark.eventLog.dir."
     if not root.is_dir():
-        message = f"There is no event log at {root}."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
+        what = f"{root} is neither a file nor a directory" if root.exists() else f"There is no event log at {root}"
+        message = f"{what}."
+        raise TraceFormatError(message, hint, {"file": str(root)})
+    try:
+        found = _logs_in(root)
+    except OSError as error:
+        message = f"{root} cannot be read: {error.strerror or error}."
+        raise TraceFormatError(message, "Look at the directory and who may read it.", {"file": str(root)}) from error
+    if not found:
+        message = f"{root} holds no event log."
+        raise TraceFormatError(message, hint, {"file": str(root)})
+    return found
+
+
+def _logs_in(root: Path) -> list[LogFiles]:
     if rolled := _rolled(root):
         return [rolled]
     found = []
@@ -65,26 +79,29 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
         if entry.is_dir():
             rolled = _rolled(entry)
             found += [rolled] if rolled else []
-        elif _looks_like_log(entry):
+        elif looks_like_log(entry):
             found += find_logs(entry)
-    if not found:
-        message = f"{root} holds no event log."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": str(root)})
     return found
+
+
+def _shown(path: Path) -> str:
+    """Return the name of a file or directory as text; bytes that are none are replaced."""
+    return path.name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def looks_like_log(path: Path) -> bool:
     """Return whether a file or directory is one event log, by its names and first bytes."""
-    if path.is_dir():
-        return _rolled(path) is not None
-    return path.is_file() and _looks_like_log(path)
+    try:
+        if path.is_dir():
+            return _rolled(path) is not None
+        # Nothing else is opened: a pipe would wait for somebody to write.
+        return path.is_file() and _looks_like_log(path)
+    except OSError:
+        return False
 
 
 def _looks_like_log(file: Path) -> bool:
-    try:
-        head = next(decode(file, stopped=lambda _: None), b"")
-    except OSError:
-        return False
+    head = next(decode(file, stopped=lambda _: None), b"")
     return head.lstrip()[:1] == b"{" and b'"Event"' in head[:4096]
 
 
@@ -109,5 +126,8 @@ def _rolled(folder: Path) -> LogFiles | None:
     missing = numbers[-1] - first + 1 - len(numbers)
     running = any(entry.name.endswith(".inprogress") for entry in folder.glob("appstatus_*"))
     return LogFiles(
-        name=folder.name, files=tuple(parts[number] for number in numbers), missing=max(missing, 0), in_progress=running
+        name=_shown(folder),
+        files=tuple(parts[number] for number in numbers),
+        missing=max(missing, 0),
+        in_progress=running,
     )

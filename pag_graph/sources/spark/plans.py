@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.sources.spark.task_rows import LARGEST
+from pag_graph.sources.spark.texts import Texts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -20,7 +23,7 @@ class Plan:
     """A plan's nodes, parents before children, and their metrics."""
 
     nodes: tuple[tuple[int, int | None, str, str, str | None], ...]
-    """(node, parent, name, text, name of the code generation stage around it)."""
+    """(node, parent, name, text by which versions of a plan are compared, name of the code generation stage around it)."""
     metrics: tuple[tuple[int, int, str, str], ...]
     """(node, accumulator, metric, kind)."""
 
@@ -40,36 +43,36 @@ class Plan:
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
-        for node, parent, name, text, scope in self.nodes:
+        for node, parent, name, _, scope in self.nodes:
             yield {
                 "execution": execution,
                 "node": node,
                 "parent": parent,
                 "name": name,
-                "text": text,
                 "scope": scope,
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
         """Yield one row per metric, with the value that the driver gave it."""
-        for node, accumulator, metric, kind in self.metrics:
+        for node, accumulator, _, kind in self.metrics:
             yield {
                 "execution": execution,
                 "node": node,
                 "accumulator": accumulator,
-                "metric": metric,
                 "kind": kind,
                 "driver_value": driver.get(accumulator),
             }
 
 
-def plan_nodes(root: dict[str, Any]) -> Plan:
+def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B008 it is frozen
     """Return the nodes of a plan as Spark writes it, without those that only hold others.
 
     Parameters
     ----------
     root
         ``sparkPlanInfo`` of an event.
+    texts
+        What to keep of the nodes' names.
 
     Returns
     -------
@@ -90,14 +93,18 @@ def plan_nodes(root: dict[str, Any]) -> Plan:
         if name.startswith(_WRAPPERS):
             number = parent if parent is not None else -1
         else:
-            nodes.append((number, parent, name[:200], str(info.get("simpleString") or "")[:300], scope))
+            nodes.append((number, parent, texts.node(name), str(info.get("simpleString") or "")[:300], scope))
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
             scope = None
         if number >= 0:
             for metric in info.get("metrics") or ():
-                if isinstance(metric, dict) and type(metric.get("accumulatorId")) is int:
+                if isinstance(metric, dict) and _is_id(metric.get("accumulatorId")):
                     kind = str(metric.get("metricType") or "")[:40]
                     metrics.append((number, metric["accumulatorId"], str(metric.get("name") or "")[:200], kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
     return Plan(tuple(nodes), tuple(metrics))
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST

@@ -16,7 +16,8 @@ from pag_graph.sources.spark import tables
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.plans import Plan, plan_nodes
 from pag_graph.sources.spark.tables import LogFinding, SparkLog, frame
-from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, LARGEST, LATEST_MS, MEASURED, SPECULATIVE, TaskRows
+from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, LARGEST, LARGEST_ID, LATEST_MS, MEASURED, SPECULATIVE, TaskRows
+from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,16 +27,23 @@ if TYPE_CHECKING:
 __all__ = ["read_log"]
 
 _LONGEST_LINE = 64 << 20
+_MOST_NAMES = 1_000
+"""Names of events that are told apart: Spark has some hundred."""
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
 
 
-def read_log(log: LogFiles, *, progress: Callable[[str, int, int], None] = silent) -> SparkLog:
+def read_log(
+    log: LogFiles, *, keep_texts: bool = False, progress: Callable[[str, int, int], None] = silent
+) -> SparkLog:
     """Read one log.
 
     Parameters
     ----------
     log
         Its files, as `find_logs` returns them.
+    keep_texts
+        Whether to keep descriptions of jobs and queries, names of plan nodes with all their words, and reasons in
+        full. Without it only names are kept (`texts.py`).
     progress
         Called with (label, bytes read, bytes of all files).
 
@@ -47,14 +55,42 @@ def read_log(log: LogFiles, *, progress: Callable[[str, int, int], None] = silen
     Raises
     ------
     TraceFormatError
-        If no line of it is an event.
+        If no line of it is an event, a file cannot be read, or the log needs more memory than there is.
 
     Notes
     -----
     One pass, a line at a time. Memory grows with the number of tasks (60 to 170 bytes each, as large as their numbers),
     stages and plans, not with the length of the log.
     """
-    reading = _Reading()
+    reading = _Reading(Texts(keep_texts))
+    try:
+        _read_files(log, reading, progress)
+    except OSError as error:
+        message = f"{log.name} cannot be read: {error.strerror or error}."
+        raise TraceFormatError(message, "Look at the file and who may read it.", {"file": log.name}) from error
+    except MemoryError as error:
+        raise _too_large(log, reading) from error
+    if not reading.counts:
+        message = f"{log.name} is no event log of Spark: none of its lines is an event."
+        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
+    if log.missing:
+        detail = "parts of a rolling log are not there; what they said is lost"
+        reading.find("log_part_missing", "error", log.missing, "files", detail)
+    try:
+        return reading.result(log)
+    except MemoryError as error:
+        raise _too_large(log, reading) from error
+
+
+def _too_large(log: LogFiles, reading: _Reading) -> TraceFormatError:
+    read, events = reading.read_bytes, sum(reading.counts.values())
+    reading.let_go()
+    message = f"{log.name} needs more memory than there is: it ran out after {events:,} events in {read:,} bytes."
+    hint = "Read it where there is more: memory grows with tasks, stages, plans, and one line of at most 64 MiB."
+    return TraceFormatError(message, hint, {"file": log.name, "events": events, "read_bytes": read})
+
+
+def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, int], None]) -> None:
     total = sum(file.stat().st_size for file in log.files)
     before = 0
     for file in log.files:
@@ -69,13 +105,6 @@ def read_log(log: LogFiles, *, progress: Callable[[str, int, int], None] = silen
             detail = f"{file.name}: {stop.reason} at byte {stop.offset}; read what is before"
             reading.find(f"file_{stop.reason}", "warning", stop.offset, "bytes", detail)
         before += file.stat().st_size
-    if not reading.counts:
-        message = f"{log.name} is no event log of Spark: none of its lines is an event."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
-    if log.missing:
-        detail = "parts of a rolling log are not there; what they said is lost"
-        reading.find("log_part_missing", "error", log.missing, "files", detail)
-    return reading.result(log)
 
 
 def _lines(pieces: Iterable[bytes], reading: _Reading) -> Iterator[bytes]:
@@ -107,7 +136,8 @@ def _lines(pieces: Iterable[bytes], reading: _Reading) -> Iterator[bytes]:
 class _Reading:
     """The state of a pass over a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
         self.read_bytes = 0
         self.too_long = 0
         self.unended = False
@@ -126,7 +156,7 @@ class _Reading:
         self.executors: dict[str, dict[str, Any]] = {}
         self.executions: dict[int, dict[str, Any]] = {}
         self.plans: dict[int, Plan] = {}
-        self.metrics: dict[tuple[int, int, int], tuple[int, str]] = {}
+        self.metrics: dict[tuple[int, int, int], int] = {}
         self.driver_metrics: dict[int, int] = {}
         self.wanted: set[int] = set()
         self.first_ms: int | None = None
@@ -151,6 +181,14 @@ class _Reading:
             f"{_SQL}DriverAccumUpdates": self._driver_metrics,
         }
 
+    def let_go(self) -> None:
+        """Forget what was read, so that there is room to say so."""
+        self.tasks = TaskRows()
+        for kept in (self.jobs, self.job_stages, self.stages, self.executors, self.executions, self.plans):
+            kept.clear()
+        for more in (self.metrics, self.driver_metrics, self.running, self.wanted):
+            more.clear()
+
     def find(self, finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
         """Note something odd."""
         self.findings.append(
@@ -162,7 +200,9 @@ class _Reading:
         try:
             event = orjson.loads(line)
             # Whoever writes no text there fails here, as one who writes no event does.
-            name = event["Event"].strip()
+            name = self.texts.class_name(event["Event"].strip())
+            if len(self.counts) >= _MOST_NAMES and name not in self.counts:
+                name = OTHER
             self.counts[name] = self.counts.get(name, 0) + 1
         except (ValueError, KeyError, TypeError, AttributeError):
             self.unparsed += 1
@@ -200,7 +240,7 @@ class _Reading:
         launch, finish = info["Launch Time"], info.get("Finish Time", 0)
         why = reason.get("Reason", "")
         if why != "Success":
-            why = _reason(reason)
+            why = self.texts.task_end(reason)
         row: tuple[Any, ...] = (
             info["Task ID"],
             launch,
@@ -265,60 +305,55 @@ class _Reading:
         self._stage_info(event["Stage Info"], event.get("Properties") or {})
 
     def _stage_info(self, info: dict[str, Any], properties: dict[str, Any]) -> None:
-        key = (int(info["Stage ID"]), int(info.get("Stage Attempt ID", 0)))
-        stage = self.stages.setdefault(key, {"execution": None, **_stage_facts(info)})
+        key = (_id(info["Stage ID"]), _id(info.get("Stage Attempt ID", 0)))
+        stage = self.stages.setdefault(key, {"execution": None, **_stage_facts(info, self.texts)})
         stage["submitted_ms"] = self._time(info.get("Submission Time")) or stage.get("submitted_ms")
         stage["completed_ms"] = self._time(info.get("Completion Time")) or stage.get("completed_ms")
-        failure = info.get("Failure Reason")
-        stage["failure"] = str(failure).split("\n", 1)[0][:500] if failure else stage.get("failure")
         if execution := properties.get("spark.sql.execution.id"):
-            stage["execution"] = int(execution)
+            stage["execution"] = _id(execution, LARGEST)
         for item in info.get("Accumulables") or ():
             number = item.get("ID")
             if number in self.wanted and isinstance(item.get("Value"), int | str):
                 try:
-                    self.metrics[(*key, number)] = (int(item["Value"]), str(item.get("Name", "")))
+                    self.metrics[(*key, number)] = int(item["Value"])
                 except ValueError:
                     continue
 
     def _job_start(self, event: dict[str, Any]) -> None:
-        number = int(event["Job ID"])
+        number = _id(event["Job ID"])
         properties = event.get("Properties") or {}
         submitted = self._time(event.get("Submission Time"))
         infos = [info for info in event.get("Stage Infos") or () if isinstance(info, dict)]
         for info in infos:
-            facts = _stage_facts(info)
-            self.job_stages[number, int(info["Stage ID"])] = facts
+            facts = _stage_facts(info, self.texts)
+            self.job_stages[number, _id(info["Stage ID"])] = facts
         for stage in event.get("Stage IDs") or ():
-            self.job_stages.setdefault((number, int(stage)), _stage_facts({}))
-        last = max(infos, key=lambda info: int(info["Stage ID"]), default={})
+            self.job_stages.setdefault((number, _id(stage)), _stage_facts({}, self.texts))
+        last = max(infos, key=lambda info: _id(info["Stage ID"]), default={})
         self.jobs[number] = {
             "submitted_ms": submitted,
             "completed_ms": None,
-            "name": str(properties.get("spark.job.description") or last.get("Stage Name") or "")[:500],
-            "group": _text(properties.get("spark.jobGroup.id")),
-            "pool": _text(properties.get("spark.scheduler.pool")),
+            "name": self.texts.call_site(properties.get("spark.job.description"))
+            or self.texts.call_site(last.get("Stage Name")),
             "execution": _integer(properties.get("spark.sql.execution.id")),
             "root": _integer(properties.get("spark.sql.execution.root.id")),
-            "query": _text(properties.get("sql.streaming.queryId")),
+            "query": self.texts.query(properties.get("sql.streaming.queryId")),
             "batch": _integer(properties.get("streaming.sql.batchId")),
             "result": None,
-            "error": None,
         }
 
     def _job_end(self, event: dict[str, Any]) -> None:
-        job = self.jobs.get(int(event["Job ID"]))
+        number = _id(event["Job ID"])
+        job = self.jobs.get(number)
         completed = self._time(event.get("Completion Time"))
         if job is None:
-            job = self.jobs[int(event["Job ID"])] = {}
+            job = self.jobs[number] = {}
         result = event.get("Job Result") or {}
         job["completed_ms"] = completed
-        job["result"] = _text(result.get("Result"))
-        error = (result.get("Exception") or {}).get("Message")
-        job["error"] = str(error).split("\n", 1)[0][:500] if error else None
+        job["result"] = None if result.get("Result") is None else self.texts.class_name(result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
-        self.log.version = str(event.get("Spark Version", ""))[:64]
+        self.log.version = self.texts.version(event.get("Spark Version"))
 
     def _application_start(self, event: dict[str, Any]) -> None:
         self.log.app_name = str(event.get("App Name", ""))[:500]
@@ -340,16 +375,22 @@ class _Reading:
         name = str(event["Executor ID"])
         added = self._time(event["Timestamp"])
         executor = self.executors.setdefault(name, {"removed_ms": None, "reason": None, "decommissioned_ms": None})
-        executor.update(
-            host=str(info.get("Host", "")), cores=max(0, min(int(info.get("Total Cores", 0)), 4096)), added_ms=added
-        )
+        executor.update(host=str(info.get("Host", ""))[:200], cores=self._cores(info.get("Total Cores", 0)), added_ms=added)
+
+    def _cores(self, value: Any) -> int:
+        """Return how many cores an executor has; 0, which is unknown, for a number that cannot be."""
+        cores = _integer(value)
+        if cores is None or not 0 <= cores <= LARGEST_ID:
+            self.tasks.odd_values += 1
+            return 0
+        return cores
 
     def _executor_removed(self, event: dict[str, Any]) -> None:
         name = str(event["Executor ID"])
         removed = self._time(event["Timestamp"])
         executor = self.executors.setdefault(name, {"removed_ms": None, "reason": None, "decommissioned_ms": None})
         executor["removed_ms"] = removed
-        executor["reason"] = str(event.get("Removed Reason") or "").split("\n", 1)[0][:500]
+        executor["reason"] = self.texts.reason(event.get("Removed Reason"))
 
     def _executor_decommission(self, event: dict[str, Any]) -> None:
         executor = self.executors.get(str(event.get("Executor Id") or event.get("Executor ID")))
@@ -357,33 +398,30 @@ class _Reading:
             executor["decommissioned_ms"] = self._time(event.get("Timestamp"))
 
     def _execution_start(self, event: dict[str, Any]) -> None:
-        number = int(event["executionId"])
+        number = _id(event["executionId"], LARGEST)
         self.executions[number] = {
             "root": _integer(event.get("rootExecutionId")),
-            "name": str(event.get("description") or "")[:500],
+            "name": self.texts.call_site(event.get("description")),
             "started_ms": self._time(event["time"]),
             "ended_ms": None,
-            "error": None,
         }
         self._plan(number, event)
 
     def _execution_plan(self, event: dict[str, Any]) -> None:
-        self._plan(int(event["executionId"]), event)
+        self._plan(_id(event["executionId"], LARGEST), event)
 
     def _plan(self, number: int, event: dict[str, Any]) -> None:
-        plan = plan_nodes(event.get("sparkPlanInfo") or {})
+        plan = plan_nodes(event.get("sparkPlanInfo") or {}, self.texts)
         old = self.plans.get(number)
         # Metrics of earlier plans still count: an adaptive plan forgets the accumulators of what is done.
         self.plans[number] = plan if old is None else plan.with_metrics_of(old)
         self.wanted.update(accumulator for _, accumulator, _, _ in plan.metrics)
 
     def _execution_end(self, event: dict[str, Any]) -> None:
-        execution = self.executions.get(int(event["executionId"]))
+        execution = self.executions.get(_id(event["executionId"], LARGEST))
         ended = self._time(event["time"])
         if execution is not None:
             execution["ended_ms"] = ended
-            error = event.get("errorMessage")
-            execution["error"] = str(error).split("\n", 1)[0][:500] if error else None
 
     def _driver_metrics(self, event: dict[str, Any]) -> None:
         for number, value in event.get("accumUpdates") or ():
@@ -418,7 +456,7 @@ class _Reading:
             tables.STAGE_METRICS,
             (
                 {"stage": s, "stage_attempt": a, "accumulator": n, "value": max(-LARGEST, min(value, LARGEST))}
-                for (s, a, n), (value, _) in self.metrics.items()
+                for (s, a, n), value in self.metrics.items()
             ),
         )
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
@@ -438,7 +476,7 @@ class _Reading:
             detail = f"{name} events that lack a value or hold one of another type; left out"
             self.find("event_damaged", "warning", count, "events", detail)
         if self.tasks.odd_values:
-            detail = "numbers of tasks that are out of range; taken as 0 or as the largest number"
+            detail = "numbers of tasks or executors that are out of range; taken as 0 or as the largest number"
             self.find("value_out_of_range", "warning", self.tasks.odd_values, "values", detail)
         if self.unknown:
             names = ", ".join(
@@ -471,44 +509,35 @@ _SETTINGS = frozenset(
 )
 
 
-def _stage_facts(info: dict[str, Any]) -> dict[str, Any]:
+def _stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
     rdds = [rdd for rdd in info.get("RDD Info") or () if isinstance(rdd, dict)]
     scopes = []
     for rdd in rdds:
         if scope := rdd.get("Scope"):
             try:
-                scopes.append(str(orjson.loads(scope)["name"]))
+                scopes.append(texts.node(str(orjson.loads(scope)["name"])))
             except (ValueError, KeyError, TypeError):
                 continue
     return {
-        "name": str(info.get("Stage Name") or "")[:500],
+        "name": texts.call_site(info.get("Stage Name")),
         "tasks": _integer(info.get("Number of Tasks")) or 0,
-        "parents": [int(parent) for parent in info.get("Parent IDs") or ()],
-        "rdd": max((int(rdd.get("RDD ID", -1)) for rdd in rdds), default=None),
+        "parents": [_id(parent) for parent in info.get("Parent IDs") or ()],
+        "rdd": max((_id(rdd["RDD ID"]) for rdd in rdds if "RDD ID" in rdd), default=None),
         "scopes": list(dict.fromkeys(scopes)),
     }
+
+
+def _id(value: Any, largest: int = LARGEST_ID) -> int:
+    """Return the number of a thing; one that Spark cannot have given raises."""
+    number = int(value)
+    if not 0 <= number <= largest:
+        raise ValueError
+    return number
 
 
 def _integer(value: Any) -> int | None:
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if abs(number) <= LARGEST else None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)[:500]
-
-
-def _reason(reason: dict[str, Any]) -> str:
-    """Return why a task ended, in one line."""
-    name = str(reason.get("Reason", "unknown"))[:200]
-    more = {
-        "ExecutorLostFailure": "Loss Reason",
-        "TaskKilled": "Kill Reason",
-        "FetchFailed": "Message",
-        "ExceptionFailure": "Class Name",
-    }.get(name)
-    detail = str(reason.get(more) or "").split("\n", 1)[0][:200] if more else ""
-    return f"{name}: {detail}" if detail else name

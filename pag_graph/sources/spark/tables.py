@@ -110,14 +110,11 @@ STAGES: dict[str, Any] = {
     "execution": _I,
     "submitted_ms": _I,
     "completed_ms": _I,
-    "failure": _S,
 }
 JOB_STAGES: dict[str, Any] = {"job": _I, "stage": _I, **_STAGE_COLUMNS}
 JOBS: dict[str, Any] = {
     "job": _I,
     "name": _S,
-    "group": _S,
-    "pool": _S,
     "execution": _I,
     "root": _I,
     "query": _S,
@@ -125,7 +122,6 @@ JOBS: dict[str, Any] = {
     "submitted_ms": _I,
     "completed_ms": _I,
     "result": _S,
-    "error": _S,
 }
 EXECUTORS: dict[str, Any] = {
     "executor": _S,
@@ -142,14 +138,12 @@ EXECUTIONS: dict[str, Any] = {
     "name": _S,
     "started_ms": _I,
     "ended_ms": _I,
-    "error": _S,
 }
-NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "text": _S, "scope": _S}
+NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "scope": _S}
 NODE_METRICS: dict[str, Any] = {
     "execution": _I,
     "node": _I,
     "accumulator": _I,
-    "metric": _S,
     "kind": _S,
     "driver_value": _I,
 }

@@ -16,6 +16,7 @@ __all__ = [
     "FAILED",
     "KILLED",
     "LARGEST",
+    "LARGEST_ID",
     "LATEST_MS",
     "MEASURED",
     "SPECULATIVE",
@@ -27,11 +28,17 @@ __all__ = [
 # Bytes of packed tasks that become columns at a time.
 _FLUSH = 4 << 20
 
-LATEST_MS = 1 << 52
-"""100,000 years in milliseconds: what is above it is no time."""
+LATEST_MS = (1 << 62) // 1_000_000
+"""The year 2116: what is above it is no time, and what is below fits in 64 bits as nanoseconds."""
 
-LARGEST = (1 << 62) - 1
-"""Largest number that is taken for one."""
+LARGEST = (1 << 60) - 1
+"""Largest number that is taken for one: an exbibyte, and some of them can be added."""
+
+LARGEST_ID = (1 << 31) - 1
+"""Largest number of a job, a stage, an attempt or an RDD, and of an executor's cores: Spark has 32 bits for it."""
+
+_LONGEST = 500
+"""Characters of a text, such as the name of a host."""
 
 TEXTS = ("executor", "host", "reason")
 """Columns of numbered texts."""
@@ -96,6 +103,7 @@ class TaskRows:
         """Return the number of a text."""
         if type(value) is not str:
             value = "" if value is None else str(value)
+        value = value[:_LONGEST]
         codes = self.texts[column]
         code = codes.get(value)
         if code is None:

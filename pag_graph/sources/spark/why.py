@@ -24,6 +24,7 @@ from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
 from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,6 +116,7 @@ def answer(
     *,
     folder: Path | None = None,
     replace: bool = False,
+    keep_texts: bool = False,
     cores: Sequence[int] = (),
     thresholds: Thresholds | None = None,
     progress: Callable[[str, int, int], None] = silent,
@@ -129,6 +131,8 @@ def answer(
         Where to leave the trace (``trace``) and the store (``pag``); nowhere if absent.
     replace
         Whether to replace what is in the folder.
+    keep_texts
+        Whether to keep descriptions and other texts, as `read_log` says; nobody else may read the folder then.
     cores
         Numbers of cores to predict the end for, besides half and twice as many as there were.
     thresholds
@@ -149,11 +153,12 @@ def answer(
     if any(count < 1 for count in cores):
         message = "A number of cores must be positive."
         raise InvalidParameterError(message, None, {"cores": list(cores)})
-    read = read_log(log, progress=progress)
+    read = read_log(log, keep_texts=keep_texts, progress=progress)
     mapped = map_log(read)
     diagnosis = diagnose(mapped.schedule, thresholds)
     if folder is not None:
-        return _walked(read, mapped, diagnosis, folder, replace=replace, cores=cores, progress=progress)
+        with private(keep_texts):
+            return _walked(read, mapped, diagnosis, folder, replace=replace, cores=cores, progress=progress)
     with tempfile.TemporaryDirectory(prefix="pag-spark-") as temporary:
         return _walked(read, mapped, diagnosis, Path(temporary), replace=True, cores=cores, progress=progress)
 

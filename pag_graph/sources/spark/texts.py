@@ -1,0 +1,139 @@
+"""What is kept of the texts in a log: names of code and of Spark, and nothing that a person or a program wrote.
+
+A job's description can be a whole SQL query with its literals, and so can the name of a plan node; the reason of a loss
+can be any message. Unless somebody asks for all of it, only what has the shape of a name is taken in: call sites,
+classes, plan operators, and phrases that Spark and its cluster managers say. The rest never leaves the reader.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["OTHER", "Texts", "private"]
+
+OTHER = "other"
+"""Stands for a text that was not kept, where something must stand."""
+
+_LONGEST = 500
+_CLASS = re.compile(r"[A-Za-z_$][\w$.]{0,199}", re.ASCII)
+_FILE = r"[\w$-]{1,80}(?:\.[\w$-]{1,40}){0,4}\.[A-Za-z]{1,7}|<[\w-]{1,40}>|null"
+_CALL_SITE = re.compile(rf"([\w$<>.]{{1,120}}) at (?:[^\n]*[/\\])?({_FILE}):(-?\d{{1,9}})", re.ASCII)
+"""A method, the folders of a file, the file, and a line in it."""
+_NODE = re.compile(
+    r"WholeStageCodegen \(\d{1,9}\)|(?:Scan|Execute) [A-Za-z][A-Za-z0-9]{0,60}(?=[\s(]|$)|[A-Za-z][A-Za-z0-9]{0,60}",
+    re.ASCII,
+)
+"""The operator at the begin of a plan node's name; what follows are tables, files, queries, columns."""
+_VERSION = re.compile(r"\d[\w.+-]{0,63}", re.ASCII)
+_QUERY = re.compile(r"[0-9a-fA-F-]{8,36}")
+_REASONS = frozenset(
+    {
+        *("Success", "Resubmitted", "FetchFailed", "ExceptionFailure", "TaskResultLost", "TaskKilled"),
+        *("TaskCommitDenied", "ExecutorLostFailure", "UnknownReason"),
+    }
+)
+_PHRASES = re.compile(
+    r"command exited with code -?\d{1,4}|exit(?:ed with)? (?:status|code):? -?\d{1,4}|killed by driver|"
+    r"killed by external signal|exceed\w* (?:physical |virtual )?memory limits|out ?of ?memory|oom[ -]?kill\w*|"
+    r"heartbeat timed out after \d{1,12} ms|remote rpc client disassociated|(?:worker|slave|executor process) lost|"
+    r"(?:another|other) attempt succeeded|stage (?:was )?cancelled|preempted|evicted|idle|decommission(?:ed|ing)?|"
+    r"finished|shut ?down|unable to create executor|missing an output location for shuffle \d{1,9}",
+    re.IGNORECASE | re.ASCII,
+)
+"""What Spark and its cluster managers say of executors, attempts and blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Decides what of a log's texts is taken in.
+
+    Parameters
+    ----------
+    keep
+        Whether to keep all of them, as far as they are not longer than some hundred characters.
+
+    Examples
+    --------
+    >>> texts = Texts()
+    >>> texts.call_site("collect at /home/ada/etl.py:12"), texts.call_site("SELECT * FROM t WHERE pin = 1234")
+    ('collect at etl.py:12', '')
+    >>> texts.node("Scan JDBCRelation((select pin from t) x)"), texts.reason("Exit status: 137. /home/ada")
+    ('Scan JDBCRelation', 'Exit status: 137')
+    """
+
+    keep: bool = False
+
+    def call_site(self, text: Any) -> str:
+        """Return a call site without the folders of its file, if it is one."""
+        if self.keep:
+            return str(text or "")[:_LONGEST]
+        found = _CALL_SITE.fullmatch(str(text or "")[:_LONGEST])
+        return f"{found[1]} at {found[2]}:{found[3]}" if found else ""
+
+    def node(self, text: str) -> str:
+        """Return the operator of a plan node, or the scope of an RDD."""
+        if self.keep:
+            return text[:200]
+        found = _NODE.match(text)
+        return found[0] if found else OTHER
+
+    def reason(self, text: Any) -> str:
+        """Return why something went, from the first line of what the log says of it."""
+        line = str(text or "").split("\n", 1)[0][:_LONGEST]
+        if self.keep or not line:
+            return line
+        return ", ".join(_PHRASES.findall(line)) or "other reason"
+
+    def task_end(self, reason: dict[str, Any]) -> str:
+        """Return why a task ended, in one line."""
+        name = str(reason.get("Reason", "unknown"))[:200]
+        if not self.keep and name not in _REASONS:
+            return "other reason"
+        more = {
+            "ExecutorLostFailure": "Loss Reason",
+            "TaskKilled": "Kill Reason",
+            "FetchFailed": "Message",
+            "ExceptionFailure": "Class Name",
+        }.get(name)
+        said = reason.get(more) if more else None
+        detail = self.class_name(said) if more == "Class Name" else self.reason(said)[:200]
+        return f"{name}: {detail}" if detail else name
+
+    def class_name(self, text: Any) -> str:
+        """Return the name of a class, such as that of an event or an exception."""
+        line = str(text or "").split("\n", 1)[0][:200]
+        return line if self.keep or not line or _CLASS.fullmatch(line) else OTHER
+
+    def version(self, text: Any) -> str:
+        """Return a version of Spark."""
+        line = str(text or "")[:64]
+        return line if self.keep or _VERSION.fullmatch(line) else ""
+
+    def query(self, text: Any) -> str | None:
+        """Return the id of a stream's query; of one that is no id a mark, so that queries stay apart."""
+        if text is None:
+            return None
+        line = str(text)[:_LONGEST]
+        known = self.keep or _QUERY.fullmatch(line)
+        return line if known else hashlib.sha256(line.encode(errors="replace")).hexdigest()[:8]
+
+
+@contextmanager
+def private(texts: bool) -> Iterator[None]:  # noqa: FBT001 the one thing that it depends on
+    """Make files that hold texts for nobody else to read, whatever the user's umask is; others as it says."""
+    if not texts:
+        yield
+        return
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

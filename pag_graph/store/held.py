@@ -1,0 +1,169 @@
+"""Folders that a process works in and holds, so that others can tell what is in use from what a killed one left.
+
+A lock of the operating system on the file ``lock`` in the folder says that its maker lives: it ends with the process,
+however that ends. The file also names the machine, for locks need not reach other machines; what was made on another
+one counts as `Use.UNKNOWN`, unless its lock is seen to be held.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import socket
+import uuid
+from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCK = "lock"
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Use(Enum):
+    """Whether somebody works in a folder."""
+
+    LIVING = auto()
+    DEAD = auto()
+    UNKNOWN = auto()
+    """It was made on another machine, or the file system has no locks."""
+
+
+@contextmanager
+def held_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
+    """Make a folder, hold it while the block runs, and remove it with all that is in it.
+
+    Parameters
+    ----------
+    parent
+        Where to make it; made too.
+    prefix, suffix
+        What its name begins and ends with; between them stand 32 hexadecimal digits.
+
+    Yields
+    ------
+    Path
+        The folder. It holds the file ``lock``.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = parent / f"{prefix}{uuid.uuid4().hex}{suffix}"
+        folder.mkdir()
+        lock = _lock_new(folder)
+        if lock is not None:
+            break
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def _lock_new(folder: Path) -> int | None:
+    """Lock a folder that was made just now; None if somebody took it for a leftover in between."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            os.close(lock)
+            return None
+        # No locks here: nobody can tell whether this process lives, so that its folder counts as unknown.
+    if not _is_at(lock, folder / _LOCK):
+        os.close(lock)
+        return None
+    try:
+        os.write(lock, json.dumps(_machine()).encode())
+    except OSError:
+        os.close(lock)
+        _remove(folder)
+        raise
+    return lock
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[Use]:
+    """Tell whether a folder is in use; where it is not, nobody else claims it while the block runs."""
+    if folder.is_symlink() or not folder.is_dir():
+        yield Use.UNKNOWN
+        return
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError:
+        yield Use.UNKNOWN
+        return
+    try:
+        yield _use(lock, folder)
+    finally:
+        os.close(lock)
+
+
+def _use(lock: int, folder: Path) -> Use:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return Use.LIVING if error.errno in _HELD else Use.UNKNOWN
+    if not _is_at(lock, folder / _LOCK):
+        # Somebody else removes it right now.
+        return Use.UNKNOWN
+    try:
+        maker = json.loads(os.pread(lock, 4096, 0) or b"{}")
+    except ValueError:
+        maker = {}
+    own = _machine()
+    # Without an entry: killed before it wrote one. After a restart of the machine no earlier process lives.
+    here = not maker or any(maker.get(key) == own[key] for key in own)
+    return Use.DEAD if here else Use.UNKNOWN
+
+
+def remove_claimed(folder: Path) -> None:
+    """Remove a folder that `claimed` says is dead; the lock goes last."""
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if entry.name != _LOCK:
+                remove(entry)
+    with suppress(OSError):
+        (folder / _LOCK).unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it; what cannot be removed stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _is_at(lock: int, path: Path) -> bool:
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    here = os.fstat(lock)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _machine() -> dict[str, str]:
+    """Name the running kernel, which containers share, and the machine."""
+    try:
+        boot = _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        boot = socket.gethostname()
+    return {"boot": boot, "host": socket.gethostname()}

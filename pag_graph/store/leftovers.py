@@ -1,0 +1,309 @@
+"""What nobody uses of a store: files of builds that were killed or failed, and of versions that were replaced.
+
+What never was visible is removed by the next build; what was, only where somebody asks for it (`vacuum`). A build holds
+a folder ``_staging-ID`` from before its first file until after its commit (`store.held`), so that the files of one that
+lives are never taken for garbage. A reader holds the version that it opened (`store.readers`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+from deltalake import DeltaTable
+
+from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
+from pag_graph.model.tables import STORE_TABLES
+from pag_graph.store.delta import commits, open_store
+from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
+from pag_graph.store.in_place import clean_beside, refusals, size_of
+from pag_graph.store.readers import is_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pag_graph.store.delta import Commit
+
+_STAGING = "_staging-"
+_LOG = "_delta_log"
+# Files of rows as builds name them, and what Delta writes before it gives a commit its name.
+_ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")
+_COMMIT = re.compile(r"\d{20}\.json")
+_UNFINISHED_COMMIT = re.compile(r"_commit_[-0-9a-f]+\.json\.tmp|.+#\d+")
+_NEVER = 2**62
+
+
+@dataclass(slots=True, kw_only=True)
+class Garbage:
+    """What nobody uses of a store."""
+
+    replaced: dict[Path, int] = field(default_factory=dict)
+    """Files of versions that were replaced, and their bytes."""
+    unfinished: dict[Path, int] = field(default_factory=dict)
+    """Files and folders of what was killed or failed, and their bytes."""
+    kept: dict[int, str] = field(default_factory=dict)
+    """Replaced versions that stay, by their number, and why."""
+    building: bool = False
+    """Whether somebody builds, so that nobody can tell what of the files that are not committed will be."""
+    unknown: list[Path] = field(default_factory=list)
+    """Staging folders of builds on other machines, of which nobody here can tell whether they live."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of all of it."""
+        return sum(self.replaced.values()) + sum(self.unfinished.values())
+
+
+class _Builds(NamedTuple):
+    """The staging folders of a store."""
+
+    living: list[Path]
+    dead: list[Path]
+    unknown: list[Path]
+
+
+# --- Builds -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def staging(store: Path) -> Iterator[Path]:
+    """Hold a store for a build; remove what killed builds left in it before, and what this one leaves if it fails.
+
+    Parameters
+    ----------
+    store
+        Directory of the store; made.
+
+    Yields
+    ------
+    Path
+        A folder to be made, for what the steps of the build leave to each other.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    if store.is_symlink() and not store.exists():
+        message = f"{store} is a link to {store.readlink()}, and nothing is there."
+        raise StoreError(message, "Remove the link, or make the folder that it names.", {"path": str(store)})
+    with refusals(store, "The store", StoreError), held_folder(store, _STAGING) as held:
+        _remove_unfinished(store, own=held)
+        try:
+            yield held / "slices"
+        except BaseException:
+            # What went wrong is what counts: if this fails too, the next build does it.
+            with suppress(PagGraphError, OSError):
+                _remove_unfinished(store, own=held, failed=True)
+            raise
+
+
+def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
+    """Remove what was never visible and never will be; leaves all where another build may still commit it."""
+    files, builds = _files(store), _builds(store, own)
+    if builds.living or builds.unknown:
+        if failed:
+            # Nobody can tell our files from theirs: an empty folder says to the next build to look.
+            (store / f"{_STAGING}{uuid.uuid4().hex}").mkdir()
+        return
+    if builds.dead or failed:
+        _remove(_never_visible(store, files, _pinned(store)), builds.dead)
+
+
+def _remove(files: Mapping[Path, int], folders: Sequence[Path]) -> None:
+    for file in files:
+        remove(file)
+    # They go last: as long as one is there, somebody looks.
+    for folder in folders:
+        with claimed(folder) as use:
+            if use is not Use.LIVING:
+                remove_claimed(folder)
+
+
+def _builds(store: Path, own: Path | None = None) -> _Builds:
+    found = _Builds([], [], [])
+    of = {Use.LIVING: found.living, Use.DEAD: found.dead, Use.UNKNOWN: found.unknown}
+    for folder in sorted(store.glob(f"{_STAGING}*")):
+        if folder != own and folder.is_dir() and not folder.is_symlink():
+            with claimed(folder) as use:
+                of[use].append(folder)
+    return found
+
+
+# --- Versions ---------------------------------------------------------------------------------------------------------
+
+
+def _files(store: Path) -> dict[Path, int]:
+    """Return the files of rows, and of commits that were not finished, with their bytes.
+
+    To be called before anybody asks who builds, and what is committed after that: then a file that is seen belongs to a
+    build that is seen to live, or to one that has ended and whose commit is seen.
+    """
+    found = {}
+    for table in STORE_TABLES:
+        for folder, pattern in ((store / table, _ROWS), (store / table / _LOG, _UNFINISHED_COMMIT)):
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                        found[Path(entry)] = size_of(Path(entry))
+    return found
+
+
+def _pinned(store: Path) -> list[Commit]:
+    """Return the states of a store, oldest first; none where nothing is committed."""
+    try:
+        return commits(open_store(store))
+    except StoreNotFoundError:
+        return []
+
+
+def _never_visible(store: Path, files: Mapping[Path, int], pinned: Sequence[Commit]) -> dict[Path, int]:
+    visible = _needed(store, pinned, oldest=True)
+    return {file: size for file, size in files.items() if file not in visible}
+
+
+def _needed(store: Path, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
+    """Return the files of some states; with `oldest`, also those that are older than what Delta's log still knows."""
+    needed = set()
+    for table in STORE_TABLES:
+        versions = [state.versions[table] for state in states if table in state.versions]
+        for name, spans in _lives(store / table).items():
+            if any(
+                (oldest and first < 0) or any(first <= version < after for version in versions)
+                for first, after in spans
+            ):
+                needed.add(store / table / name)
+    return needed
+
+
+def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
+    """Return, per file of a table, from which version on it was there and from which on no more.
+
+    Raises
+    ------
+    StoreError
+        If Delta's log cannot be read.
+    """
+    log = directory / _LOG
+    versions = sorted(int(file.stem) for file in log.glob("*.json") if _COMMIT.fullmatch(file.name))
+    began: dict[str, int] = {}
+    lives: dict[str, list[tuple[int, int]]] = {}
+    if versions and versions[0] > 0:
+        # What came before is gone from the log.
+        table = DeltaTable(directory, version=versions[0])
+        began = dict.fromkeys((unquote(uri).rpartition("/")[2] for uri in table.file_uris()), -1)
+    for version in versions:
+        file = log / f"{version:020}.json"
+        try:
+            actions = [orjson.loads(line) for line in file.read_bytes().splitlines() if line]
+            added = [unquote(action["add"]["path"]) for action in actions if action.get("add")]
+            removed = [unquote(action["remove"]["path"]) for action in actions if action.get("remove")]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"{file} cannot be read: {error}."
+            raise StoreError(message, "Nothing is removed of a store that is damaged.", {"file": str(file)}) from error
+        for name in removed:
+            if name in began:
+                lives.setdefault(name, []).append((began.pop(name), version))
+        for name in added:
+            began.setdefault(name, version)
+    for name, first in began.items():
+        lives.setdefault(name, []).append((first, _NEVER))
+    return lives
+
+
+def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = None, dry_run: bool = False) -> Garbage:
+    """Remove what nobody uses of a store, and what killed writers left beside a store or a trace.
+
+    Parameters
+    ----------
+    path
+        Directory of a store or a trace, or where one was to be.
+    keep_versions
+        How many committed states to keep, the latest ones; at least 1.
+    older_than_s
+        Keep also the files of states that were replaced less than so many seconds ago, for readers on other machines.
+        Where it is given, what builds on other machines left is removed when it has not changed for so long; otherwise
+        it stays.
+    dry_run
+        Change nothing.
+
+    Returns
+    -------
+    Garbage
+        What was removed, or would be. A state that a process on this machine has open stays, however old.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is out of range.
+    StoreNotFoundError
+        If there is neither a store nor anything left of one.
+    StoreError
+        If the store is damaged; nothing is removed then.
+    """
+    if keep_versions < 1:
+        message = f"keep_versions is {keep_versions}, and must be at least 1: what is visible stays."
+        raise InvalidParameterError(message)
+    if older_than_s is not None and older_than_s < 0:
+        message = f"older_than is {older_than_s}, and must not be negative."
+        raise InvalidParameterError(message)
+    store = Path(os.path.abspath(path))  # noqa: PTH100  (links stay links, and `..` has no name)
+    beside = clean_beside(store, dry_run=dry_run)
+    files, builds = _files(store), _builds(store)
+    pinned = _pinned(store)
+    if not pinned and not any(builds):
+        if beside or (store / "meta.json").is_file():
+            return Garbage(unfinished=beside)
+        message = f"There is no store at {path}, and nothing is left of one."
+        raise StoreNotFoundError(message, "Name a store that `pag build` made, or a trace.", {"path": str(path)})
+    now = time.time()
+    old = [folder for folder in builds.unknown if older_than_s is not None and _changed_s(folder) <= now - older_than_s]
+    unknown = [folder for folder in builds.unknown if folder not in old]
+    kept = _kept(store, pinned[:-keep_versions], pinned[1:], now - (older_than_s or 0))
+    states = [state for state in pinned if state.version in kept] + pinned[-keep_versions:]
+    needed = _needed(store, states, oldest=False)
+    if pinned:
+        info = open_store(store)
+        needed |= {store / table / Path(file).name for table in info.versions for file in info.files(table)}
+    never = _never_visible(store, files, pinned)
+    garbage = Garbage(
+        replaced={file: size for file, size in files.items() if file not in needed and file not in never},
+        unfinished=beside,
+        kept=kept,
+        building=bool(builds.living),
+        unknown=unknown,
+    )
+    folders: list[Path] = []
+    if not builds.living and not unknown:
+        folders = [*builds.dead, *old]
+        garbage.unfinished |= {file: size for file, size in never.items() if file not in needed}
+    garbage.unfinished |= {folder: size_of(folder) for folder in folders}
+    if not dry_run:
+        files_only = {file: size for file, size in garbage.unfinished.items() if file in files}
+        _remove({**garbage.replaced, **files_only}, folders)
+    return garbage
+
+
+def _kept(store: Path, old: Sequence[Commit], successors: Sequence[Commit], since: float) -> dict[int, str]:
+    """Say of replaced states why they stay, if they do."""
+    kept = {}
+    for state, successor in zip(old, successors, strict=False):
+        if is_read(store, state.version):
+            kept[state.version] = "open in a process on this machine"
+        elif datetime.fromisoformat(successor.committed).timestamp() > since:
+            kept[state.version] = f"replaced at {successor.committed}"
+    return kept
+
+
+def _changed_s(folder: Path) -> float:
+    """Return when something last changed in a folder, in seconds since 1970."""
+    return max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))

@@ -1,0 +1,101 @@
+"""Who reads a version of a store: a lock on the file of its commit says so, for as long as the reader has it open."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pag_graph.store.delta import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.store.delta import StoreInfo
+
+
+class Hold:
+    """A shared lock on a file, until nobody refers to it any more; a copy in another process holds on its own.
+
+    Parameters
+    ----------
+    file
+        The file, which need not be writable.
+
+    Raises
+    ------
+    BlockingIOError
+        If somebody is just asking whether it is held.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = -1
+        lock = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno == errno.EWOULDBLOCK:
+                os.close(lock)
+                raise
+            # There are no locks here; `pag vacuum` then has to be told what readers need.
+        self._lock = lock
+
+    def __del__(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+
+    def __reduce__(self) -> tuple[type[Hold], tuple[Path]]:
+        return Hold, (self._file,)
+
+
+def open_held(path: Path) -> tuple[StoreInfo, Hold | None]:
+    """Read the latest committed state of a store, and hold it, so that `vacuum` on this machine leaves its files.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+
+    Returns
+    -------
+    StoreInfo
+        As of `open_store`.
+    Hold or None
+        To be kept as long as the files are read; None where the file of the commit cannot be opened.
+    """
+    while True:
+        info = open_store(path)
+        version = info.versions["epochs"]
+        try:
+            hold = Hold(commit_file(path, version))
+        except BlockingIOError:
+            continue
+        except OSError:
+            return info, None
+        # If it is still the latest, it was held before anybody could take it for replaced.
+        if not commit_file(path, version + 1).exists():
+            return info, hold
+
+
+def is_read(path: Path, version: int) -> bool:
+    """Tell whether a reader on this machine holds a version of the table `epochs` of a store."""
+    try:
+        lock = os.open(commit_file(path, version), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno == errno.EWOULDBLOCK
+    finally:
+        with suppress(OSError):
+            os.close(lock)
+    return False
+
+
+def commit_file(path: Path, version: int) -> Path:
+    """Return the file in which a store pins a state."""
+    return path / "epochs" / "_delta_log" / f"{version:020}.json"
