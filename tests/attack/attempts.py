@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.attack import states
-from tests.attack.harness import Arm
+from tests.attack.harness import Arm, run_alone
+from tests.attack.operations import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tests.attack.harness import Mode, Outcome, Point, Zygote
-    from tests.attack.operations import Prepared
+    from tests.attack.operations import Operation, Prepared
     from tests.attack.states import State
 
 _TAKEN = ("already holds", "exists already")
@@ -43,7 +44,7 @@ def afterwards(kind: str, path: str, words: list[str], new: State) -> dict[str, 
     """Look, repeat the command as a user would, and look again; runs in a fork."""
     found = states.STATES[kind](path)
     code, said = said_and_done(words)
-    refused = code == 4 and any(word in said for word in _TAKEN)
+    refused = code == 4 and any(told in " ".join(said.split()) for told in _TAKEN)
     if refused and found == new:
         # It had got through: who wants to be sure replaces it.
         code, said = said_and_done([*words, "--replace"])
@@ -84,23 +85,47 @@ def _is_one(found: State, prepared: Prepared, *, command_done: bool) -> bool:
     return found in (old, new)
 
 
-def attempt(zygote: Zygote, prepared: Prepared, place: Path, *, mode: Mode, at: int) -> Attempt:
+def attempt(
+    zygote: Zygote,
+    prepared: Prepared,
+    place: Path,
+    *,
+    mode: Mode,
+    at: int,
+    library: Path | None = None,
+    again: Operation | None = None,
+) -> Attempt:
     """Stop an operation at a point and see that nothing is lost, mixed, doubled or left behind.
 
     A kill may leave the old state or the new one. A disk that fails must be told by a typed error, and then the old
     state is there; or the command got through. Either way the next run succeeds, gives the tables of a run that nothing
     stopped, and leaves no other file than that one.
+
+    Parameters
+    ----------
+    zygote, prepared, place
+        Who does it, what, and an empty folder to do it in.
+    mode, at
+        What the shim does, and at which point.
+    library
+        The shim, for a command that starts other processes: it is run by itself, not in a fork.
+    again
+        What the next run does, where it is not the same.
     """
     target = place / f"{prepared.operation.name}-{mode}-{at}"
     shutil.copytree(prepared.template, target)
     operation = prepared.operation
     try:
-        outcome = zygote.pag(*prepared.words(target), arm=Arm(target=target, mode=mode, at=at))
+        arm = Arm(target=target, mode=mode, at=at)
+        if library is None:
+            outcome = zygote.pag(*prepared.words(target), arm=arm)
+        else:
+            outcome = run_alone(prepared.words(target), arm, library, place)
         task = zygote.start(
             "tests.attack.attempts:afterwards",
             operation.kind,
             str(target / operation.path),
-            prepared.words(target),
+            prepared.words(target) if again is None else words_of(again, prepared.inputs, target),
             prepared.new,
         )
         after = task.wait()

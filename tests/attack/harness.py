@@ -6,21 +6,27 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from tests.attack.states import nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 Mode = Literal["off", "list", "kill", "torn", "full", "broken"]
 LONGEST_S = 120.0
 KILLED = -9
+_LINGER_S = 0.5
 
 
 def compiler() -> str | None:
@@ -197,3 +203,40 @@ class Task:
         said = (self.folder / "said").read_text(errors="replace") if (self.folder / "said").exists() else ""
         shutil.rmtree(self.folder)
         return Outcome(code=answer["code"], hung=answer["hung"], said=said, result=answer["result"], passed=passed)
+
+
+def run_alone(words: Sequence[str], arm: Arm, library: Path, place: Path) -> Outcome:
+    """Run the command as a process of its own, with all that it starts under the shim."""
+    with tempfile.TemporaryDirectory(dir=place, prefix="alone-") as name:
+        folder = Path(name)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "SPARK_MASTER": "local[2]",
+            "LD_PRELOAD": str(library),
+            "ATTACK_TARGET": str(arm.target.resolve()),
+            "ATTACK_STATE": str(folder / "state"),
+            "ATTACK_LOG": str(folder / "log"),
+            "ATTACK_MODE": arm.mode,
+            "ATTACK_AT": str(arm.at),
+        }
+        command = [sys.executable, "-c", "from pag_graph.cli.app import main; main()", *words]
+        with (folder / "said").open("wb") as said:
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                code = process.wait(LONGEST_S)
+                hung = False
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                code, hung = process.wait(), True
+        if code == KILLED:
+            # Spark's Python processes are a group of their own, and end when they notice that Java has.
+            time.sleep(_LINGER_S)
+        return Outcome(
+            code=code,
+            hung=hung,
+            said=(folder / "said").read_text(errors="replace"),
+            passed=points(folder / "log", arm.target.resolve()),
+        )

@@ -33,7 +33,7 @@ from pag_graph.store.trace import Trace
 from pag_graph.testing import corruption
 from tests.attack import sources
 from tests.attack.operations import event_log, growing
-from tests.attack.states import digest
+from tests.attack.states import digest, nameless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,12 +310,17 @@ _PARQUET = {
 }
 
 
+def _order(file: Path) -> tuple[str, bytes]:
+    return nameless(str(file)), file.read_bytes()
+
+
 def mutate(folder: Path, seed: str) -> str:
     """Do one to three things to the files of a folder; say what was done."""
     chance = random.Random(seed)
     done = []
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        # Names have numbers drawn at random: what comes after what must depend on the seed alone.
+        files = sorted((path for path in folder.rglob("*") if path.is_file()), key=_order)
         if not files:
             break
         file = chance.choice(files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.testing.spark_logs import EventLog
 from pag_graph.testing.traces import draw
-from tests.attack.harness import Arm
+from tests.attack.harness import Arm, run_alone
 from tests.attack.states import listing
 
 if TYPE_CHECKING:
@@ -101,8 +101,10 @@ OPERATIONS = (
     _operation("spark", "spark", "spark IN/new-log --out OUT/app"),
     _operation("spark-replace", "spark", "spark IN/new-log --out OUT/app --replace", "spark IN/old-log --out OUT/app"),
 )
-ON_SPARK = _operation("build-on-spark", "store", "build IN/grown-3 OUT/a.pag --engine spark --slice-events 4 --replace",
-                      _OTHER)  # fmt: skip
+_SLICED = f"{_BUILD} --slice-events 4 --replace"
+ON_SPARK = _operation("build-on-spark", "store", _SLICED.replace("local", "spark"), _OTHER)
+WITHOUT_SPARK = _operation("build-without-spark", "store", _SLICED, _OTHER)
+"""What gives the same tables as `ON_SPARK`, and takes no ten seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +122,24 @@ class Prepared:
     left: list[str]
     """What lies there after such a run."""
 
-    def words(self, target: Path, *more: str) -> list[str]:
+    def words(self, target: Path) -> list[str]:
         """Return the command for a target."""
-        return _words((*self.operation.command, *more), self.inputs, target)
+        return words_of(self.operation, self.inputs, target)
+
+
+def words_of(operation: Operation, inputs: Path, target: Path) -> list[str]:
+    """Return the command of an operation for a target."""
+    return _words(operation.command, inputs, target)
 
 
 def _words(command: tuple[str, ...], inputs: Path, target: Path) -> list[str]:
     return [word.replace("IN/", f"{inputs}/").replace("OUT/", f"{target}/") for word in command]
 
 
-def prepare(zygote: Zygote, operation: Operation, inputs: Path, place: Path) -> Prepared:
-    """Make what was there before, and run the operation once without harm."""
+def prepare(
+    zygote: Zygote, operation: Operation, inputs: Path, place: Path, *, library: Path | None = None
+) -> Prepared:
+    """Make what was there before, and run the operation once without harm; with the shim `library`, by itself."""
     template, whole = place / f"{operation.name}-template", place / f"{operation.name}-whole"
     template.mkdir()
     for command in operation.before:
@@ -139,7 +148,8 @@ def prepare(zygote: Zygote, operation: Operation, inputs: Path, place: Path) -> 
     shutil.copytree(template, whole)
     read = f"tests.attack.states:{operation.kind}_state"
     old = zygote.call(read, str(template / operation.path))
-    outcome = zygote.pag(*_words(operation.command, inputs, whole), arm=Arm(target=whole, mode="list"))
+    words, arm = words_of(operation, inputs, whole), Arm(target=whole, mode="list")
+    outcome = zygote.pag(*words, arm=arm) if library is None else run_alone(words, arm, library, place)
     assert outcome.code == 0, outcome.said
     new = zygote.call(read, str(whole / operation.path))
     assert new

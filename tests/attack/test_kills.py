@@ -13,10 +13,10 @@ import pytest
 
 from tests.attack.attempts import attempt, chosen
 from tests.attack.harness import Zygote, build_shim, compiler
-from tests.attack.operations import OPERATIONS, prepare, write_inputs
+from tests.attack.operations import ON_SPARK, OPERATIONS, WITHOUT_SPARK, prepare, write_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tests.attack.attempts import Attempt
@@ -27,13 +27,19 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 KILLS = None if PROVE else 3
 """Points of each operation."""
 FAULTS = None if PROVE else 1
+KILLS_ON_SPARK = 60 if PROVE else 1
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler to build the shim with")
 
 
 @pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    with Zygote(build_shim(tmp_path_factory.mktemp("shim"))) as started:
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_shim(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture(scope="module")
+def zygote(shim: Path) -> Iterator[Zygote]:
+    with Zygote(shim) as started:
         yield started
 
 
@@ -51,25 +57,42 @@ def prepared(
     return prepare(zygote, request.param, inputs, tmp_path_factory.mktemp("prepared"))
 
 
-def tried(zygote: Zygote, prepared: Prepared, place: Path, points: list[tuple[int, Mode]]) -> list[Attempt]:
-    """Try points, two at a time; say what is wrong with any."""
-    with ThreadPoolExecutor(2) as pool:
-        attempts = list(pool.map(lambda point: attempt(zygote, prepared, place, mode=point[1], at=point[0]), points))
-    wrong = [str(one) for one in attempts if one.problems]
-    print(f"{prepared.operation.name}: {len(attempts)} attempts, {len(wrong)} wrong")  # noqa: T201
+def tried(attempts: Iterable[Attempt], name: str) -> list[Attempt]:
+    """Say what is wrong with any."""
+    made = list(attempts)
+    wrong = [str(one) for one in made if one.problems]
+    print(f"{name}: {len(made)} attempts, {len(wrong)} wrong")  # noqa: T201
     if wrong:
-        pytest.fail(f"{len(wrong)} of {len(attempts)} attempts:\n" + "\n".join(wrong), pytrace=False)
-    return attempts
+        pytest.fail(f"{len(wrong)} of {len(made)} attempts:\n" + "\n".join(wrong), pytrace=False)
+    return made
 
 
 def test_kills(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     points = chosen(prepared.passed, most=KILLS, seed=prepared.operation.name)
-    attempts = tried(zygote, prepared, tmp_path, points)
+    with ThreadPoolExecutor(2) as pool:
+        attempts = pool.map(lambda point: attempt(zygote, prepared, tmp_path, mode=point[1], at=point[0]), points)
+    made = tried(attempts, prepared.operation.name)
     # A run may have fewer points than the one that was listed, but not many runs do.
-    assert sum(one.outcome.killed for one in attempts) >= 0.9 * len(attempts)
+    assert sum(one.outcome.killed for one in made) >= 0.9 * len(made)
 
 
 @pytest.mark.parametrize("mode", ["full", "broken"])
 def test_disks_that_fail(prepared: Prepared, mode: Mode, zygote: Zygote, tmp_path: Path) -> None:
     points = chosen(prepared.passed, most=FAULTS, seed=f"{prepared.operation.name} {mode}")
-    tried(zygote, prepared, tmp_path, [(at, mode) for at, _ in points])
+    with ThreadPoolExecutor(2) as pool:
+        attempts = pool.map(lambda point: attempt(zygote, prepared, tmp_path, mode=mode, at=point[0]), points)
+    tried(attempts, f"{prepared.operation.name}, {mode}")
+
+
+@pytest.mark.spark
+def test_kills_on_spark(zygote: Zygote, shim: Path, inputs: Path, tmp_path: Path) -> None:
+    """Tasks write in processes of their own, which must be seen as well; what they leave, the next build removes."""
+    prepared = prepare(zygote, ON_SPARK, inputs, tmp_path, library=shim)
+    assert {"open a.pag/vertices/part-*.parquet", "link a.pag/epochs/_delta_log/00000000000000000001.json"} <= {
+        point.name for point in prepared.passed
+    }
+    points = chosen(prepared.passed, most=KILLS_ON_SPARK, seed="spark")
+    attempts = (
+        attempt(zygote, prepared, tmp_path, mode=mode, at=at, library=shim, again=WITHOUT_SPARK) for at, mode in points
+    )
+    tried(attempts, ON_SPARK.name)
