@@ -25,6 +25,7 @@ from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.engine import silent
 from pag_graph.pag.snapshot import Run, Snapshot, Window
 from pag_graph.sources import convert
+from pag_graph.store.in_place import refusals, whole_file
 
 if TYPE_CHECKING:
     import os
@@ -442,14 +443,18 @@ class Pag:
     def export(
         self,
         target: str | os.PathLike[str],
-        to: str = "perfetto",
+        to: str | None = None,
         *,
         path_only: bool = False,
         replace: bool = False,
         progress: Callable[[str, int, int], None] = silent,
         **window: Any,
     ) -> Exported:
-        """Write the run, or one window of it, for another program (see `pag_graph.sinks.export.export`)."""
+        """Write the run, or one window of it, for another program (see `pag_graph.sinks.export.export`).
+
+        Without `to` the name of `target` says the format: ``.json`` for Perfetto, ``.graphml``, ``.svg``, or none for a
+        folder of CSV.
+        """
         from pag_graph.sinks.export import export
 
         chosen = self.run.window(**window) if window else None
@@ -735,7 +740,8 @@ def analyse(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         message = f"{target} exists and is not empty."
         raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
-    target.mkdir(parents=True, exist_ok=True)
+    with refusals(target, "", SinkError):
+        target.mkdir(parents=True, exist_ok=True)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
     spark = getattr(chosen, "spark", None) if across else None
     path, windows = pag.run.info.path, pag.run.windows()
@@ -792,10 +798,9 @@ def _analyse_pair(
 
 def _write(table: pa.Table, target: Path, stem: str) -> int:
     # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
-    partial_file = target / f"_{stem}.tmp"
-    # Rows are in the order of epochs: readers of a few epochs skip the other row groups.
-    pq.write_table(table, partial_file, compression="zstd", row_group_size=_ROW_GROUP)
-    partial_file.rename(target / f"{stem}.parquet")
+    with whole_file(target / f"{stem}.parquet") as file:
+        # Rows are in the order of epochs: readers of a few epochs skip the other row groups.
+        pq.write_table(table, file, compression="zstd", row_group_size=_ROW_GROUP)
     return int(table.num_rows)
 
 

@@ -15,9 +15,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
-from pag_graph.cli.output import Format, print_csv, print_json, print_markdown, print_rows, progress, stdout
+from pag_graph.cli.output import (
+    Format,
+    check_output,
+    print_csv,
+    print_json,
+    print_markdown,
+    print_rows,
+    progress,
+    stdout,
+)
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
+from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,6 +296,7 @@ def open_pag(store: Path) -> Pag:
 
 def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> None:
     parameters = analysis.make_parameters(values)
+    check_output(given["picture"], ".svg")
     options: dict[str, Any] = {}
     if analysis.scope is not Scope.RUN:
         options = check_window(**{name: given[name] for name in _WINDOW})
@@ -328,7 +339,7 @@ def _draw(pag: Pag, analysis: Analysis, result: pa.Table | Result, options: dict
     from pag_graph.sinks.charts import picture
 
     drawn = picture(analysis, result, run=pag.run, snapshot=_snapshot(pag, analysis, options))
-    file.write_text(drawn, encoding="utf-8")
+    write_whole(file, drawn)
     stderr().print(f"Wrote {file}.")
 
 

@@ -1,13 +1,17 @@
 """The `pag` command: every command says what it did, what it could not explain, and what to do next.
 
-Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing or is in use;
-5 Spark failed; 6 Neo4j failed; 7 an optional part is missing; 8 the analysis has no exact answer; 9 an analysis that
-looks for violations found some, or a check findings; 1 anything else.
+Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing, is in use or
+cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written; 7 an optional part is missing; 8 the
+analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings; 130 interrupted;
+143 ended by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -30,12 +34,16 @@ from pag_graph.cli.analyses import (
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.motif import k_hop_paths, motif
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.cli.output import Format, check_output, print_csv, print_json, print_rows, progress, stderr, stdout
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
+from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
+from pag_graph.store.in_place import NO_ROOM, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(
@@ -81,13 +89,57 @@ class Clocks(StrEnum):
 def main() -> None:
     """Run the command; turn our own errors into a message and a stable exit code."""
     try:
-        app()
+        with _ending_at_sigterm():
+            try:
+                app()
+            finally:
+                # What does not fit any more is to be said now: later nobody could.
+                sys.stdout.flush()
     except errors.PagGraphError as error:
         _fail(error)
     except BrokenPipeError:
         # Whoever read our output has seen enough (as `head` does).
-        sys.stderr.close()
+        _write_no_more()
         sys.exit(0)
+    except OSError as error:
+        if error.filename is not None or error.errno not in NO_ROOM:
+            raise
+        _write_no_more()
+        message = f"The answer cannot be written to standard output: {error}."
+        _fail(errors.SinkError(message, "Make room where it goes; what was written is not whole."))
+
+
+@contextmanager
+def _ending_at_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that it cleans up; a second one ends it at once."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    ended = False
+
+    def end(number: int, _frame: object) -> NoReturn:
+        nonlocal ended
+        ended = True
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except SystemExit:
+        if ended:
+            sys.exit(128 + signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _write_no_more() -> None:
+    """Leave what is still to be written to standard output unwritten: the interpreter would try again at its end."""
+    with suppress(OSError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
 
 
 def _fail(error: errors.PagGraphError) -> None:
@@ -139,6 +191,7 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
+app.command()(vacuum)
 
 
 @app.command()
@@ -274,7 +327,8 @@ def draw(
     from pag_graph.sinks.svg import timeline
 
     chosen = check_window(epoch, role, between, latency)
-    picture.write_text(timeline(open_pag(store).snapshot(**chosen), width=width), encoding="utf-8")
+    check_output(picture, ".svg")
+    write_whole(picture, timeline(open_pag(store).snapshot(**chosen), width=width))
     stdout().print(f"Wrote {picture}.")
 
 

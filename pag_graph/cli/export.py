@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003  (Typer reads it)
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,9 +17,6 @@ from pag_graph.cli.analyses import (
     open_pag,
 )
 from pag_graph.cli.output import progress, stdout
-
-if TYPE_CHECKING:
-    from pag_graph.sinks.export import ExportFormat
 
 _FORMATS = "perfetto, chrome, graphml, csv or svg"
 
@@ -44,10 +41,10 @@ def export(
 
     Example: pag export run.pag run.json.gz --to perfetto
     """
-    from pag_graph.sinks.export import ExportFormat
+    from pag_graph.sinks.export import ExportFormat, format_of
     from pag_graph.sinks.export import export as write
 
-    chosen = to or _by_name(output, ExportFormat)
+    chosen = format_of(output, to)
     window = {key: value for key, value in check_window(epoch, role, between, latency).items() if value is not None}
     pag = open_pag(store)
     with progress() as report:
@@ -65,9 +62,3 @@ def export(
     out.print(f"Wrote {done.path} ({done.bytes / 1e6:,.1f} MB): {counted or 'nothing'}.")
     if chosen == ExportFormat.PERFETTO:
         out.print("Open it with ui.perfetto.dev; the file stays on this machine.", style="dim")
-
-
-def _by_name(output: Path, formats: type[ExportFormat]) -> str:
-    suffixes = {".json": formats.PERFETTO, ".graphml": formats.GRAPHML, ".svg": formats.SVG}
-    suffix = output.with_suffix("").suffix if output.suffix == ".gz" else output.suffix
-    return str(suffixes.get(suffix, formats.CSV if not suffix else suffix.lstrip(".")))

@@ -14,6 +14,7 @@ from pag_graph.analyses import ANALYSES, Scope
 from pag_graph.analyses.reference import picture_name
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.model.enums import RuleSet
+from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from pag_graph.api import Pag
@@ -65,7 +66,7 @@ def main(folder: Path) -> None:
             api.build(SAMPLES / "skewed", Path(place) / rules, rules=rules, engine="local")
             runs[rules] = api.open(Path(place) / rules)
         for name, text in pictures(runs).items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_whole(folder / name, text)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, check_output, print_csv, print_json, print_rows, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,7 +140,8 @@ def browser(
 
     out = stdout()
     if saved is not None:
-        saved.write_bytes(pages.saved_queries())
+        check_output(saved, ".zip")
+        write_whole(saved, pages.saved_queries())
         out.print(
             f"Wrote {saved}. Drop it onto Browser's window: the queries stand under Favorites then.", markup=False
         )

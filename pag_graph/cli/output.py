@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.errors import InvalidParameterError
 from pag_graph.model.units import in_markdown, printable
+from pag_graph.store.in_place import check_file_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -38,6 +41,32 @@ def stderr() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def check_output(file: Path | None, *endings: str) -> None:
+    """Refuse a file that cannot be written, or whose name says something else, before the work that it is to hold.
+
+    Parameters
+    ----------
+    file
+        The file; None is none.
+    endings
+        What its name may end in, if it has an ending.
+
+    Raises
+    ------
+    InvalidParameterError
+        If its name ends in something else.
+    SinkError
+        If it cannot be written.
+    """
+    if file is None:
+        return
+    if file.suffix and file.suffix.lower() not in endings:
+        written = endings[0].removeprefix(".").upper()
+        message = f"{file} ends in {file.suffix}, and {written} would be written."
+        raise InvalidParameterError(message, f"Choose a name that ends in {endings[0]}.", {"path": str(file)})
+    check_file_place(file)
 
 
 def print_json(value: Any) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, check_output, print_csv, print_json, progress, stderr, stdout
+from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.why import SparkAnswer
@@ -53,6 +54,7 @@ def spark(
     from pag_graph.sources.spark.texts import private
     from pag_graph.sources.spark.why import answer
 
+    check_output(html, ".html", ".htm")
     found = [log for path in logs for log in find_logs(path)]
     answers: list[SparkAnswer] = []
     failed: list[errors.PagGraphError] = []
@@ -69,9 +71,7 @@ def spark(
             failed.append(error)
     if html is not None and answers:
         with private(keep_texts):
-            if keep_texts and html.is_file():
-                html.chmod(0o600)
-            html.write_text(html_page(answers), encoding="utf-8")
+            write_whole(html, html_page(answers))
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)

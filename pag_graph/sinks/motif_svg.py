@@ -21,6 +21,7 @@ from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.query import MotifQuery, ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
+from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,7 +210,7 @@ def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:
     written = []
     for name, (sample, parameters) in PICTURED.items():
         file = folder / f"motif-{name.replace('_', '-')}.svg"
-        file.write_text(pattern_picture(runs[sample], name, parameters), encoding="utf-8")
+        write_whole(file, pattern_picture(runs[sample], name, parameters))
         written.append(file)
     return written
 

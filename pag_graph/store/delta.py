@@ -92,11 +92,13 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     path = f"{_PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}.parquet"
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]
     written: list[pq.FileMetaData] = []
+    # In memory first: on a full disk Parquet asks for the footer that it could not write, and complains of that.
+    file = pa.BufferOutputStream()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         pq.write_table(
             content,
-            directory / path,
+            file,
             compression="lz4",
             row_group_size=_ROW_GROUP,
             # Statistics of words are made anew for every batch, and take longer than the words; nobody skips by them.
@@ -109,6 +111,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
             store_schema=False,
         )
+        (directory / path).write_bytes(file.getvalue())
     except OSError as error:
         message = f"{directory / path} cannot be written: {error}."
         raise StoreError(message, "Choose a place with enough room that can be written.") from error

@@ -29,7 +29,8 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 # A name may have 255 bytes, and 38 characters come to it here.
 _NAME_CHARACTERS = 50
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a file system that is full, or a file that may not become larger."""
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def refused(place: Path, what: str, error: Exception, kind: type[PagGraphError])
     subject = f"{what} {place}" if what else str(place)
     message = f"{subject} cannot be written: {error}."
     hint = "Choose a place that can be written."
-    if getattr(error, "errno", None) in _FULL:
+    if getattr(error, "errno", None) in NO_ROOM:
         hint = "Make room, or choose a place with more of it."
     return kind(message, hint, {"path": str(place), "file": str(place)})
 
@@ -133,17 +134,18 @@ def check_file_place(target: Path) -> None:
     SinkError
         If there is a folder at `target`, something that may not be written, or a file where its folder should be.
     """
-    place = Path(os.path.realpath(target))
-    if place.is_dir():
-        message = f"{target} is a folder, and a file is to be written."
-        raise SinkError(message, f"Name a file in it, such as {target / 'output'}.", {"path": str(target)})
-    if place.exists() and not os.access(place, os.W_OK):
-        message = f"{target} cannot be written: its permissions forbid it."
-        raise SinkError(message, "Choose another place, or change them.", {"path": str(target)})
-    folder = next(parent for parent in place.parents if parent.exists())
-    if not folder.is_dir():
-        message = f"{target} cannot be written: {folder} is no folder."
-        raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
+    with refusals(target, "", SinkError):
+        place = Path(os.path.realpath(target))
+        if place.is_dir():
+            message = f"{target} is a folder, and a file is to be written."
+            raise SinkError(message, "Name a file in it.", {"path": str(target)})
+        if place.exists() and not os.access(place, os.W_OK):
+            message = f"{target} cannot be written: its permissions forbid it."
+            raise SinkError(message, "Choose another place, or change them.", {"path": str(target)})
+        folder = next(parent for parent in place.parents if parent.exists())
+        if not folder.is_dir():
+            message = f"{target} cannot be written: {folder} is no folder."
+            raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
 
 
 # --- Folders ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ holds.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,9 +17,9 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.sinks.export import chrome, csv, graphml
 from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
 from pag_graph.sinks.svg import timeline
+from pag_graph.store.in_place import clean_beside, refusals, whole_folder, write_whole
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from pag_graph.pag.snapshot import Run, Window
@@ -58,7 +59,7 @@ def _no_progress(label: str, done: int, total: int) -> None:
 def export(
     run: Run,
     target: str | os.PathLike[str],
-    to: ExportFormat | str,
+    to: ExportFormat | str | None = None,
     *,
     window: Window | None = None,
     path_only: bool = False,
@@ -75,7 +76,7 @@ def export(
     target
         File to make, for CSV a folder. A timeline or GraphML whose name ends in ``.gz`` is compressed.
     to
-        Format.
+        Format; what the name of `target` says where absent (see `format_of`).
     window
         What to export; the whole run where absent, and for a picture its slowest round.
     path_only
@@ -95,16 +96,14 @@ def export(
     Raises
     ------
     InvalidParameterError
-        If there is no such format, or a picture of the path only is asked for.
+        If there is no such format, the name of `target` says another one, or a picture of the path only is asked for.
     UnsupportedPlanError
         If a critical path is asked for and the rule set has none.
     SinkError
         If there is something at `target`, or the file system refuses.
     """
-    if to not in set(ExportFormat):
-        message = f"There is no export to {to}; there are {', '.join(ExportFormat)}."
-        raise InvalidParameterError(message, "For networkx call `Pag.to_networkx()` in Python.")
-    chosen, place = ExportFormat(to), Path(target)
+    place = Path(os.path.abspath(target))  # noqa: PTH100  (links stay links, and `..` has no name)
+    chosen = format_of(place, to)
     if path_only and run.rules is RuleSet.ST2:
         message = "Runs of the rule set st2 have no critical path: their clocks are not aligned."
         raise UnsupportedPlanError(message, "Build the trace with other rules, or export without --path-only.")
@@ -113,36 +112,79 @@ def export(
         raise InvalidParameterError(message, "Export to perfetto for the path only.")
     _refuse_existing(place, folder=chosen is ExportFormat.CSV, replace=replace)
     content = Content(run=run, window=window, path_only=path_only, piece_edges=piece_edges, progress=progress)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        match chosen:
-            case ExportFormat.GRAPHML:
-                rows = graphml.write(content, place)
-            case ExportFormat.CSV:
-                rows = csv.write(content, place)
-            case ExportFormat.SVG:
-                snapshot = run.snapshot(window or run.slowest())
-                place.write_text(timeline(snapshot), encoding="utf-8")
-                rows = {"edges": snapshot.edges.height}
-            case _:
-                rows = chrome.write(content, place)
-    except OSError as error:
-        message = f"{place} cannot be written: {error}."
-        raise SinkError(
-            message, "Choose a place with enough room that can be written.", {"path": str(place)}
-        ) from error
-    files = [place] if place.is_file() else list(place.iterdir())
-    return Exported(path=place, bytes=sum(file.stat().st_size for file in files), rows=rows)
+    match chosen:
+        case ExportFormat.GRAPHML:
+            rows = graphml.write(content, place)
+        case ExportFormat.CSV:
+            with refusals(place, "", SinkError), whole_folder(place, parts=csv.FILES) as folder:
+                rows = csv.write(content, folder)
+        case ExportFormat.SVG:
+            snapshot = run.snapshot(window or run.slowest())
+            write_whole(place, timeline(snapshot))
+            rows = {"edges": snapshot.edges.height}
+        case _:
+            rows = chrome.write(content, place)
+    files = list(place.iterdir()) if place.is_dir() else [place]
+    return Exported(path=Path(target), bytes=sum(file.stat().st_size for file in files), rows=rows)
+
+
+_ENDINGS = {
+    ".json": (ExportFormat.PERFETTO, ExportFormat.CHROME),
+    ".graphml": (ExportFormat.GRAPHML,),
+    ".svg": (ExportFormat.SVG,),
+    "": (ExportFormat.CSV,),
+}
+
+
+def format_of(target: Path, asked: ExportFormat | str | None = None) -> ExportFormat:
+    """Return the format that is asked for, else the one that a file's name says.
+
+    Parameters
+    ----------
+    target
+        The file: ``.json`` (for Perfetto), ``.graphml`` or ``.svg``, the first two also with ``.gz``; without an ending
+        a folder of CSV.
+    asked
+        Format.
+
+    Returns
+    -------
+    ExportFormat
+        What to write.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such format, or the name says another one.
+    """
+    packed = target.suffix == ".gz"
+    suffix = target.with_suffix("").suffix if packed else target.suffix
+    said = _ENDINGS.get(suffix, ())
+    if asked is None:
+        asked = said[0] if said else suffix.removeprefix(".")
+    if asked not in set(ExportFormat):
+        message = f"There is no export to {asked}; there are {', '.join(ExportFormat)}."
+        raise InvalidParameterError(message, "For networkx call `Pag.to_networkx()` in Python.")
+    chosen = ExportFormat(asked)
+    if suffix and said and chosen not in said:
+        message = f"{target.name} is a name for {said[0]}, and {chosen} was asked for."
+        raise InvalidParameterError(message, "Choose another name, or leave out the format.", {"path": str(target)})
+    if packed and chosen in {ExportFormat.SVG, ExportFormat.CSV}:
+        message = f"{target.name} is a name for something that is compressed, and {chosen} is not."
+        raise InvalidParameterError(message, "Leave out `.gz`.", {"path": str(target)})
+    return chosen
 
 
 def _refuse_existing(place: Path, *, folder: bool, replace: bool) -> None:
+    if place.is_dir():
+        clean_beside(place)
     if not place.exists() or (folder and place.is_dir() and not any(place.iterdir())):
         return
     if not replace:
         message = f"{place} exists already."
         raise SinkError(message, "Choose another place, or replace it with `--replace`.", {"path": str(place)})
     # A slip of the pen must not cost somebody a folder of other files.
-    foreign = folder != place.is_dir() or (folder and any(not csv.is_ours(file) for file in place.iterdir()))
+    foreign = folder != place.is_dir() or (folder and any(file.name not in csv.FILES for file in place.iterdir()))
     if foreign:
         message = f"{place} is nothing that an export wrote, so it is not replaced."
         raise SinkError(message, "Choose another place, or remove it yourself.", {"path": str(place)})

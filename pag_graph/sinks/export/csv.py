@@ -21,9 +21,8 @@ RUN_FILE = "run.json"
 """Identity and provenance of the run."""
 
 
-def is_ours(file: Path) -> bool:
-    """Tell whether a file of a folder is one that an export writes."""
-    return file.name == RUN_FILE or (file.suffix == ".csv" and file.stem in {*STORE_TABLES, "critical_path"})
+FILES = (RUN_FILE, *(f"{name}.csv" for name in (*STORE_TABLES, "critical_path")))
+"""Names of all files that an export writes."""
 
 
 def write(content: Content, target: Path) -> dict[str, int]:
@@ -34,7 +33,7 @@ def write(content: Content, target: Path) -> dict[str, int]:
     content
         What to export.
     target
-        Folder.
+        Folder to fill.
 
     Returns
     -------
@@ -45,10 +44,6 @@ def write(content: Content, target: Path) -> dict[str, int]:
     -----
     Strings are in quotes, so that an empty one differs from none: ``""`` and nothing.
     """
-    target.mkdir(parents=True, exist_ok=True)
-    for file in target.iterdir():
-        if is_ours(file):
-            file.unlink()
     edge = pa.schema([*PAG_EDGES, pa.field("critical", pa.bool_())])
     path = pa.schema([*CRITICAL_PATH, pa.field("epoch", pa.int64()), pa.field("window", pa.string())])
     rows = {

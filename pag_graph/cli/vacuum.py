@@ -1,0 +1,94 @@
+"""`pag vacuum`: remove what nobody uses of a store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path  # noqa: TC003  (Typer reads it)
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
+from pag_graph.cli.output import Format, print_csv, print_json, stdout
+from pag_graph.errors import InvalidParameterError
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def vacuum(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE|TRACE", help="A store, or the place of a trace.", show_default=False)
+    ],
+    keep_versions: Annotated[int, typer.Option(metavar="N", min=1, help="Committed states to keep, the latest.")] = 1,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Only what was replaced so long ago (30m, 12h, 7d); and what other machines left, if so old.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Remove what nobody uses: versions that were replaced, and what killed or failed builds left.
+
+    A version that a process on this machine has open stays, as does all that a running build may commit. Readers on
+    other machines are not seen: leave them time with --older-than.
+
+    Example: pag vacuum run.pag --older-than 1d
+    """
+    from pag_graph.store.leftovers import vacuum as clean
+
+    age = None if older_than is None else _seconds(older_than)
+    found = clean(store, keep_versions=keep_versions, older_than_s=age, dry_run=dry_run)
+    rows = [
+        {"path": str(path), "bytes": size, "was": was}
+        for was, files in (("replaced", found.replaced), ("unfinished", found.unfinished))
+        for path, size in files.items()
+    ]
+    if form is Format.CSV:
+        print_csv(rows, ["path", "bytes", "was"])
+        return
+    if form is Format.JSON:
+        print_json(
+            {
+                "store": str(store),
+                "dry_run": dry_run,
+                "bytes": found.bytes,
+                "removed": rows,
+                "kept_versions": {str(version): why for version, why in found.kept.items()},
+                "building": found.building,
+                "unknown": [str(path) for path in found.unknown],
+            }
+        )
+        return
+    out = stdout()
+    verb = "Would remove" if dry_run else "Removed"
+    out.print(
+        f"{verb} {found.bytes / 1e6:,.1f} MB: {len(found.replaced):,} files of versions that were replaced,"
+        f" {len(found.unfinished):,} that killed or failed commands left.",
+        markup=False,
+    )
+    for version, why in found.kept.items():
+        out.print(f"Kept version {version}: {why}.", markup=False, style="yellow")
+    if found.building:
+        out.print("A build is running: what is not committed stays.", markup=False, style="yellow")
+    for path in found.unknown:
+        message = f"Kept {path}: made on another machine, where its build may live; --older-than AGE removes it."
+        out.print(message, markup=False, style="yellow")
+
+
+def _seconds(text: str) -> float:
+    """Read an age.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip(), re.ASCII)
+    if found is None:
+        message = f"{text!r} is no age."
+        raise InvalidParameterError(message, "Give a number with s, m, h or d, such as 12h.")
+    return float(found[1]) * _SECONDS[found[2]]
