@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.store.capacity import lacking
 from pag_graph.store.columns import (
     VOCABULARIES,
     check_columns,
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.store.gaps import Gaps
+
+
+_MANY_ROWS = 1 << 24
+"""Rows that are read at once without asking how much memory there is."""
+_VALUE_BYTES = 9
 
 
 class RowGroup(NamedTuple):
@@ -86,10 +93,12 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
             seen = {group.worker for group in groups if group}
             span = [value for bound in epochs if bound for value in bound]
         else:
-            table = read_groups(parquet, list(range(len(rows))), ["worker", "epoch"], where=str(file))
-            check_nulls(table, TRACE_EVENTS, where=str(file))
-            seen = set(table["worker"].unique().to_pylist())
-            span = list(pc.min_max(table["epoch"]).as_py().values())
+            seen, span = set(), []
+            for group in range(len(rows)):
+                table = read_groups(parquet, [group], ["worker", "epoch"], where=str(file))
+                check_nulls(table, TRACE_EVENTS, where=str(file))
+                seen |= set(table["worker"].unique().to_pylist())
+                span += [value for value in pc.min_max(table["epoch"]).as_py().values() if value is not None]
         found = EventFile(
             name=name,
             rows=metadata.num_rows,
@@ -126,11 +135,31 @@ def read_groups(
     parquet: pq.ParquetFile, groups: list[int], names: list[str], *, where: str, threads: bool = True
 ) -> pa.Table:
     """Read columns of some row groups of an open file; damage becomes an error that names the file."""
+    _check_size(parquet, groups, names, where=where)
     try:
         table = parquet.read_row_groups(groups, columns=names, use_threads=threads)
+        for name in VOCABULARIES:
+            if name in table.column_names:
+                _check_text(table[name])
     except (pa.ArrowException, OSError) as error:
         raise unreadable(Path(where), error) from error
     return completed(table, names, TRACE_EVENTS)
+
+
+def _check_size(parquet: pq.ParquetFile, groups: Sequence[int], names: Sequence[str], *, where: str) -> None:
+    """Refuse row groups that do not fit in memory: a few bytes of a file can say that a value comes a billion times."""
+    rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    if rows < _MANY_ROWS or (lack := lacking(rows * len(names) * _VALUE_BYTES)) is None:
+        return
+    message = f"{where} has {rows} rows in {len(groups)} row group(s) that must be read at once, which takes {lack}."
+    hint = f"Write the file with row groups of at most {_MANY_ROWS} rows, or give the process more memory."
+    raise TraceFormatError(message, hint, {"file": where, "rows": rows})
+
+
+def _check_text(column: pa.ChunkedArray) -> None:
+    """Check that words are text, which nobody has done so far; a damaged file may hold any bytes."""
+    for chunk in column.chunks:
+        (chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk).validate(full=True)
 
 
 def read_events(

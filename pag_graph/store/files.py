@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import Severity
 from pag_graph.store.findings import findings
+from pag_graph.store.safe_files import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,13 @@ CONVERT_AGAIN = "Convert the source again with `pag convert`."
 
 
 def unreadable(file: Path, error: Exception) -> TraceFormatError:
-    """Return what to raise where a file is no Parquet, or damaged."""
+    """Return what to raise where a file is no Parquet, or damaged, or too large to be read whole."""
+    if isinstance(error, MemoryError):
+        return TraceFormatError(
+            f"{file} takes more memory to read than there is: {error}.",
+            "Give the process more memory, or write the file with smaller row groups.",
+            {"file": str(file)},
+        )
     return TraceFormatError(
         f"{file} cannot be read as Parquet: {error}.",
         "The file is truncated or damaged. " + CONVERT_AGAIN,
@@ -46,7 +53,7 @@ def changed_files(root: Path) -> list[pa.Table]:
     if not file.is_file():
         return []
     try:
-        sums = json.loads(file.read_text(encoding="utf-8"))
+        sums = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         message = f"{file} cannot be read as JSON: {error}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)}) from error

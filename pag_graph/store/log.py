@@ -6,7 +6,7 @@ from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
-from pag_graph.store.event_files import open_events, read_groups
+from pag_graph.store.event_files import open_events, read_events, read_groups
+from pag_graph.store.files import CONVERT_AGAIN
+from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pag_graph.store.event_files import EventFile
     from pag_graph.store.trace import Trace
 
 
@@ -71,13 +74,16 @@ class TraceLog:
         Raises
         ------
         TraceFormatError
-            If a file cannot be read.
+            If a file cannot be read, or tells of a time that is out of range; names the event.
         """
         chunks: dict[int, list[Chunk]] = {}
         for file in trace.files:
             for group, told in enumerate(file.groups):
                 runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
                 for worker, offset, rows, t_min, t_max in runs:
+                    # Sums with such times overflow, and slices are planned with them.
+                    if t_min < _EARLIEST_NS or t_max > _LATEST_NS:
+                        _refuse_time(trace, file, worker, (t_min, t_max))
                     known = chunks.setdefault(worker, [])
                     first_row = known[-1].first_row + known[-1].rows if known else 0
                     known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
@@ -236,6 +242,7 @@ class _Kept(NamedTuple):
     table: pa.Table
 
 
+_EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
 _MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 _ENCODED = ("kind", "activity")
 """Columns that come as words and their places."""
@@ -243,6 +250,16 @@ _KEPT_FILES = 64
 """How many files a log that is read forward keeps open, at most."""
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
+
+
+def _refuse_time(trace: Trace, file: EventFile, worker: int, bounds: tuple[int, int]) -> NoReturn:
+    """Refuse a file whose times are out of range: name the event, or the footer if only that says so."""
+    rows = read_events(trace.path, file, list(ORDER_COLUMNS), np.array([worker]), None)
+    if rows is not None:
+        check_events(trace, rows)
+    where = str(trace.path / file.name)
+    message = f"{where}: its footer tells of times from {bounds[0]} to {bounds[1]} ns, which no event of it has."
+    raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "worker": worker})
 
 
 def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, int]]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pag_graph.errors import FormatVersionError, TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_FORMAT_VERSION
+from pag_graph.store.columns import MOST_COUNT
 from pag_graph.store.files import CONVERT_AGAIN, META
+from pag_graph.store.safe_files import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,18 +62,18 @@ def read_meta(file: Path) -> TraceMeta:
     """Read the description of a trace; whatever is wrong with it becomes an error that names the file."""
     where = {"file": str(file)}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         message = f"The trace at {file.parent} has no {META}."
         raise TraceFormatError(message, CONVERT_AGAIN, where) from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         message = f"{file} cannot be read as JSON: {error}."
         raise TraceFormatError(message, CONVERT_AGAIN, where) from error
     if not isinstance(found, dict):
         message = f"{file} holds {type(found).__name__}, not an object."
         raise TraceFormatError(message, CONVERT_AGAIN, where)
     version = found.get("format_version")
-    if version != TRACE_FORMAT_VERSION or isinstance(version, bool):
+    if version != TRACE_FORMAT_VERSION or type(version) is not int:
         raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=TRACE_FORMAT_VERSION)
     source = _entry(found, "source", dict, file)
     dropped = _entry(found, "dropped", dict, file)
@@ -120,5 +122,8 @@ def _entry(content: dict[str, object], key: str, kind: type[_T], file: Path) -> 
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         shown = "missing" if key not in content else repr(value)
         message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {shown}."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": key})
+    if isinstance(value, int) and not 0 <= value <= MOST_COUNT:
+        message = f"{file}: the entry {key!r} is {value}, and counts go from 0 to {MOST_COUNT}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": key})
     return value

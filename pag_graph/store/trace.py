@@ -53,6 +53,7 @@ from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
 from pag_graph.store.meta import TraceMeta, read_meta, write_meta
+from pag_graph.store.safe_files import check_folder
 
 if TYPE_CHECKING:
     import os
@@ -119,6 +120,7 @@ class Trace:
         if not root.is_dir():
             message = f"There is no trace at {root}: it is not a directory."
             raise TraceFormatError(message, "Convert a log first: `pag convert SOURCE TARGET`.", {"file": str(root)})
+        check_folder(root)
         meta = read_meta(root / META)
         tables = {
             name: _read_table(root, f"{name}.parquet", schema)
@@ -129,6 +131,7 @@ class Trace:
         if not (root / EVENTS).is_dir():
             message = f"The trace at {root} has no folder {EVENTS}."
             raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(root / EVENTS)})
+        check_folder(root / EVENTS)
         gaps = Gaps() if meta.source.format in WITHOUT_GAPS and not meta.prepared else None
         found = (inspect(root, file, gaps) for file in sorted((root / EVENTS).glob("*.parquet")))
         files = tuple(file for file in found if file.rows)
@@ -311,7 +314,10 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
         message = f"The trace at {root} has no {name}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
     try:
-        table = pq.read_table(file, partitioning=None)
+        # A file and no name: no name is a pattern, or an address.
+        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
+            table = parquet.read()
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(file, error) from error
     check_columns(table.schema, schema, where=str(file))

@@ -1,0 +1,84 @@
+"""How much memory this process may still take, asked before something is read that can only be read whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # pragma: no cover - not a POSIX system
+    resource = None  # type: ignore[assignment]
+
+_MEMINFO = Path("/proc/meminfo")
+_STATM = Path("/proc/self/statm")
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
+GIB = 1 << 30
+"""Bytes of a GiB."""
+
+
+def available_bytes() -> int | None:
+    """Return how many bytes of memory this process may still take, about.
+
+    Returns
+    -------
+    int or None
+        The least of what the machine has free, what the process's group may take, and what the limit of the process's
+        address space leaves; none where the system tells nothing. Never negative.
+    """
+    known = [amount for amount in (_machine(), _group(), _address_space()) if amount is not None]
+    return max(min(known), 0) if known else None
+
+
+def _machine() -> int | None:
+    try:
+        lines = _MEMINFO.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = next((line.split() for line in lines if line.startswith("MemAvailable:")), None)
+    return int(found[1]) * 1024 if found is not None else None
+
+
+def _group() -> int | None:
+    for limit, used in _CGROUPS:
+        try:
+            return int(limit.read_text(encoding="ascii")) - int(used.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            # Another version of groups, or no limit, which is the word "max".
+            continue
+    return None
+
+
+def _address_space() -> int | None:
+    if resource is None:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        used = int(_STATM.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return limit
+    return limit - used
+
+
+def lacking(needed: int) -> str | None:
+    """Say in words that `needed` bytes are more than this process may take; None where they are there.
+
+    Parameters
+    ----------
+    needed
+        An estimate, in bytes.
+
+    Returns
+    -------
+    str or None
+        Such as "about 24.0 GiB of memory, and 5.2 are free".
+    """
+    free = available_bytes()
+    if free is None or needed <= free:
+        return None
+    return f"about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} are free"

@@ -1,0 +1,123 @@
+"""What somebody else's file could do to whoever opens it: make them wait, nest without end, hold no text."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pag_graph.errors import TraceFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""What is neither a file nor a folder, in words."""
+
+
+def check_regular(paths: Iterable[Path]) -> None:
+    """Refuse what is neither a regular file nor a folder, before anybody opens it: a pipe would be waited for.
+
+    Parameters
+    ----------
+    paths
+        What will be opened; links are followed. What does not exist is left to whoever opens it.
+
+    Raises
+    ------
+    TraceFormatError
+        Names the first pipe, socket or device.
+    """
+    for path in paths:
+        try:
+            kind = stat.S_IFMT(path.stat().st_mode)
+        except OSError:
+            continue
+        if kind in _KINDS:
+            message = f"{path} is {_KINDS[kind]}, not a file."
+            raise TraceFormatError(message, "Write its content to a file, and give that.", {"file": str(path)})
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds, right below it, what `check_regular` refuses.
+
+    Raises
+    ------
+    TraceFormatError
+        As `check_regular`; or if the folder cannot be listed.
+    """
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        message = f"{folder} cannot be listed: {error}."
+        raise TraceFormatError(message, None, {"file": str(folder)}) from error
+    check_regular(entries)
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON that every later reader can hold: no depth without end, no NaN, one value per name, proper text.
+
+    Parameters
+    ----------
+    text
+        A whole document.
+
+    Returns
+    -------
+    Any
+        What it says.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong; a `json.JSONDecodeError` where it is no JSON.
+
+    Examples
+    --------
+    >>> parse_json('{"a": [1]}')
+    {'a': [1]}
+    """
+    try:
+        value = _DECODER.decode(text)
+        # Only an escape can name half of a character: text itself was decoded before.
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
+    except UnicodeEncodeError:
+        message = "it holds half of a character (a lone surrogate)"
+        raise ValueError(message) from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        # Python itself says how to lift its limit of digits, which is no advice for who wrote the file.
+        if "digits" not in str(error):
+            raise
+        message = "it holds a number of thousands of digits"
+        raise ValueError(message) from None
+    return value
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    message = f"it holds {word}, which is no JSON"
+    raise ValueError(message)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        message = f"it states {twice!r} twice"
+        raise ValueError(message)
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
