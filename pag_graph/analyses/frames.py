@@ -17,6 +17,7 @@ import polars as pl
 from pag_graph.kernels.windows import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.pag.snapshot import can_touch, epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,8 @@ IS_LOCAL = nw.col("type").is_in(_LOCAL)
 class Engine:
     """What frames of one kind need from whoever runs them."""
 
-    all_edges: Frame
-    """Rows of `PAG_EDGES`: the whole run, of which only what is asked for is read."""
+    edges: Callable[[pl.Expr], Frame]
+    """Rows of `PAG_EDGES` out of files that can hold certain ones (`StoreInfo.parts`): at least these, at most all."""
     collect: Callable[[Frame], pl.DataFrame]
     """Run what a frame says, and bring its rows here."""
     settle: Callable[[Frame], Frame]
@@ -60,12 +61,14 @@ class Frames:
         if self.snapshot is not None:
             return nw.from_native(self.snapshot.edges.lazy())
         if self.run.rules is RuleSet.ST2:
-            return self.engine.all_edges.filter(nw.col("epoch") == self.window.epoch)
+            epoch = self.window.epoch or 0
+            return self.engine.edges(epochs_between(epoch, epoch)).filter(nw.col("epoch") == epoch)
         window, start, finish = self.window, nw.col("start_ns"), end_ns()
+        stored = self.engine.edges(can_touch(window.lowest_epoch, window.end_ns, window.after_ns))
         # Comparing plain columns first lets whole row groups be skipped.
         near = (nw.col("epoch") >= window.lowest_epoch) & (start <= window.end_ns)
         ends = nw.min_horizontal(start, finish) <= window.end_ns
-        touching = self.engine.all_edges.filter(near | (nw.col("duration_ns") < 0), ends)
+        touching = stored.filter(near | (nw.col("duration_ns") < 0), ends)
         after = window.after_ns
         return touching.filter(nw.max_horizontal(start, finish) > after) if after >= 0 else touching
 
@@ -102,10 +105,12 @@ class Frames:
         # A row of `epochs` stands for all epochs after the row before it, the last row also for all later ones.
         known = run.epochs["epoch"].to_list()
         at = known.index(window.epoch)
-        chosen = self.engine.all_edges
+        low = known[at - 1] + 1 if at else np.iinfo(np.int64).min
+        high = window.epoch if at + 1 < len(known) else np.iinfo(np.int64).max
+        chosen = self.engine.edges(epochs_between(low, high))
         if at:
-            chosen = chosen.filter(nw.col("epoch") > known[at - 1])
-        return chosen.filter(nw.col("epoch") <= window.epoch) if at + 1 < len(known) else chosen
+            chosen = chosen.filter(nw.col("epoch") >= low)
+        return chosen.filter(nw.col("epoch") <= high) if at + 1 < len(known) else chosen
 
     @property
     def enders(self) -> Frame:
@@ -114,9 +119,10 @@ class Frames:
             return nw.from_native(self.snapshot.enders.lazy())
         waits = self.edges.filter(nw.col("type") == WAITING).select("dst")
         # Under `st2` epochs share no edge. Else no message that is read in the window has a lower epoch.
-        lowest = nw.col("epoch") >= self.window.lowest_epoch
-        st2 = self.run.rules is RuleSet.ST2
-        messages = self.edges if st2 else self.engine.all_edges.filter(lowest)
+        messages = self.edges
+        if self.run.rules is not RuleSet.ST2:
+            lowest = self.window.lowest_epoch
+            messages = self.engine.edges(pl.col("max_epoch") >= lowest).filter(nw.col("epoch") >= lowest)
         return messages.filter(~IS_LOCAL).join(waits, on="dst", how="semi")
 
     def until(self, end_ns: int) -> Frames:
@@ -170,7 +176,7 @@ def polars_frames(run: Run, window: Window) -> Frames:
 def in_process(run: Run) -> Engine:
     """Return the engine that runs frames with Polars in this process."""
     return Engine(
-        all_edges=nw.from_native(run.scan("edges")),
+        edges=lambda near: nw.from_native(run.scan("edges", near)),
         collect=lambda frame: frame.to_native().collect(),
         settle=lambda frame: nw.from_native(frame.to_native().collect().lazy()),
         load=lambda rows: nw.from_native(rows.lazy()),

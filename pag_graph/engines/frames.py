@@ -11,12 +11,12 @@ import pyarrow as pa
 from pag_graph.analyses.frames import Engine, Frames
 from pag_graph.errors import AnalysisError, EngineError
 from pag_graph.formats.spark import struct_type
-from pag_graph.model.tables import PAG_EDGES
+from pag_graph.model.tables import STORE_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from pag_graph.analyses.frames import Frame
     from pag_graph.pag.snapshot import Run, Window
@@ -48,13 +48,39 @@ def spark_frames(run: Run, spark: SparkSession, window: Window) -> Frames:
 
 def on_spark(run: Run, spark: SparkSession) -> Engine:
     """Return the engine that runs frames on the executors of a Spark session."""
-    schema, files = struct_type(PAG_EDGES), run.info.files("edges")
-    edges = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-    return engine_of(spark, edges)
+    return _engine(spark, lambda near: read_table(run, spark, "edges", near))
 
 
 def engine_of(spark: SparkSession, edges: DataFrame) -> Engine:
     """Return an engine for any DataFrame with rows of `PAG_EDGES`."""
+    return _engine(spark, lambda _: edges)
+
+
+def read_table(run: Run, spark: SparkSession, table: str, near: pl.Expr | None = None) -> DataFrame:
+    """Return a table of a run as a DataFrame, or those of its files that can hold certain rows.
+
+    Parameters
+    ----------
+    run, spark
+        The run, and the session to read it with.
+    table, near
+        As for `StoreInfo.files`.
+
+    Returns
+    -------
+    DataFrame
+        The files are checked here, by the driver; executors read them as they are.
+    """
+    schema, files = struct_type(STORE_TABLES[table]), run.info.files(table, near)
+    return parquet(spark.read.schema(schema), files) if files else spark.createDataFrame([], schema)
+
+
+def parquet(reader: DataFrameReader, files: Sequence[str]) -> DataFrame:
+    """Read Parquet files by their plain paths, which Spark otherwise takes for patterns: ``[``, ``{``, ``?``, ``*``."""
+    return reader.option("__globPaths__", "false").parquet(*files)
+
+
+def _engine(spark: SparkSession, edges: Callable[[pl.Expr], DataFrame]) -> Engine:
 
     def collect(frame: Frame) -> pl.DataFrame:
         return pl.DataFrame(pl.from_arrow(_run(lambda: frame.to_native().toArrow())))
@@ -76,7 +102,7 @@ def engine_of(spark: SparkSession, edges: DataFrame) -> Engine:
         loaded = spark.createDataFrame(table.cast(pa.schema(fields)))
         return nw.from_native(broadcast(loaded) if rows.height <= _FEW else loaded)
 
-    return Engine(all_edges=nw.from_native(edges), collect=collect, settle=settle, load=load)
+    return Engine(edges=lambda near: nw.from_native(edges(near)), collect=collect, settle=settle, load=load)
 
 
 def _run(action: Callable[[], Any]) -> Any:

@@ -49,7 +49,8 @@ def stitch_here(staging: Path) -> None:
     """Join the leftovers of all slices in this process (see `pag_graph.pag.engine.Engine.stitch`)."""
     sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
     if sends and receives:
-        joined = stitch(nw.from_native(pl.scan_parquet(sends)), nw.from_native(pl.scan_parquet(receives)))
+        frames = (pl.scan_parquet(files, glob=False, hive_partitioning=False) for files in (sends, receives))
+        joined = stitch(*(nw.from_native(frame) for frame in frames))
         frame = joined.to_native().collect()
         if frame.height:
             frame.write_parquet(staging / "stitched" / "part-0.parquet")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 
+from pag_graph.engines.frames import parquet
 from pag_graph.engines.local import stitch_here
 from pag_graph.engines.session import spark_session
 from pag_graph.errors import EngineError, PagGraphError
@@ -131,7 +132,7 @@ class SparkEngine:
             stitch_here(staging)
             return
         frames = (
-            nw.from_native(self.spark.read.parquet(*(str(file) for file in files))) for files in (sends, receives)
+            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in (sends, receives)
         )
         joined = stitch(*frames)
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))

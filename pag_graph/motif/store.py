@@ -10,6 +10,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.motif.plan import Counts
 from pag_graph.motif.query import Graph, shares
 from pag_graph.motif.shape import PAG_SHAPE
+from pag_graph.pag.snapshot import epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +55,9 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
 
 def edges_of(run: Run, epochs: Sequence[int] | None) -> pl.LazyFrame:
     """Return the edges that end in some epochs; files and row groups without them are skipped."""
-    edges = run.scan("edges")
-    return edges if epochs is None else edges.filter(in_epochs(epochs))
+    if epochs is None:
+        return run.scan("edges")
+    return run.scan("edges", epochs_between(min(epochs), max(epochs))).filter(in_epochs(epochs))
 
 
 def in_epochs(epochs: Sequence[int]) -> pl.Expr:
@@ -65,29 +67,14 @@ def in_epochs(epochs: Sequence[int]) -> pl.Expr:
     return between if whole else between & pl.col("epoch").is_in(sorted(set(epochs)))
 
 
-def files_of(run: Run, table: str, low: int | None, high: int | None) -> list[str]:
-    """Return the files of a table that can hold rows of the epochs `low` to `high`; all where both are absent."""
-    files = run.info.files(table)
-    if low is None or high is None:
-        return files
-    kept = _statistics(run, table).filter(pl.col("max.epoch") >= low, pl.col("min.epoch") <= high)
-    names = set(kept["path"].to_list())
-    return [file for file in files if file.rpartition("/")[2] in names]
-
-
 def epochs_around(run: Run, epochs: Sequence[int]) -> tuple[int, int]:
     """Return the lowest and the highest epoch of a vertex at the end of an edge that ends in some epochs.
 
     Messages cross epochs; the files' statistics bound by how much.
     """
-    files = _statistics(run, "edges").filter(pl.col("max.epoch") >= min(epochs), pl.col("min.epoch") <= max(epochs))
-    around = [*epochs, *files["min.src_epoch"].drop_nulls(), *files["max.src_epoch"].drop_nulls()]
+    files = run.info.bounds("edges").filter(epochs_between(min(epochs), max(epochs)))
+    around = [*epochs, *files["min_src_epoch"].drop_nulls(), *files["max_src_epoch"].drop_nulls()]
     return min(around), max(around)
-
-
-def _statistics(run: Run, table: str) -> pl.DataFrame:
-    """Return what Delta knows of each file, without reading one."""
-    return pl.DataFrame(pl.DataFrame(run.info.delta(table).get_add_actions(flatten=True)))
 
 
 def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
@@ -103,13 +90,13 @@ def graph_of_run(run: Run, epochs: Sequence[int] | None = None) -> Graph:
     Returns
     -------
     Graph
-        Nothing is read yet.
+        No row is read yet; the files that will be are found to be as they were committed.
     """
     chosen = chosen_epochs(run, epochs)
-    vertices, edges = run.scan("vertices"), edges_of(run, chosen)
+    edges = edges_of(run, chosen)
     if chosen is None:
-        return Graph(vertices=vertices, edges=edges, shape=PAG_SHAPE)
-    near = vertices.filter(pl.col("epoch").is_between(*epochs_around(run, chosen)))
+        return Graph(vertices=run.scan("vertices"), edges=edges, shape=PAG_SHAPE)
+    near = run.between("vertices", *epochs_around(run, chosen))
     ends = pl.concat([edges.select(id="src"), edges.select(id="dst")])
     inside = near.filter(in_epochs(chosen)).select("id")
     exact = near.join(pl.concat([ends, inside]).unique(), on="id", how="semi")

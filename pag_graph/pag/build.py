@@ -33,9 +33,10 @@ from pag_graph.pag.match import RECEIVES, SENDS
 from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
-from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed, write_part
+from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.leftovers import staging as staging_of
+from pag_graph.store.parts import write_part
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
@@ -205,9 +206,8 @@ def construct(
 
 def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:
     assert kept is not None  # noqa: S101  (only an append can find its work done)
-    tables = {name: kept.delta(name) for name in kept.versions}
-    rows = {name: sum(table.get_add_actions(flatten=True)["num_records"].to_pylist()) for name, table in tables.items()}
-    found = pl.scan_delta(tables["findings"]).collect().to_arrow().cast(PAG_FINDINGS)
+    rows = {name: sum(part.rows for part in kept.parts(name)) for name in kept.versions}
+    found = kept.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
     return BuildReport(store=kept, rows=rows, findings=found, committed=False)
 
 
@@ -424,7 +424,7 @@ def _check_unchanged(kept: StoreInfo, epochs: pa.Table, fingerprint: int) -> Non
     StoreConflictError
         If one would.
     """
-    rows = pl.scan_delta(kept.delta("epochs")).sort("epoch").collect().to_dicts()
+    rows = kept.scan("epochs").sort("epoch").collect().to_dicts()
     before = [row for row in rows if row["epoch"] <= kept.run["last_closed_epoch"]]
     # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
     counts = {"entry_ns", "exit_ns", "events", "vertices", "edges"} if len(before) == len(rows) else set()

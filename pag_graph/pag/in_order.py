@@ -20,7 +20,7 @@ import polars as pl
 
 from pag_graph.pag import slices, steps
 from pag_graph.pag.match import KEY, apply_stitched, stitch_few
-from pag_graph.store.delta import as_provisional, discard
+from pag_graph.store.parts import as_provisional, discard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

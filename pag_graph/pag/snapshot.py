@@ -92,18 +92,19 @@ class Run:
     def __init__(self, path: Path) -> None:
         # The hold keeps the version's files from being cleaned away while somebody reads them.
         self.info, self._hold = open_held(path)
-        self._scans: dict[str, pl.LazyFrame] = {}
 
     @property
     def rules(self) -> RuleSet:
         """Rule set that the run was built with."""
         return RuleSet(self.info.run["rules"])
 
-    def scan(self, table: str) -> pl.LazyFrame:
-        """Return a lazy frame over one of the store's tables, at the committed version."""
-        if table not in self._scans:
-            self._scans[table] = pl.scan_delta(self.info.delta(table))
-        return self._scans[table]
+    def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
+        return self.info.scan(table, near)
+
+    def between(self, table: str, low: int, high: int) -> pl.LazyFrame:
+        """Return the rows of a table with a column `epoch` that is between two numbers, both included."""
+        return self.scan(table, epochs_between(low, high)).filter(pl.col("epoch").is_between(low, high))
 
     @cached_property
     def epochs(self) -> pl.DataFrame:
@@ -297,10 +298,11 @@ class Run:
         Snapshot
             Reads only files and row groups that can hold edges of the window.
         """
-        edges = self.scan("edges")
         if self.rules is RuleSet.ST2:
-            edges = edges.filter(pl.col("epoch") == window.epoch)
+            epoch = window.epoch or 0
+            edges = self.between("edges", epoch, epoch)
         else:
+            edges = self.scan("edges", can_touch(window.lowest_epoch, window.end_ns, window.after_ns))
             edges = edges.filter(_touches(window))
         return Snapshot(run=self, window=window, edges=edges.collect())
 
@@ -344,7 +346,9 @@ class Run:
         from pag_graph.kernels.replay import group_arcs
 
         epochs = np.array([window.epoch for window in windows], np.int64)
-        edges = self.scan("edges").filter(pl.col("epoch").is_in(epochs)).collect()
+        edges = (
+            self.between("edges", int(epochs.min()), int(epochs.max())).filter(pl.col("epoch").is_in(epochs)).collect()
+        )
         first, order = group_arcs(places(epochs, edges["epoch"].to_numpy()), len(windows))
         for number, window in enumerate(windows):
             yield Snapshot(run=self, window=window, edges=edges[order[first[number] : first[number + 1]]])
@@ -379,6 +383,18 @@ def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
     return np.where(known[order[at]] == wanted, order[at], -1)
+
+
+def epochs_between(low: int, high: int) -> pl.Expr:
+    """Say of a file whether it can hold rows of some epochs."""
+    return (pl.col("max_epoch") >= low) & (pl.col("min_epoch") <= high)
+
+
+def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
+    """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
+    near = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
+    lasts = pl.max_horizontal("max_duration_ns", 0)
+    return (near | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
 
 
 def _touches(window: Window) -> pl.Expr:
@@ -437,8 +453,9 @@ class Snapshot:
             known = self.within.messages.filter(pl.col("dst").is_in(waits.implode()))
         missing = waits.filter(~waits.is_in(known["dst"].implode()))
         if missing.len() and self.run.rules is not RuleSet.ST2:
-            later = self.run.scan("edges").filter(
-                pl.col("epoch") >= self.window.lowest_epoch, pl.col("dst").is_in(missing.implode())
+            lowest = self.window.lowest_epoch
+            later = self.run.scan("edges", pl.col("max_epoch") >= lowest).filter(
+                pl.col("epoch") >= lowest, pl.col("dst").is_in(missing.implode())
             )
             later = later.filter(~pl.col("type").is_in(_LOCAL)).with_columns(
                 end_ns=pl.col("start_ns") + pl.col("duration_ns")
@@ -487,6 +504,8 @@ class Snapshot:
         """Return the vertices that the edges touch, rows of `PAG_VERTICES` sorted by `id`."""
         ids = pl.concat([self.edges["src"], self.edges["dst"]]).unique()
         # A message can lead into a lower epoch: workers are not in step.
-        epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]])
-        near = self.run.scan("vertices").filter(pl.col("epoch").is_between(epochs.min(), epochs.max()))
+        epochs = pl.concat([self.edges["src_epoch"], self.edges["epoch"]]).to_numpy()
+        if not len(epochs):
+            return self.run.scan("vertices").head(0).collect().to_arrow()
+        near = self.run.between("vertices", int(epochs.min()), int(epochs.max()))
         return near.join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect().to_arrow()

@@ -20,7 +20,7 @@ from pag_graph.model.enums import ActivityType, EventKind, VertexKind
 from pag_graph.pag import slices
 from pag_graph.pag.match import STITCHED
 from pag_graph.rules.rows import EDGE_CODES
-from pag_graph.store.delta import PartFile, write_part
+from pag_graph.store.parts import PartFile, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,7 +189,7 @@ def left_files(staging: Path, name: str) -> list[Path]:
 def leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
     """Return the rows of `left_files`."""
     files = left_files(staging, name)
-    return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False) if files else pl.LazyFrame(schema=schema)
 
 
 def stitched(staging: Path) -> pl.LazyFrame:

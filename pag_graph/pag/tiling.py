@@ -15,7 +15,7 @@ import polars as pl
 
 from pag_graph.kernels.windows import arrange, spread
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
-from pag_graph.pag.snapshot import STRETCH, places
+from pag_graph.pag.snapshot import STRETCH, can_touch, epochs_between, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,21 +134,26 @@ def tilings(
     """
     wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
     for part in run.stretches(windows, stretch):
-        edges = (
-            run.scan("edges").select(wanted).filter(_near(run, part, belongs)).with_columns(pl.col("type").cast(TYPES))
-        )
+        files, rows = _near(run, part, belongs)
+        edges = run.scan("edges", files).select(wanted).filter(rows).with_columns(pl.col("type").cast(TYPES))
         yield _arranged(run, part, edges.collect(), belongs)
 
 
-def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.Expr:
-    """Say of edges whether any of the windows may show them; plain comparisons, so that row groups are skipped."""
+def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
+    """Say of files and of edges whether any of the windows may show them.
+
+    Plain comparisons, so that row groups are skipped.
+    """
     if run.rules is RuleSet.ST2:
-        return pl.col("epoch").is_in([window.epoch for window in windows])
+        epochs = [window.epoch or 0 for window in windows]
+        return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
     if belongs == "labels" and windows[0].epoch is not None:
         low, high = _labels(run, windows)
-        return pl.col("epoch").is_between(low.min(), high.max())
+        first, final = int(low.min()), int(high.max())
+        return epochs_between(first, final), pl.col("epoch").is_between(first, final)
     lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
-    return ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
+    rows = ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
+    return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
 
 
 def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:

@@ -10,15 +10,16 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.engines.frames import read_table
 from pag_graph.engines.motif import SparkGraph, to_spark
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, graphframes_jar
 from pag_graph.errors import InvalidParameterError, MissingExtraError, UnsupportedPlanError
-from pag_graph.formats.spark import struct_type
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields
 from pag_graph.motif.shape import PAG_SHAPE
-from pag_graph.motif.store import chosen_epochs, epochs_around, expected_counts, files_of
+from pag_graph.motif.store import chosen_epochs, epochs_around, expected_counts
+from pag_graph.pag.snapshot import epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +36,7 @@ Detail = Literal["full", "waits", "critical"]
 
 def _read(run: Run, spark: SparkSession, table: str, epochs: tuple[int, int] | None = None) -> DataFrame:
     """Read a table; of files, those that can hold rows of the epochs from the first to the second."""
-    files = files_of(run, table, *(epochs or (None, None)))
-    schema = struct_type(STORE_TABLES[table])
-    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    return read_table(run, spark, table, epochs and epochs_between(*epochs))
 
 
 def _ends(edges: DataFrame) -> DataFrame:

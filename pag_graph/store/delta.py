@@ -1,22 +1,22 @@
 """Contract 2 on disk: Delta tables that tasks write as Parquet and one driver commits, `epochs` last.
 
-A Delta transaction covers one table, so the commit of `epochs` pins the versions of all others: readers open exactly
-those, and what a killed build left behind is invisible.
+A Delta transaction covers one table, so the commit of `epochs` pins all others: per table its version, and a digest of
+the files that it holds there. Readers open exactly those, and what a killed build left behind is invisible. The digest
+says which files; the name of a file says which bytes (`pag_graph.store.parts`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import orjson
+import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from pag_graph.errors import (
     FormatVersionError,
@@ -26,126 +26,29 @@ from pag_graph.errors import (
     StoreNotFoundError,
 )
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+from pag_graph.store.delta_log import (
+    TableState,
+    commit_file,
+    commit_info,
+    latest,
+    read_commit,
+    read_state,
+    write_version,
+)
+from pag_graph.store.parts import check_parts, check_sizes, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from pag_graph.store.parts import PartFile
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
 
 _COMMIT_KEY = "pag_graph"
-_PROVISIONAL = "open-"
-_FINAL = "part-"
-_ROW_GROUP = 64 * 1024
-"""Rows of a row group: few enough that one epoch is read without much of its neighbours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartFile:
-    """A Parquet file that a task wrote and nobody sees until it is committed."""
-
-    path: str
-    """Relative to the directory of its table."""
-    size_bytes: int
-    rows: int
-    statistics: str
-    """JSON as Delta keeps it: `numRecords`, `minValues`, `maxValues`, `nullCount`."""
-
-
-def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool = False) -> PartFile | None:
-    """Write rows of a table as one new Parquet file of its directory, without committing it.
-
-    Parameters
-    ----------
-    store
-        Directory of the store.
-    table
-        Name out of `STORE_TABLES`.
-    content
-        Its rows, in the order to be kept.
-    provisional
-        Whether these rows belong to epochs that are still open: the next append takes their place.
-
-    Returns
-    -------
-    PartFile or None
-        None where there are no rows.
-
-    Raises
-    ------
-    StoreError
-        If the file system refuses.
-    """
-    if not content.num_rows:
-        return None
-    schema = STORE_TABLES[table]
-    # Words may come dictionary-encoded: in the file they are anyway.
-    fields = [
-        pa.field(f.name, content.schema.field(f.name).type, f.nullable)
-        if pa.types.is_dictionary(content.schema.field(f.name).type)
-        else f
-        for f in schema
-    ]
-    content = content.select(schema.names).cast(pa.schema(fields))
-    directory = store / table
-    path = f"{_PROVISIONAL if provisional else _FINAL}{uuid.uuid4().hex}.parquet"
-    integers = [f.name for f in schema if pa.types.is_integer(f.type)]
-    written: list[pq.FileMetaData] = []
-    # In memory first: on a full disk Parquet asks for the footer that it could not write, and complains of that.
-    file = pa.BufferOutputStream()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        pq.write_table(
-            content,
-            file,
-            compression="lz4",
-            row_group_size=_ROW_GROUP,
-            # Statistics of words are made anew for every batch, and take longer than the words; nobody skips by them.
-            write_batch_size=_ROW_GROUP,
-            write_statistics=integers,
-            metadata_collector=written,
-            use_dictionary=[f.name for f in schema if pa.types.is_string(f.type)],
-            # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
-            # with zstd took half as long again to write, and a tenth more room.
-            column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
-            store_schema=False,
-        )
-        (directory / path).write_bytes(file.getvalue())
-    except OSError as error:
-        message = f"{directory / path} cannot be written: {error}."
-        raise StoreError(message, "Choose a place with enough room that can be written.") from error
-    return PartFile(
-        path=path,
-        size_bytes=(directory / path).stat().st_size,
-        rows=content.num_rows,
-        statistics=_statistics(content, integers, written[0]),
-    )
-
-
-def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:
-    """Turn a file that `write_part` wrote for good into one with rows of epochs that are still open."""
-    path = f"{_PROVISIONAL}{part.path.removeprefix(_FINAL)}"
-    (store / table / part.path).rename(store / table / path)
-    return replace(part, path=path)
-
-
-def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
-    """Delete files that were written and shall not be committed."""
-    for part in parts:
-        (store / table / part.path).unlink(missing_ok=True)
-
-
-def _statistics(content: pa.Table, integers: Sequence[str], written: pq.FileMetaData) -> str:
-    """Return what Delta keeps of a file; its footer knows the bounds of integers already."""
-    low, high = {}, {}
-    for place, name in enumerate(content.column_names):
-        if name in integers:
-            found = [written.row_group(group).column(place).statistics for group in range(written.num_row_groups)]
-            if bounds := [(one.min, one.max) for one in found if one.has_min_max]:
-                low[name], high[name] = min(least for least, _ in bounds), max(most for _, most in bounds)
-    nulls = {name: content[name].null_count for name in content.column_names}
-    return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+_CHECKSUM_KEY = "pag_graph_checksum"
+_APP = "pag-graph/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +66,133 @@ class StoreInfo:
     """Events that became no vertex, by reason."""
     events: int
     """Rows of the trace."""
+    commit_id: str
+    """Name of the commit that made it."""
+    digests: Mapping[str, str] | None
+    """Per table: `digest` of its files; None where the release that wrote it kept none, and nothing can be checked."""
+    _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
 
-    def files(self, table: str) -> list[str]:
-        """Return the absolute paths of the Parquet files of a table, for readers that are not Delta's."""
-        return [str(uri).removeprefix("file://") for uri in self.delta(table).file_uris()]
+    def table(self, name: str) -> TableState:
+        """Return what a table holds in this state, once its list of files is found to be the one that was committed.
 
-    def delta(self, table: str) -> DeltaTable:
-        """Open a table at the version that belongs to this state."""
-        return DeltaTable(self.path / table, version=self.versions[table])
+        Parameters
+        ----------
+        name
+            Out of `STORE_TABLES`.
+
+        Returns
+        -------
+        TableState
+            Reads the table's log, once.
+
+        Raises
+        ------
+        StoreError
+            If the log is damaged.
+        """  # noqa: DOC501  (the constructor of an error is taken for one)
+        if name not in self._tables:
+            state = read_state(self.path / name, self.versions[name])
+            if self.digests is not None and digest(state.files) != self.digests.get(name):
+                raise damaged(
+                    commit_file(self.path / name, self.versions[name]),
+                    "the log up to it names other files than those that were committed",
+                )
+            self._tables[name] = state
+        return self._tables[name]
+
+    def parts(self, name: str, near: pl.Expr | None = None) -> list[PartFile]:
+        """Return the files of a table; with `near`, those that can hold certain rows.
+
+        Parameters
+        ----------
+        name
+            Out of `STORE_TABLES`.
+        near
+            A condition on ``min_`` and ``max_`` of columns of integers; a file of which it cannot be told is taken.
+
+        Returns
+        -------
+        list of PartFile
+            Reads none of them.
+        """
+        parts = list(self.table(name).files.values())
+        if near is None or not parts:
+            return parts
+        return [parts[at] for at in self.bounds(name).filter(near.fill_null(value=True))["_at"]]
+
+    def bounds(self, name: str) -> pl.DataFrame:
+        """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
+        rows: list[dict[str, int | None]] = []
+        columns = [column.name for column in STORE_TABLES[name] if pa.types.is_integer(column.type)]
+        for part in self.table(name).files.values():
+            said = orjson.loads(part.statistics)
+            rows.append(
+                {
+                    f"{bound}_{column}": said.get(f"{bound}Values", {}).get(column)
+                    for bound in ("min", "max")
+                    for column in columns
+                }
+            )
+        schema = {f"{bound}_{column}": pl.Int64 for bound in ("min", "max") for column in columns}
+        return pl.DataFrame(rows, schema=schema).with_row_index("_at")
+
+    def files(self, name: str, near: pl.Expr | None = None) -> list[str]:
+        """Return the absolute paths of the Parquet files of a table, each found to be as it was committed.
+
+        Parameters
+        ----------
+        name, near
+            As for `parts`.
+
+        Returns
+        -------
+        list of str
+            Plain paths: readers must not take them for addresses or patterns. Each file is read once per process, to
+            compare its checksum.
+
+        Raises
+        ------
+        StoreError
+            If a file is missing or damaged.
+        """
+        parts = self.parts(name, near)
+        check_parts(self.path / name, parts)
+        return [str(self.path.absolute() / name / part.path) for part in parts]
+
+    def scan(self, name: str, near: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return a lazy frame over a table, or over those of its files that can hold certain rows.
+
+        Parameters
+        ----------
+        name, near
+            As for `files`; `near` only leaves files out, rows are to be filtered.
+
+        Returns
+        -------
+        LazyFrame
+            Rows of the table of `STORE_TABLES`.
+
+        Raises
+        ------
+        StoreError
+            If a file is missing or damaged.
+        """
+        schema = _POLARS[name]
+        files = self.files(name, near)
+        if not files:
+            return pl.LazyFrame(schema=schema)
+        return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+
+
+_POLARS = {
+    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in STORE_TABLES.items()
+}
+
+
+def digest(files: Mapping[str, PartFile]) -> str:
+    """Return a checksum over the names, sizes and statistics of files, in whatever order."""
+    lines = sorted(f"{part.path}\t{part.size_bytes}\t{part.statistics}\n" for part in files.values())
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def open_store(path: Path) -> StoreInfo:
@@ -204,34 +226,70 @@ def open_store(path: Path) -> StoreInfo:
 
 
 def _committed(path: Path) -> StoreInfo | None:
-    if not (path / "epochs" / "_delta_log").is_dir():
+    directory = path / "epochs"
+    newest = latest(directory)
+    for version in range(newest, -1, -1):
+        content = _content(directory, version)
+        if content is not None:
+            return _info(path, version, content)
+        if not commit_file(directory, version - 1).exists():
+            break
+    if newest < 0:
+        return None
+    message = f"{path} holds a Delta table named epochs that this package did not write."
+    raise StoreError(message, "Choose another place for the store.", {"path": str(path)})
+
+
+def _content(directory: Path, version: int) -> dict[str, Any] | None:
+    """Return what this package said when it added a version of `epochs`; None where another program added it.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    actions = read_commit(directory, version)
+    info, file = commit_info(actions), commit_file(directory, version)
+    said, checksum = info.get(_COMMIT_KEY), info.get(_CHECKSUM_KEY)
+    if said is None:
+        ours = checksum is not None or any(_APP in str(action.get("txn")) for action in actions)
+        if ours or not info:
+            raise damaged(file, "it does not say what was committed")
         return None
     try:
-        table = DeltaTable(path / "epochs")
-    except TableNotFoundError:
-        return None
-    except DeltaError as error:
-        message = f"The store at {path} cannot be read: {error}."
-        raise StoreError(message, "Build it again with `--replace`.", {"path": str(path)}) from error
-    for entry in table.history():
-        if _COMMIT_KEY in entry:
-            content = json.loads(entry[_COMMIT_KEY])
-            break
-    else:
-        message = f"{path} holds a Delta table named epochs that this package did not write."
-        raise StoreError(message, "Choose another place for the store.", {"path": str(path)})
+        content = json.loads(said)
+        # Releases that kept no digests kept no checksum either: damage in one place cannot take away both.
+        if ("digests" in content) != (checksum is not None) or (checksum is not None and _sum(said) != checksum):
+            raise damaged(file, "what it says of the commit is not what was committed")
+    except (TypeError, ValueError) as error:
+        raise damaged(file, f"what it says of the commit cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise damaged(file, "it does not say what was committed")
+    return content
+
+
+def _sum(said: str) -> str:
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
     if content.get("format_version") != STORE_FORMAT_VERSION:
         raise FormatVersionError.from_found_and_known(
             where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
         )
-    return StoreInfo(
-        path=path,
-        run=content["run"],
-        versions={**content["versions"], "epochs": int(entry["version"])},
-        closed_epochs=content["closed_epochs"],
-        dropped=content["dropped"],
-        events=content["events"],
-    )
+    try:
+        return StoreInfo(
+            path=path,
+            run=content["run"],
+            versions={**{name: int(number) for name, number in content["versions"].items()}, "epochs": version},
+            closed_epochs=content["closed_epochs"],
+            dropped=content["dropped"],
+            events=content["events"],
+            commit_id=content["commit_id"],
+            digests=content.get("digests"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,22 +311,24 @@ class Commit:
 
 def commits(info: StoreInfo) -> list[Commit]:
     """Return the commits of a store up to a state of it, oldest first, as far as Delta's log still knows them."""
-    found = []
-    for entry in info.delta("epochs").history():
-        if _COMMIT_KEY in entry and int(entry["version"]) <= info.versions["epochs"]:
-            content = json.loads(entry[_COMMIT_KEY])
+    directory, found = info.path / "epochs", []
+    for version in range(info.versions["epochs"], -1, -1):
+        if not commit_file(directory, version).exists():
+            break
+        content = _content(directory, version)
+        if content is not None:
             found.append(
                 Commit(
                     id=content["commit_id"],
-                    version=int(entry["version"]),
+                    version=version,
                     run=content["run"],
-                    versions={**content["versions"], "epochs": int(entry["version"])},
+                    versions={**content["versions"], "epochs": version},
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],
                 )
             )
-    return sorted(found, key=lambda commit: commit.version)
+    return found[::-1]
 
 
 def check_target(path: Path, mode: Mode) -> StoreInfo | None:
@@ -348,115 +408,79 @@ def commit(
         If the file system refuses.
     """  # noqa: DOC501  (the named constructor is taken for an exception)
     versions: dict[str, int] = {}
+    digests: dict[str, str] = {}
     commit_id = uuid.uuid4().hex
+    transaction = (f"{_APP}{run['run_id']}", closed_epochs)
     try:
         _check_latest(path, previous)
         for name in STORE_TABLES:
-            if name == "epochs":
-                _check_latest(path, previous)
-            content = {
-                "format_version": STORE_FORMAT_VERSION,
-                "commit_id": commit_id,
-                "run": dict(run),
-                "versions": versions,
-                "closed_epochs": closed_epochs,
-                "dropped": dict(dropped),
-                "events": events,
-                "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            }
-            properties = CommitProperties(
-                custom_metadata={_COMMIT_KEY: json.dumps(content)},
-                app_transactions=[Transaction(f"pag-graph/{run['run_id']}", closed_epochs)],
-                # A conflict means that another build was faster; trying again would mix the two.
-                max_commit_retries=0,
+            files = {part.path: part for part in parts.get(name, ())}
+            check_sizes(path / name, files.values())
+            if append and previous is not None and name in {"vertices", "edges"}:
+                closed = {file: part for file, part in previous.table(name).files.items() if not part.provisional}
+                files = {**closed, **files}
+            digests[name] = digest(files)
+            if name != "epochs":
+                versions[name] = _commit_table(path / name, name, files, commit_id, transaction)
+                continue
+            content = json.dumps(
+                {
+                    "format_version": STORE_FORMAT_VERSION,
+                    "commit_id": commit_id,
+                    "run": dict(run),
+                    "versions": versions,
+                    "digests": digests,
+                    "closed_epochs": closed_epochs,
+                    "dropped": dict(dropped),
+                    "events": events,
+                    "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                }
             )
-            keep = append and previous is not None and name in ("vertices", "edges")
-            files = parts.get(name, ())
-            if name == "epochs":
-                versions[name] = _publish(path / name, files, properties, previous)
-            else:
-                versions[name] = _commit_table(path / name, name, files, properties, previous if keep else None)
-    except CommitFailedError as error:
+            _publish(path / name, files, content, transaction, previous)
+    except FileExistsError as error:
         raise StoreConflictError.from_concurrent_build(path) from error
-    except (DeltaError, OSError) as error:
+    except OSError as error:
         _check_latest(path, previous)
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
-    return open_store(path)
+    info = open_store(path)
+    for name in STORE_TABLES:
+        info.table(name)
+    return info
 
 
 def _check_latest(path: Path, previous: StoreInfo | None) -> None:
-    latest = _committed(path)
-    if (latest and latest.versions) != (previous and previous.versions):
+    now = _committed(path)
+    if (now and (now.commit_id, now.versions)) != (previous and (previous.commit_id, previous.versions)):
         raise StoreConflictError.from_concurrent_build(path)
 
 
 def _commit_table(
-    directory: Path,
-    name: str,
-    files: Sequence[PartFile],
-    properties: CommitProperties,
-    kept: StoreInfo | None,
+    directory: Path, name: str, files: Mapping[str, PartFile], commit_id: str, transaction: tuple[str, int]
 ) -> int:
-    """Give a table new content and return its new version; with `kept`, its closed epochs stay as they are there."""
-    now, adds, schema = _actions(name, files)
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
-        table = DeltaTable(directory)
-    except TableNotFoundError:
-        create_table_with_add_actions(
-            str(directory), schema, adds, mode="error", partition_by=[], commit_properties=properties
-        )
-        return 0
-    removes: list[RemoveAction] = []
-    if kept is not None:
-        if table.version() != kept.versions[name]:
-            # A killed build got as far as this table; its rows were never visible and must not become so now.
-            table.restore(kept.versions[name])
-        present = table.get_add_actions(flatten=True)
-        old = zip(present["path"].to_pylist(), present["size_bytes"].to_pylist(), strict=True)
-        removes = [
-            RemoveAction(path, data_change=True, deletion_timestamp=now, size=size)
-            for path, size in old
-            if path.startswith(_PROVISIONAL)
-        ]
-    table.create_write_transaction(
-        [*adds, *removes],
-        mode="overwrite" if kept is None else "append",
-        schema=schema,
-        partition_by=[],
-        commit_properties=properties,
-    )
-    # Another build may have committed right after: ours is the entry with our own metadata.
-    own = (properties.custom_metadata or {})[_COMMIT_KEY]
-    return next(int(entry["version"]) for entry in DeltaTable(directory).history() if entry.get(_COMMIT_KEY) == own)
-
-
-def _actions(name: str, files: Sequence[PartFile]) -> tuple[int, list[AddAction], Schema]:
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    adds = [
-        AddAction(f.path, f.size_bytes, {}, now, True, f.statistics)  # noqa: FBT003
-        for f in files
-    ]
-    return now, adds, Schema.from_arrow(pa.schema([pa.field(f.name, f.type, f.nullable) for f in STORE_TABLES[name]]))
+    """Let a table hold certain files and no others, and return the version with which it does."""
+    # What killed builds put there meanwhile was never visible, and goes.
+    before = read_state(directory, latest(directory))
+    info = {_COMMIT_KEY: json.dumps({"commit_id": commit_id})}
+    version = write_version(directory, STORE_TABLES[name], before, files, info=info, transaction=transaction)
+    if digest(read_state(directory, version).files) != digest(files):
+        raise damaged(commit_file(directory, version), "it does not read as it was written")
+    return version
 
 
 def _publish(
-    directory: Path, files: Sequence[PartFile], properties: CommitProperties, previous: StoreInfo | None
+    directory: Path,
+    files: Mapping[str, PartFile],
+    content: str,
+    transaction: tuple[str, int],
+    previous: StoreInfo | None,
 ) -> int:
-    """Commit `epochs` as the version right after the one that the build began with: Delta refuses it to all but one."""
-    _, adds, schema = _actions("epochs", files)
-    directory.mkdir(parents=True, exist_ok=True)
-    if previous is None:
-        create_table_with_add_actions(
-            str(directory), schema, adds, mode="error", partition_by=[], commit_properties=properties
-        )
-        return 0
-    table = DeltaTable(directory, version=previous.versions["epochs"])
-    table.create_write_transaction(
-        [*adds], mode="overwrite", schema=schema, partition_by=[], commit_properties=properties
-    )
-    return previous.versions["epochs"] + 1
+    """Add the version of `epochs` that pins all tables: of builds that begin with the same state, one can."""
+    before = read_state(directory, latest(directory))
+    # Whoever publishes after this look takes the number that `write_version` is about to ask for.
+    _check_latest(directory.parent, previous)
+    info = {_COMMIT_KEY: content, _CHECKSUM_KEY: _sum(content)}
+    return write_version(directory, STORE_TABLES["epochs"], before, files, info=info, transaction=transaction)
 
 
 def is_committed(
@@ -472,4 +496,12 @@ def is_committed(
 
 def describe(info: StoreInfo) -> dict[str, Any]:
     """Return a store's state as plain values, for programs."""
-    return {**asdict(info), "path": str(info.path)}
+    return {
+        "path": str(info.path),
+        "run": dict(info.run),
+        "versions": dict(info.versions),
+        "closed_epochs": info.closed_epochs,
+        "dropped": dict(info.dropped),
+        "events": info.events,
+        "commit_id": info.commit_id,
+    }

@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -123,11 +122,7 @@ def committed(store: Path) -> Reference:
         Rows in no order.
     """
     info = open_store(store)
-    # Not `to_pyarrow_table`: its threads can outlive the interpreter, which then aborts.
-    tables = {
-        name: pl.scan_delta(info.delta(name)).collect().to_arrow()
-        for name in ("vertices", "edges", "epochs", "findings")
-    }
+    tables = {name: info.scan(name).collect().to_arrow() for name in ("vertices", "edges", "epochs", "findings")}
     return Reference(
         vertices=tables["vertices"].to_pylist(),
         edges=tables["edges"].to_pylist(),

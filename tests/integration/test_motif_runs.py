@@ -20,7 +20,8 @@ from pag_graph.model.tables import K_HOP_PATHS, PAG_EDGES, PAG_VERTICES
 from pag_graph.motif.paths import MOST_HOPS
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.shape import PAG_SHAPE
-from pag_graph.motif.store import epochs_around, files_of
+from pag_graph.motif.store import epochs_around
+from pag_graph.pag.snapshot import epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def test_only_files_of_the_epochs_are_read(sliced: api.Pag) -> None:
     files = run.info.files("edges")
     assert len(files) > 4
     for epoch in (3, 11, 18):
-        chosen = files_of(run, "edges", epoch, epoch)
+        chosen = run.info.files("edges", epochs_between(epoch, epoch))
         assert 0 < len(chosen) < len(files)
         rows = pl.read_parquet(chosen).filter(pl.col("epoch") == epoch)
         assert rows.height == sliced.edges().filter(pl.col("epoch") == epoch).collect().height

@@ -1,0 +1,443 @@
+"""Delta's log of one table, as far as a store needs it: read a version, add the next one.
+
+A version is one file of JSON lines that is put there whole, or not at all if there is one of that number: whoever adds
+a version knows its number, and no two builds can have the same. Paths are those of the file system throughout; Delta's
+own libraries take them for addresses, and cannot work in folders with some characters. What is written is plain Delta,
+for any reader.
+
+To read a version, the log is replayed from where the version says (`Base`): one that replaced all that was there, or a
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+import zlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pag_graph.errors import StoreError
+from pag_graph.store.parts import PartFile, damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+Action = dict[str, Any]
+
+FOLDER = "_delta_log"
+CHECKPOINT_EVERY = 100
+"""Versions after which what a table holds is written down whole."""
+_BASE = "pag_graph_base"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_PLAIN = re.compile(r"[\w.-]+\.parquet", re.ASCII)
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+_DELTA_TYPES = {pa.int32(): "integer", pa.int64(): "long", pa.float64(): "double", pa.string(): "string"}
+_DELTA_TYPES |= {pa.bool_(): "boolean"}
+
+_WORDS = pa.map_(pa.string(), pa.string())
+_CHECKPOINT_SCHEMA = pa.schema(
+    {
+        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+        "add": pa.struct(
+            {
+                "path": pa.string(),
+                "partitionValues": _WORDS,
+                "size": pa.int64(),
+                "modificationTime": pa.int64(),
+                "dataChange": pa.bool_(),
+                "stats": pa.string(),
+            }
+        ),
+        "remove": pa.struct({"path": pa.string(), "deletionTimestamp": pa.int64(), "dataChange": pa.bool_()}),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "format": pa.struct({"provider": pa.string(), "options": _WORDS}),
+                "schemaString": pa.string(),
+                "partitionColumns": pa.list_(pa.string()),
+                "createdTime": pa.int64(),
+                "configuration": _WORDS,
+            }
+        ),
+        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """Where reading a version begins."""
+
+    version: int
+    """The first version to read; or the one whose checkpoint to read, and then the versions after it."""
+    checkpoint: tuple[int, str] | None = None
+    """Size and CRC-32 of the checkpoint, where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What a table holds at a version."""
+
+    version: int
+    base: Base
+    files: Mapping[str, PartFile]
+    """By path, in the order in which they were added."""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """Per application: the last transaction that it has done."""
+    id: str = ""
+    """Delta's name of the table."""
+
+
+def latest(directory: Path) -> int:
+    """Return the number of the newest version of a table, -1 where it has none.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+
+    Returns
+    -------
+    int
+        Lists the log.
+
+    Raises
+    ------
+    StoreError
+        If the log cannot be listed.
+    """
+    return max((int(found[1]) for found in _named(directory, _COMMIT)), default=-1)
+
+
+def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    try:
+        names = os.listdir(directory / FOLDER)  # noqa: PTH208  (a log may have ten thousand files)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        message = f"{directory / FOLDER} cannot be listed: {error}."
+        raise StoreError(message, "See who may read it.", {"path": str(directory)}) from error
+    return [found for name in names if (found := pattern.fullmatch(name))]
+
+
+def commit_file(directory: Path, version: int) -> Path:
+    """Return the file of a version of a table."""
+    return directory / FOLDER / f"{version:020}.json"
+
+
+def read_commit(directory: Path, version: int) -> list[Action]:
+    """Return what a version says, line by line.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Its number.
+
+    Returns
+    -------
+    list of dict
+        Delta's actions; the first key of each is its name.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or no JSON.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    file = commit_file(directory, version)
+    try:
+        actions = [orjson.loads(line) for line in file.read_bytes().splitlines() if line]
+    except FileNotFoundError as error:
+        raise damaged(file, "it is missing") from error
+    except (OSError, ValueError) as error:
+        raise damaged(file, f"it cannot be read: {error}") from error
+    if not actions or not all(isinstance(action, dict) for action in actions):
+        raise damaged(file, "it holds no commit of Delta")
+    return actions
+
+
+def commit_info(actions: Iterable[Action]) -> Action:
+    """Return what a version says of itself; empty where it says nothing."""
+    found = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
+    return found if isinstance(found, dict) else {}
+
+
+def read_state(directory: Path, version: int) -> TableState:
+    """Return what a table holds at a version.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Its number; -1 for a table that does not exist yet.
+
+    Returns
+    -------
+    TableState
+        Reads the log from the version's base on.
+
+    Raises
+    ------
+    StoreError
+        If the log is damaged, or another program has used what this one does not know; names the file.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    files: dict[str, PartFile] = {}
+    transactions: dict[str, int] = {}
+    id_ = ""
+    if version < 0:
+        return TableState(version=-1, base=Base(version=0), files=files)
+    newest = read_commit(directory, version)
+    base = _base(directory, version, newest)
+    steps = range(base.version, version)
+    file = commit_file(directory, version)
+    try:
+        if base.checkpoint is not None:
+            file, steps = (
+                directory / FOLDER / f"{base.version:020}.checkpoint.parquet",
+                range(base.version + 1, version),
+            )
+            id_ = _replay(_read_checkpoint(file, base.checkpoint), files, transactions) or id_
+        for step in steps:
+            file = commit_file(directory, step)
+            id_ = _replay(read_commit(directory, step), files, transactions) or id_
+        file = commit_file(directory, version)
+        id_ = _replay(newest, files, transactions) or id_
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(file, f"it holds no commit of this package ({error!r})") from error
+    return TableState(version=version, base=base, files=files, transactions=transactions, id=id_)
+
+
+def _base(directory: Path, version: int, newest: list[Action]) -> Base:
+    said = commit_info(newest).get(_BASE)
+    if said is not None:
+        try:
+            checkpoint = said["checkpoint"]
+            base = Base(
+                version=int(said["version"]),
+                checkpoint=checkpoint and (int(checkpoint["size"]), str(checkpoint["crc32"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(commit_file(directory, version), "it does not say where reading begins") from error
+        if 0 <= base.version <= version:
+            return base
+        raise damaged(commit_file(directory, version), f"it says that reading begins at {base.version}")
+    # Written by another program.
+    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) < version]
+    if not checkpoints:
+        return Base(version=0)
+    return Base(version=max(checkpoints), checkpoint=(-1, ""))
+
+
+def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions: dict[str, int]) -> str:
+    """Do what a version did, and return the table's name, where it says."""
+    id_ = ""
+    # Within a version the order does not count.
+    for action in actions:
+        if remove := action.get("remove"):
+            files.pop(_path(remove), None)
+        elif transaction := action.get("txn"):
+            transactions[transaction["appId"]] = int(transaction["version"])
+        elif said := action.get("metaData"):
+            id_ = str(said["id"])
+        elif (protocol := action.get("protocol")) and int(protocol["minReaderVersion"]) > _PROTOCOL["minReaderVersion"]:
+            message = f"protocol {protocol['minReaderVersion']}"
+            raise ValueError(message)
+    for action in actions:
+        if add := action.get("add"):
+            path, statistics = _path(add), str(add["stats"])
+            rows = int(orjson.loads(statistics)["numRecords"])
+            files[path] = PartFile(path=path, size_bytes=int(add["size"]), rows=rows, statistics=statistics)
+    return id_
+
+
+def _path(action: Action) -> str:
+    path = unquote(action["path"])
+    if not _PLAIN.fullmatch(path):
+        message = f"file {path!r}"
+        raise ValueError(message)
+    return path
+
+
+def _read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise damaged(file, f"it cannot be read: {error}") from error
+    # Those of other programs are not known.
+    if expected[1] and (len(content), f"{zlib.crc32(content):08x}") != expected:
+        raise damaged(file, "its bytes are not those that were committed")
+    try:
+        # A file of Parquet's is opened only now: a damaged one may ask for any amount of memory.
+        with pq.ParquetFile(pa.BufferReader(content)) as parquet:
+            wanted = [name for name in _CHECKPOINT_SCHEMA.names if name in parquet.schema_arrow.names]
+            rows = parquet.read(wanted).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(file, f"it is no checkpoint: {error}") from error
+    return [{name: value} for row in rows for name, value in row.items() if value is not None]
+
+
+def write_version(
+    directory: Path,
+    schema: pa.Schema,
+    before: TableState,
+    files: Mapping[str, PartFile],
+    *,
+    info: Mapping[str, Any],
+    transaction: tuple[str, int],
+) -> int:
+    """Add a version to a table with which it holds certain files and no others.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    schema
+        Its columns.
+    before
+        What it holds at the version before.
+    files
+        What it shall hold, by path.
+    info
+        More to be said about the version; values are text.
+    transaction
+        The application, and the number of its transaction.
+
+    Returns
+    -------
+    int
+        The number of the version: the one after `before`.
+
+    Raises
+    ------
+    FileExistsError
+        If somebody else added that version.
+    StoreError
+        If the checkpoint before it is damaged.
+    OSError
+        If the file system refuses.
+
+    Notes
+    -----
+    Reads and writes what is new, but for one version of `CHECKPOINT_EVERY`.
+    """
+    version, now = before.version + 1, int(datetime.now(UTC).timestamp() * 1000)
+    (directory / FOLDER).mkdir(parents=True, exist_ok=True)
+    checkpoint = None
+    if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
+        checkpoint = _write_checkpoint(directory, schema, before)
+    kept = before.files.keys() & files.keys()
+    base = Base(version=version)
+    if kept:
+        base = before.base if checkpoint is None else Base(version=before.version, checkpoint=checkpoint)
+    actions: list[Action] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "WRITE",
+                "operationParameters": {"mode": "Append" if kept else "Overwrite", "partitionBy": "[]"},
+                "engineInfo": f"pag-graph/{version_of('pag-graph')}",
+                _BASE: {"version": base.version, "checkpoint": _said(base.checkpoint)},
+                **info,
+            }
+        },
+        {"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}},
+    ]
+    if base.version == version:
+        # Whoever begins to read here has to know what the table is.
+        actions += [{"protocol": _PROTOCOL}, {"metaData": _metadata(schema, before.id or str(uuid.uuid4()), now)}]
+    actions += [{"add": _added(part, now)} for path, part in files.items() if path not in before.files]
+    actions += [
+        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": True, "size": part.size_bytes}}
+        for path, part in before.files.items()
+        if path not in files
+    ]
+    _put(commit_file(directory, version), b"".join(orjson.dumps(action) + b"\n" for action in actions))
+    return version
+
+
+def _said(checkpoint: tuple[int, str] | None) -> Action | None:
+    return None if checkpoint is None else {"size": checkpoint[0], "crc32": checkpoint[1]}
+
+
+def _added(part: PartFile, now: int) -> Action:
+    return {
+        "path": part.path,
+        "partitionValues": {},
+        "size": part.size_bytes,
+        "modificationTime": now,
+        "dataChange": True,
+        "stats": part.statistics,
+    }
+
+
+def _metadata(schema: pa.Schema, id_: str, now: int) -> Action:
+    fields = [
+        {"name": field.name, "type": _DELTA_TYPES[field.type], "nullable": field.nullable, "metadata": {}}
+        for field in schema
+    ]
+    return {
+        "id": id_,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "createdTime": now,
+        "configuration": {},
+    }
+
+
+def _put(file: Path, content: bytes) -> None:
+    """Make a file appear whole, and only if there is none of its name."""
+    temporary = file.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    try:
+        temporary.write_bytes(content)
+        os.link(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> tuple[int, str] | None:
+    """Write down what a table holds at a version, and return the file's size and CRC-32.
+
+    Tombstones are left out: only a clean-up asks for them, and it goes by what the store pins.
+    """
+    file = directory / FOLDER / f"{state.version:020}.checkpoint.parquet"
+    rows: list[Action] = [
+        {"protocol": _PROTOCOL},
+        {"metaData": _metadata(schema, state.id or str(uuid.uuid4()), 0)},
+        *({"txn": {"appId": app, "version": number}} for app, number in state.transactions.items()),
+        *({"add": _added(part, 0)} for part in state.files.values()),
+    ]
+    for row in rows:
+        # Arrow wants maps as pairs.
+        for action in row.values():
+            if "partitionValues" in action:
+                action["partitionValues"] = []
+            if "configuration" in action:
+                action |= {"configuration": [], "format": {"provider": "parquet", "options": []}}
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, _CHECKPOINT_SCHEMA), buffer, compression="zstd")
+    content = buffer.getvalue().to_pybytes()
+    try:
+        _put(file, content)
+    except FileExistsError:
+        # Another build was faster, or another program has its own; the latter's is not needed.
+        if file.read_bytes() != content:
+            return None
+    temporary = file.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    temporary.write_bytes(orjson.dumps({"version": state.version, "size": len(rows)}))
+    temporary.replace(file.parent / "_last_checkpoint")
+    return len(content), f"{zlib.crc32(content):08x}"
