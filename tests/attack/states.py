@@ -76,7 +76,8 @@ def spark_state(folder: str) -> State:
 
 STATES = {"trace": trace_state, "store": store_state, "spark": spark_state}
 
-_RANDOM = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Also the checksum after it, which differs with it.
+_RANDOM = re.compile(r"[0-9a-f]{32}(?:-[0-9a-f]{8})?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def nameless(path: str) -> str:
