@@ -14,25 +14,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.attack.harness import Zygote
 from tests.attack.mutations import READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.attack.harness import Zygote
     from tests.attack.mutations import Reader
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-TRIES = 10_000 if PROVE else 24
+TRIES = 10_000 if PROVE else 20
 """Mutations for each reader."""
-_BATCH = 500 if PROVE else 12
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as started:
-        yield started
+_BATCH = 500 if PROVE else 10
 
 
 def batch(zygote: Zygote, reader: Reader, seeds: list[str], place: Path) -> list[tuple[str, str, str]]:
@@ -75,7 +68,8 @@ def test_nothing_breaks_and_nothing_is_silent(reader: Reader, zygote: Zygote, tm
     if wrong:
         pytest.fail(f"{len(wrong)} of {TRIES}, seeds of {reader.name}:\n" + "\n".join(wrong[:200]), pytrace=False)
     # All ways out occur, or the test would show nothing.
-    assert {"error", "same"} <= set(counts)
+    assert counts["error"]
+    assert TRIES - counts["error"]
 
 
 def plausible(reader: Reader, what: str) -> bool:

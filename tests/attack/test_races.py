@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.attack.harness import Zygote
 from tests.attack.races import problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.attack.harness import Zygote
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 RACES = 1_000 if PROVE else 40
 _AT_ONCE = 50
 """Rounds of the same processes."""
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as started:
-        yield started
 
 
 def test_races(zygote: Zygote, tmp_path: Path) -> None:
