@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from pag_graph.cli import app
+from pag_graph.store import in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,41 @@ settings.register_profile(
 )
 settings.register_profile("prove", settings.get_profile("default"), max_examples=10_000, derandomize=False)
 settings.load_profile("prove" if os.environ.get("PAG_PROVE") == "1" else "default")
+
+
+class _Killed(BaseException):
+    """Stands for SIGKILL; nothing that works on files does anything any more."""
+
+
+@pytest.fixture
+def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], bool]:
+    """Run a function as if its process were killed at a step: at one of its calls that change a folder.
+
+    Call with the number of the step, from 0, and the function; gives False where it takes fewer steps. What the process
+    had locked is free afterwards. The libraries that write Parquet and Delta's log do so by themselves and are no steps.
+    """
+
+    def run(step: int, function: Callable[[], object]) -> bool:
+        taken = 0
+
+        def counted(real: Callable[..., object], *arguments: object, **more: object) -> object:
+            nonlocal taken
+            taken += 1
+            if taken > step:
+                raise _Killed
+            return real(*arguments, **more)
+
+        with monkeypatch.context() as patch:
+            for name in ("mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir"):
+                patch.setattr(os, name, partial(counted, getattr(os, name)))
+            patch.setattr(in_place, "_exchange", partial(counted, in_place._exchange))
+            try:
+                function()
+            except _Killed:
+                return True
+        return False
+
+    return run
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  (Typer reads it)
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -61,12 +60,13 @@ def _of_trace(path: Path) -> pl.DataFrame:
     """Build the graph and forget it: only a build looks at every event and at both ends of every message."""
     from pag_graph import api
     from pag_graph.model.enums import RuleSet
+    from pag_graph.store.held import scratch_folder
     from pag_graph.store.order import check_trace
     from pag_graph.store.trace import Trace
 
     trace = Trace.open(path)
     check_trace(trace)
     rules = RuleSet.ST2 if trace.meta.prepared else trace.meta.rules
-    with tempfile.TemporaryDirectory() as folder, stderr().status(f"checking {path}"):
-        api.build(path, Path(folder) / "store", rules=rules, engine="local")
-        return api.open(Path(folder) / "store").findings()
+    with scratch_folder("pag-check-") as folder, stderr().status(f"checking {path}"):
+        api.build(path, folder / "store", rules=rules, engine="local")
+        return api.open(folder / "store").findings()

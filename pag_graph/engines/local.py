@@ -8,7 +8,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.pag.match import stitch
-from pag_graph.pag.steps import left_files
+from pag_graph.pag.steps import left_files, write_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,4 +53,4 @@ def stitch_here(staging: Path) -> None:
         joined = stitch(*(nw.from_native(frame) for frame in frames))
         frame = joined.to_native().collect()
         if frame.height:
-            frame.write_parquet(staging / "stitched" / "part-0.parquet")
+            write_left(frame, staging / "stitched" / "part-0.parquet")

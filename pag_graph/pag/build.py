@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pag_graph.errors import StoreConflictError, UnsupportedPlanError
+from pag_graph.errors import StoreConflictError, StoreError, UnsupportedPlanError
 from pag_graph.kernels import layout, memory
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.epochs import epochs_of_rows
@@ -35,6 +35,7 @@ from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed
 from pag_graph.store.findings import findings, no_findings
+from pag_graph.store.in_place import refusals
 from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.parts import write_part
 from pag_graph.store.trace import Trace
@@ -618,7 +619,9 @@ def _ahead_st2(plan: RunPlan, target: Path | None, progress: Progress) -> tuple[
 
 def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, part: Slice) -> steps.Output:
     output, ends = _assemble_st2(plan, target, _read_st2(plan, part))
-    pq.write_table(ends, staging / f"ends-{part.number:06}.parquet")
+    file = staging / f"ends-{part.number:06}.parquet"
+    with refusals(file, "", StoreError):
+        pq.write_table(ends, file)
     return output
 
 

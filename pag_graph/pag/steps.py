@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from pag_graph.errors import StoreError
 from pag_graph.kernels import layout
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.threads import each
@@ -20,6 +21,7 @@ from pag_graph.model.enums import ActivityType, EventKind, VertexKind
 from pag_graph.pag import slices
 from pag_graph.pag.match import STITCHED
 from pag_graph.rules.rows import EDGE_CODES
+from pag_graph.store.in_place import refused
 from pag_graph.store.parts import PartFile, write_part
 
 if TYPE_CHECKING:
@@ -154,10 +156,24 @@ class Leftovers:
             left = pl.concat(held) if held else pl.DataFrame()
             if left.height:
                 file = self._staging / name / f"slice-{self._first:06}-{self._written:06}.parquet"
-                # Read once and thrown away: to pack it takes longer than to write it.
-                left.write_parquet(file, compression="uncompressed")
+                write_left(left, file)
             held.clear()
         self._written += 1
+
+
+def write_left(left: pl.DataFrame, file: Path) -> None:
+    """Write rows to the staging folder.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """  # noqa: DOC501  (the named constructor is taken for an exception)
+    try:
+        # Read once and thrown away: to pack it takes longer than to write it.
+        left.write_parquet(file, compression="uncompressed")
+    except (OSError, pl.exceptions.ComputeError) as error:
+        raise refused(file, "", error, StoreError) from error
 
 
 def undecided(found: slices.Scan, part: Slice, last: Mapping[int, int]) -> bool:

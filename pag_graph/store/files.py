@@ -21,7 +21,7 @@ META = "meta.json"
 EVENTS = "events"
 """Folder of the files of events."""
 FINDINGS = "findings.parquet"
-_CHECKSUMS = "checksums.json"
+CHECKSUMS = "checksums.json"
 CONVERT_AGAIN = "Convert the source again with `pag convert`."
 """What to do about a file that is not what it should be."""
 
@@ -44,12 +44,12 @@ def unreadable(file: Path, error: Exception) -> TraceFormatError:
 def seal_trace(root: Path) -> None:
     """Write down size and CRC-32 of every file of a trace that is whole, so that later damage shows."""
     sums = {name: _checksum(root / name) for name in _file_names(root)}
-    (root / _CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+    (root / CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
 def changed_files(root: Path) -> list[pa.Table]:
     """Find the files that are not as they were written; a trace without checksums has none."""
-    file = root / _CHECKSUMS
+    file = root / CHECKSUMS
     if not file.is_file():
         return []
     try:

@@ -11,13 +11,17 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
+import tempfile
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pag_graph.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +41,44 @@ class Use(Enum):
 
 
 @contextmanager
-def held_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """Hold a folder among the system's temporary ones that only this user may read, and remove it at the end.
+
+    Parameters
+    ----------
+    prefix
+        What its name begins with. Dead ones of the same prefix are removed first.
+
+    Yields
+    ------
+    Path
+        The folder.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    parent = Path(tempfile.gettempdir())
+    pattern = re.compile(re.escape(prefix) + "[0-9a-f]{32}")
+    with suppress(OSError):
+        for entry in [*os.scandir(parent)]:
+            if pattern.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                with claimed(Path(entry)) as use:
+                    if use is Use.DEAD:
+                        remove_claimed(Path(entry))
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(held_folder(parent, prefix, mode=0o700))
+        except OSError as error:
+            message = f"Nothing can be written to {parent}: {error}."
+            hint = "Make room there, or name another folder in TMPDIR."
+            raise StoreError(message, hint, {"path": str(parent)}) from error
+        yield folder
+
+
+@contextmanager
+def held_folder(parent: Path, prefix: str, suffix: str = "", *, mode: int = 0o777) -> Iterator[Path]:
     """Make a folder, hold it while the block runs, and remove it with all that is in it.
 
     Parameters
@@ -46,6 +87,8 @@ def held_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
         Where to make it; made too.
     prefix, suffix
         What its name begins and ends with; between them stand 32 hexadecimal digits.
+    mode
+        Its permissions, before the process's mask.
 
     Yields
     ------
@@ -55,15 +98,17 @@ def held_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     while True:
         folder = parent / f"{prefix}{uuid.uuid4().hex}{suffix}"
-        folder.mkdir()
+        folder.mkdir(mode)
         lock = _lock_new(folder)
         if lock is not None:
             break
     try:
         yield folder
     finally:
-        _remove(folder)
-        os.close(lock)
+        try:
+            _remove(folder)
+        finally:
+            os.close(lock)
 
 
 def _lock_new(folder: Path) -> int | None:

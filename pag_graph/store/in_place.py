@@ -115,8 +115,10 @@ def whole_file(target: Path) -> Iterator[Path]:
                     os.fchmod(held, place.stat().st_mode & 0o7777)
             temporary.replace(place)
         finally:
-            temporary.unlink(missing_ok=True)
-            os.close(held)
+            try:
+                temporary.unlink(missing_ok=True)
+            finally:
+                os.close(held)
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
@@ -139,6 +141,9 @@ def check_file_place(target: Path) -> None:
         if place.is_dir():
             message = f"{target} is a folder, and a file is to be written."
             raise SinkError(message, "Name a file in it.", {"path": str(target)})
+        if place.is_symlink():
+            message = f"{target} is a link that leads to itself."
+            raise SinkError(message, "Choose another place.", {"path": str(target)})
         if place.exists() and not os.access(place, os.W_OK):
             message = f"{target} cannot be written: its permissions forbid it."
             raise SinkError(message, "Choose another place, or change them.", {"path": str(target)})

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from pag_graph.store.delta import Commit
 
-_STAGING = "_staging-"
+STAGING = "_staging-"
+"""How names of folders begin that builds hold."""
 _LOG = "_delta_log"
 # Files of rows as builds name them, and what Delta writes before it gives a commit its name.
 _ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")
@@ -96,7 +97,7 @@ def staging(store: Path) -> Iterator[Path]:
     if store.is_symlink() and not store.exists():
         message = f"{store} is a link to {store.readlink()}, and nothing is there."
         raise StoreError(message, "Remove the link, or make the folder that it names.", {"path": str(store)})
-    with refusals(store, "The store", StoreError), held_folder(store, _STAGING) as held:
+    with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
         _remove_unfinished(store, own=held)
         try:
             yield held / "slices"
@@ -113,7 +114,7 @@ def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
     if builds.living or builds.unknown:
         if failed:
             # Nobody can tell our files from theirs: an empty folder says to the next build to look.
-            (store / f"{_STAGING}{uuid.uuid4().hex}").mkdir()
+            (store / f"{STAGING}{uuid.uuid4().hex}").mkdir()
         return
     if builds.dead or failed:
         _remove(_never_visible(store, files, _pinned(store)), builds.dead)
@@ -132,7 +133,7 @@ def _remove(files: Mapping[Path, int], folders: Sequence[Path]) -> None:
 def _builds(store: Path, own: Path | None = None) -> _Builds:
     found = _Builds([], [], [])
     of = {Use.LIVING: found.living, Use.DEAD: found.dead, Use.UNKNOWN: found.unknown}
-    for folder in sorted(store.glob(f"{_STAGING}*")):
+    for folder in sorted(store.glob(f"{STAGING}*")):
         if folder != own and folder.is_dir() and not folder.is_symlink():
             with claimed(folder) as use:
                 of[use].append(folder)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
-__all__ = ["Trace", "write_trace"]
+__all__ = ["Trace", "check_trace_place", "write_trace"]
 
 _ROW_GROUP = 128 * 1024
 
@@ -276,8 +276,8 @@ def write_trace(
     """
     target = Path(path).resolve()
     put_back_beside(target)
-    _refuse_existing(target, replace=replace)
-    check = partial(_refuse_existing, target, replace=replace)
+    check_trace_place(target, replace=replace)
+    check = partial(check_trace_place, target, replace=replace)
     with refusals(target, "The trace", StoreError), whole_folder(target, check=check) as folder:
         (folder / EVENTS).mkdir()
         tables = {"operators": operators, "channels": channels, "workers": workers}
@@ -287,7 +287,21 @@ def write_trace(
         seal_trace(folder)
 
 
-def _refuse_existing(target: Path, *, replace: bool) -> None:
+def check_trace_place(target: Path, *, replace: bool) -> None:
+    """Refuse to write a trace where something is that it must not replace.
+
+    Parameters
+    ----------
+    target
+        Where it is to be.
+    replace
+        Whether it may replace a trace.
+
+    Raises
+    ------
+    StoreExistsError
+        If something is there, and `replace` is false or it is no trace.
+    """
     if not target.exists():
         return
     if not replace:

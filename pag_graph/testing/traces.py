@@ -127,7 +127,7 @@ class SmallTrace:
         events = (*self.events[:worker], tuple(log), *self.events[worker + 1 :])
         return replace(self, events=events)
 
-    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small") -> Path:
+    def write(self, path: Path, *, shuffle: int | None = None, trace_id: str = "small", replace: bool = False) -> Path:
         """Write the trace.
 
         Parameters
@@ -139,6 +139,8 @@ class SmallTrace:
             order of each worker's rows stays.
         trace_id
             Its identity.
+        replace
+            Whether to replace a trace that is there.
 
         Returns
         -------
@@ -160,6 +162,7 @@ class SmallTrace:
             operators=TRACE_OPERATORS.empty_table(),
             channels=TRACE_CHANNELS.empty_table(),
             workers=self._worker_table(),
+            replace=replace,
         )
         return path
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from pag_graph.pag.snapshot import Run
 from pag_graph.sources.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.cores import predict_cores
+from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
@@ -28,6 +27,7 @@ from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -130,7 +130,7 @@ def answer(
     folder
         Where to leave the trace (``trace``) and the store (``pag``); nowhere if absent.
     replace
-        Whether to replace what is in the folder.
+        Whether to replace what is in the folder. What a repeated call finds done already it takes as it is.
     keep_texts
         Whether to keep descriptions and other texts, as `read_log` says; nobody else may read the folder then.
     cores
@@ -156,33 +156,38 @@ def answer(
     read = read_log(log, keep_texts=keep_texts, progress=progress)
     mapped = map_log(read)
     diagnosis = diagnose(mapped.schedule, thresholds)
-    if folder is not None:
-        with private(keep_texts):
-            return _walked(read, mapped, diagnosis, folder, replace=replace, cores=cores, progress=progress)
-    with tempfile.TemporaryDirectory(prefix="pag-spark-") as temporary:
-        return _walked(read, mapped, diagnosis, Path(temporary), replace=True, cores=cores, progress=progress)
+    if folder is None:
+        with temporary_results() as place:
+            return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
+    kept = place_of(folder)
+    if not replace and is_result_of(mapped, kept):
+        return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)
+    with private(keep_texts), new_results(mapped, kept, replace=replace) as place:
+        # They come to their place when all is done: a command that is killed before can be repeated as it was.
+        return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
+
+
+def _built(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
+    """Write trace and store of a log, and open the store."""
+    write_mapped(mapped, place / TRACE)
+    build(
+        place / TRACE,
+        place / STORE,
+        engine=LocalEngine(),
+        rules=RuleSet.STATED,
+        mode="replace",
+        progress=progress,
+    )
+    return Run(place / STORE)
 
 
 def _walked(
     log: SparkLog,
     mapped: Mapped,
     diagnosis: Diagnosis,
-    folder: Path,
-    *,
-    replace: bool,
+    run: Run,
     cores: Sequence[int],
-    progress: Callable[[str, int, int], None],
 ) -> SparkAnswer:
-    write_mapped(mapped, folder / "trace", replace=replace)
-    build(
-        folder / "trace",
-        folder / "pag",
-        engine=LocalEngine(),
-        rules=RuleSet.STATED,
-        mode="replace" if replace else "error",
-        progress=progress,
-    )
-    run = Run(folder / "pag")
     snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
     path = critical_path(snapshot)
     steps = pl.DataFrame(pl.from_arrow(path.steps))
