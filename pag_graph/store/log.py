@@ -6,6 +6,7 @@ from bisect import bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
+from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -181,6 +182,26 @@ class TraceLog:
         return pa.concat_tables(parts).unify_dictionaries()
 
 
+class _Room:
+    """Counts the bytes that several threads keep."""
+
+    def __init__(self) -> None:
+        self._used, self._lock = 0, Lock()
+
+    def take(self, size: int) -> bool:
+        """Take some, if anything is left."""
+        with self._lock:
+            if self._used >= _KEPT_BYTES:
+                return False
+            self._used += size
+            return True
+
+    def give(self, size: int) -> None:
+        """Give some back."""
+        with self._lock:
+            self._used -= size
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardLog(TraceLog):
     """A log that is read forward, by one process: the row group in which a stretch ends is kept for the next one.
@@ -193,6 +214,8 @@ class ForwardLog(TraceLog):
     """Per worker."""
     files: dict[int, tuple[str, pq.ParquetFile]] = field(default_factory=dict, compare=False, repr=False)
     """Per worker: the file that was read last; to understand its footer takes longer than to read some columns."""
+    room: _Room = field(default_factory=_Room, compare=False, repr=False)
+    """For what is kept. It is counted, for to add it up each time takes the square of the number of workers."""
 
     @contextmanager
     def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
@@ -225,11 +248,13 @@ class ForwardLog(TraceLog):
     def _whole(self, worker: int, chunk: Chunk, columns: Sequence[str], *, again: bool) -> pa.Table:
         """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
         kept = self.kept.pop(worker, None)
+        if kept is not None:
+            self.room.give(kept.table.nbytes)
         if kept is None or (kept.chunk, kept.columns) != (chunk, tuple(columns)):
             (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, columns)
             kept = _Kept(chunk, tuple(columns), table)
         # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
-        if again and sum(other.table.nbytes for other in list(self.kept.values())) < _KEPT_BYTES:
+        if again and self.room.take(kept.table.nbytes):
             self.kept[worker] = kept
         return kept.table
 

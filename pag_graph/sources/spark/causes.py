@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.sources.spark.cores import plan_work, recorded_cores
-from pag_graph.sources.spark.list_schedule import WorkPlan, list_schedule
+from pag_graph.sources.spark.list_schedule import Cores, WorkPlan, list_schedule
 from pag_graph.sources.spark.look import Cause, Look, Thresholds, driver_gaps, seconds, stage_table
 from pag_graph.sources.spark.losses import losses, speculation
 from pag_graph.sources.spark.slow_tasks import slow_tasks
@@ -46,7 +46,7 @@ class Diagnosis:
     core_ns: dict[str, int]
     """Time of all cores since the first job: busy for tasks that counted, wasted, idle."""
     plan: WorkPlan
-    cores: list[tuple[int, int | None]]
+    cores: list[Cores]
 
 
 def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagnosis:
@@ -244,7 +244,8 @@ def _partitions(look: Look) -> list[Cause]:
 
 def _cores_at(look: Look, start: int, end: int) -> int:
     middle = (start + end) // 2
-    return max(1, sum(since <= middle and (until is None or until > middle) for since, until in look.cores))
+    there = (group for group in look.cores if group.since <= middle and (group.until is None or group.until > middle))
+    return max(1, sum(group.cores for group in there))
 
 
 def _concurrency(look: Look) -> list[Cause]:
@@ -295,8 +296,12 @@ def _alone(look: Look, index: int) -> int:
         tail_ns=0,
     )
     start = look.schedule.jobs[index].start_ns
-    cores = [(max(0, since - start), None) for since, until in look.cores if until is None or until > start]
-    return list_schedule(plan, cores or [(0, None)])
+    cores = [
+        Cores(max(0, group.since - start), None, group.cores)
+        for group in look.cores
+        if group.until is None or group.until > start
+    ]
+    return list_schedule(plan, cores or [Cores(0, None)])
 
 
 def _delays(look: Look) -> list[Cause]:
@@ -325,7 +330,7 @@ def _delays(look: Look) -> list[Cause]:
 
 def _executor_wait(look: Look) -> list[Cause]:
     """Stretches of jobs in which there was no executor at all."""
-    spans = sorted((since, until if until is not None else look.schedule.end_ns) for since, until in look.cores)
+    spans = sorted((since, until if until is not None else look.schedule.end_ns) for since, until, _ in look.cores)
     waited = 0
     for job in look.schedule.jobs:
         reached = job.start_ns
@@ -363,7 +368,7 @@ def _core_time(schedule: Schedule, first: int) -> dict[str, int]:
     busy = int(tasks.filter("succeeded")["held"].sum())
     wasted = int(tasks.filter(~pl.col("succeeded"))["held"].sum())
     there = sum(
-        max(0, (schedule.end_ns if until is None else until) - max(since, first))
-        for since, until in recorded_cores(schedule)
+        max(0, (schedule.end_ns if until is None else until) - max(since, first)) * count
+        for since, until, count in recorded_cores(schedule)
     )
     return {"busy": busy, "wasted": wasted, "idle": max(0, there - busy - wasted)}

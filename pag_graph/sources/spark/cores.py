@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.sources.spark.list_schedule import JobPlan, StagePlan, WorkPlan, list_schedule
+from pag_graph.sources.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan, list_schedule
 from pag_graph.sources.spark.shuffles import stage_parents
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ all of it was 2 to 5 times what deserialisation took more."""
 
 __all__ = [
     "COLD_START",
+    "first_cores",
     "plan_work",
     "predict_cores",
     "recorded_cores",
@@ -43,19 +44,32 @@ __all__ = [
 ]
 
 
-def recorded_cores(schedule: Schedule) -> list[tuple[int, int | None]]:
-    """Return the cores that the application had, with their times."""
-    added = schedule.executors["added"].to_list()
-    removed = schedule.executors["removed"].to_list()
-    cores: list[tuple[int, int | None]] = [(added[core.executor], removed[core.executor]) for core in schedule.cores]
-    if all(until is not None for _, until in cores):
+def recorded_cores(schedule: Schedule) -> list[Cores]:
+    """Return the cores that the application had, executor by executor, with their times."""
+    counts = list(schedule.more_cores)
+    for core in schedule.cores:
+        counts[core.executor] += 1
+    spans = zip(schedule.executors["added"].to_list(), schedule.executors["removed"].to_list(), counts, strict=True)
+    cores = [Cores(*span) for span in spans if span[2]]
+    if all(group.until is not None for group in cores):
         # All went before the end: the last ones had done all tasks.
-        latest = max((until or 0 for _, until in cores), default=0)
-        cores = [(since, None if until == latest else until) for since, until in cores]
+        latest = max((group.until or 0 for group in cores), default=0)
+        cores = [group._replace(until=None) if group.until == latest else group for group in cores]
     return cores
 
 
-def with_cores(schedule: Schedule, count: int) -> list[tuple[int, int | None]]:
+def first_cores(cores: Sequence[Cores], count: int) -> list[Cores]:
+    """Return the `count` cores that came first, as many of them as there are, as if they had stayed."""
+    out: list[Cores] = []
+    for group in sorted(cores, key=lambda group: group.since):
+        taken = min(group.cores, count)
+        if taken > 0:
+            out.append(Cores(group.since, None, taken))
+            count -= taken
+    return out
+
+
+def with_cores(schedule: Schedule, count: int) -> list[Cores]:
     """Return `count` cores: the first ones to come, or more that came at the median of their times.
 
     Raises
@@ -66,9 +80,11 @@ def with_cores(schedule: Schedule, count: int) -> list[tuple[int, int | None]]:
     if count < 1:
         message = f"{count} cores can run nothing."
         raise InvalidParameterError(message, "Give a positive number of cores.")
-    since = sorted(start for start, until in recorded_cores(schedule) if until is None) or [0]
-    typical = since[len(since) // 2]
-    return [(since[k] if k < len(since) else typical, None) for k in range(count)]
+    stayed = [group for group in recorded_cores(schedule) if group.until is None] or [Cores(0, None)]
+    there = sum(group.cores for group in stayed)
+    typical = first_cores(stayed, there // 2 + 1)[-1].since
+    more = [Cores(typical, None, count - there)] if count > there else []
+    return [*first_cores(stayed, count), *more]
 
 
 def plan_work(schedule: Schedule) -> WorkPlan:
@@ -173,9 +189,13 @@ def _stage_plans(schedule: Schedule, tasks: pl.DataFrame) -> tuple[list[StagePla
 
 def _cores_over_time(schedule: Schedule):  # type: ignore[no-untyped-def]  # noqa: ANN202 a function of time
     cores = recorded_cores(schedule)
-    since = np.sort(np.array([start for start, _ in cores], np.int64))
-    until = np.sort(np.array([end for _, end in cores if end is not None], np.int64))
-    return lambda t: int(np.searchsorted(since, t, side="right") - np.searchsorted(until, t, side="right"))
+    changes = sorted(
+        [(group.since, group.cores) for group in cores]
+        + [(group.until, -group.cores) for group in cores if group.until is not None]
+    )
+    at = np.array([t for t, _ in changes], np.int64)
+    there = np.cumsum([0, *(change for _, change in changes)])
+    return lambda t: int(there[np.searchsorted(at, t, side="right")])
 
 
 def _between(tasks: pl.DataFrame) -> dict[tuple[int, int], int]:
@@ -286,7 +306,7 @@ def predict_cores(schedule: Schedule, plan: WorkPlan, counts: Sequence[int] = ()
     """
     if not schedule.tasks.height or not schedule.cores:
         return []
-    had = sum(until is None for _, until in recorded_cores(schedule))
+    had = sum(group.cores for group in recorded_cores(schedule) if group.until is None)
     wanted = sorted({*counts, max(1, had // 2), had, 2 * had})
     warm, first = warm_up(schedule)
     return [

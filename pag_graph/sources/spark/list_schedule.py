@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 from pag_graph.errors import InvalidParameterError
 
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["JobPlan", "StagePlan", "WorkPlan", "list_schedule"]
+__all__ = ["Cores", "JobPlan", "StagePlan", "WorkPlan", "list_schedule"]
+
+
+class Cores(NamedTuple):
+    """Cores that came and went together."""
+
+    since: int
+    """From when on tasks may begin there, in nanoseconds."""
+    until: int | None
+    """Until when; None for no end."""
+    cores: int = 1
+    """How many there are; what is done with them takes no longer for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +83,7 @@ class WorkPlan:
 
 def list_schedule(
     plan: WorkPlan,
-    cores: Sequence[tuple[int, int | None]],
+    cores: Sequence[Cores | tuple[int, int | None]],
     *,
     durations: I64 | None = None,
     first: dict[tuple[int, int], int] | None = None,
@@ -83,7 +96,7 @@ def list_schedule(
     plan
         Tasks and what they wait for.
     cores
-        For each core from when and until when tasks may begin on it, in nanoseconds; None for no end.
+        From when and until when tasks may begin on them, and how many there are (one, where it is not said).
     durations
         Instead of the plan's.
     first
@@ -103,12 +116,14 @@ def list_schedule(
 
     Notes
     -----
-    O(tasks log tasks). Deterministic: ties by job, stage and order of launch.
+    O(tasks log tasks), however many cores there are: those that no task needs are never looked at. Deterministic: ties
+    by job, stage and order of launch; of the free cores the first one is taken.
     """
-    if not any(until is None for _, until in cores):
+    groups = [known for group in cores if (known := Cores(*group)).cores > 0]
+    if not any(group.until is None for group in groups):
         message = "There is no core on which all tasks could run."
         raise InvalidParameterError(message, "Give at least one core.")
-    run = _Run(plan, cores, (plan.durations if durations is None else durations).tolist(), skip)
+    run = _Run(plan, groups, (plan.durations if durations is None else durations).tolist(), skip)
     run.first = [(first or {}).get(stage.key, 0) for stage in plan.stages]
     return run.end()
 
@@ -118,14 +133,16 @@ _DONE, _CORE, _JOB, _STAGE, _READY = range(5)
 
 
 class _Run:
-    def __init__(
-        self, plan: WorkPlan, cores: Sequence[tuple[int, int | None]], durations: list[int], skip: frozenset[int]
-    ) -> None:
-        self.plan, self.cores, self.durations, self.skip = plan, cores, durations, skip
+    def __init__(self, plan: WorkPlan, groups: Sequence[Cores], durations: list[int], skip: frozenset[int]) -> None:
+        self.plan, self.groups, self.durations, self.skip = plan, groups, durations, skip
+        # Cores are numbered group by group. Of each group those stand in the heap that have had a task, and the first
+        # of the others.
+        self.bounds = list(accumulate((group.cores for group in groups), initial=0))
+        self.fresh = self.bounds[:-1]
         self.events: list[tuple[int, int, int, int]] = []
         self.ready: list[tuple[int, int, int, int]] = []
         self.free: list[int] = []
-        self.last_stage = [-1] * len(cores)
+        self.last_stage: dict[int, int] = {}
         self.first = [0] * len(plan.stages)
         self.begun: set[tuple[int, int]] = set()
         self.stage_of: dict[int, int] = {}
@@ -161,8 +178,8 @@ class _Run:
 
     def end(self) -> int:
         plan = self.plan
-        for core, (since, _) in enumerate(self.cores):
-            heapq.heappush(self.events, (since, _CORE, core, 0))
+        for number, group in enumerate(self.groups):
+            heapq.heappush(self.events, (group.since, _CORE, self.bounds[number], 0))
         for index, job in enumerate(plan.jobs):
             if not job.after and job.begun < 0:
                 heapq.heappush(self.events, (job.gap_ns, _JOB, index, 0))
@@ -253,11 +270,16 @@ class _Run:
     def _assign(self, now: int) -> None:
         while self.ready and self.free:
             core = heapq.heappop(self.free)
-            until = self.cores[core][1]
+            number = bisect_right(self.bounds, core) - 1
+            until = self.groups[number].until
             if until is not None and until <= now:
                 continue
+            if core == self.fresh[number]:
+                self.fresh[number] = core + 1
+                if core + 1 < self.bounds[number + 1]:
+                    heapq.heappush(self.free, core + 1)
             *_, stage, _, task = heapq.heappop(self.ready)
-            between = self.plan.stages[stage].between_ns if self.last_stage[core] == stage else 0
+            between = self.plan.stages[stage].between_ns if self.last_stage.get(core) == stage else 0
             self.last_stage[core] = stage
             if (core, stage) not in self.begun:
                 self.begun.add((core, stage))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.sources.spark.cores import settled
-from pag_graph.sources.spark.list_schedule import WorkPlan, list_schedule
+from pag_graph.sources.spark.list_schedule import Cores, WorkPlan, list_schedule
 from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Look:
         self,
         schedule: Schedule,
         plan: WorkPlan,
-        cores: list[tuple[int, int | None]],
+        cores: list[Cores],
         limits: Thresholds,
         active: int,
         stages: pl.DataFrame,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spark.cores import first_cores
 from pag_graph.sources.spark.look import Cause, Look, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.list_schedule import Cores
 
     I64 = NDArray[np.int64]
 
@@ -46,9 +52,7 @@ def losses(look: Look) -> list[Cause]:
     if gone:
         skip = frozenset({*by_loss, *fetch, *retried, *_repeats(tasks)})
         # Had none gone, the first ones would have stayed, as many as there ever were at a time.
-        came = sorted(since for since, _ in look.cores)
-        most = max(sum(s <= t and (u is None or u > t) for s, u in look.cores) for t in came)
-        kept = [(since, None) for since in came[: max(1, most)]]
+        kept = first_cores(look.cores, max(1, _most_at_a_time(look.cores)))
         saved = look.saved(skip=skip, cores=kept)
         wasted = int(tasks.filter(pl.col("number").is_in([*by_loss, *again]))["held"].sum())
         names = ", ".join(row["executor"] for row in gone)
@@ -96,6 +100,13 @@ def losses(look: Look) -> list[Cause]:
             text = f"Job {job.job} failed after {seconds(span)}: what it did was for nothing."
             found.append(look.cause("failed_job", span, text, signal={"job": job.job, "span_ns": span}))
     return found
+
+
+def _most_at_a_time(cores: Sequence[Cores]) -> int:
+    changes = [(group.since, group.cores) for group in cores]
+    changes += [(group.until, -group.cores) for group in cores if group.until is not None]
+    # Of one instant those that go come first, for their numbers are negative.
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 
 def _s(several: list[Any]) -> str:

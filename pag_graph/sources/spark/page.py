@@ -270,8 +270,9 @@ def _timeline(answer: SparkAnswer) -> str:
         for k in range(11)
     )
     note = ""
-    if shown < len(schedule.cores):
-        note = f"<p>{len(schedule.cores) - shown} more cores are not drawn.</p>"
+    left_out = len(schedule.cores) - shown + sum(schedule.more_cores)
+    if left_out:
+        note = f"<p>{left_out:,} more cores are not drawn.</p>"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 30} {height}"'
         f' font-family="system-ui,sans-serif">{labels}{"".join(shapes)}{marks}</svg>'

@@ -23,7 +23,7 @@ class Plan:
     """A plan's nodes, parents before children, and their metrics."""
 
     nodes: tuple[tuple[int, int | None, str, str, str | None], ...]
-    """(node, parent, name, text by which versions of a plan are compared, name of the code generation stage around it)."""
+    """(node, parent, name, text, name of the code generation stage around it); texts tell versions of a plan apart."""
     metrics: tuple[tuple[int, int, str, str], ...]
     """(node, accumulator, metric, kind)."""
 

@@ -16,7 +16,17 @@ from pag_graph.sources.spark import tables
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.plans import Plan, plan_nodes
 from pag_graph.sources.spark.tables import LogFinding, SparkLog, frame
-from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, LARGEST, LARGEST_ID, LATEST_MS, MEASURED, SPECULATIVE, TaskRows
+from pag_graph.sources.spark.task_rows import (
+    ENDED,
+    FAILED,
+    KILLED,
+    LARGEST,
+    LARGEST_ID,
+    LATEST_MS,
+    MEASURED,
+    SPECULATIVE,
+    TaskRows,
+)
 from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
@@ -61,7 +71,7 @@ def read_log(
     -----
     One pass, a line at a time. Memory grows with the number of tasks (60 to 170 bytes each, as large as their numbers),
     stages and plans, not with the length of the log.
-    """
+    """  # noqa: DOC501  (the function that makes the error is taken for one)
     reading = _Reading(Texts(keep_texts))
     try:
         _read_files(log, reading, progress)
@@ -375,7 +385,9 @@ class _Reading:
         name = str(event["Executor ID"])
         added = self._time(event["Timestamp"])
         executor = self.executors.setdefault(name, {"removed_ms": None, "reason": None, "decommissioned_ms": None})
-        executor.update(host=str(info.get("Host", ""))[:200], cores=self._cores(info.get("Total Cores", 0)), added_ms=added)
+        executor.update(
+            host=str(info.get("Host", ""))[:200], cores=self._cores(info.get("Total Cores", 0)), added_ms=added
+        )
 
     def _cores(self, value: Any) -> int:
         """Return how many cores an executor has; 0, which is unknown, for a number that cannot be."""

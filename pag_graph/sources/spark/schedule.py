@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 __all__ = [
+    "IDLE_CORES",
     "MS",
     "Core",
     "Job",
@@ -48,6 +49,10 @@ _MEASURED = (
     *("fetch_wait_ms", "write_ns", "flags", "measured"),
 )
 """What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
+
+IDLE_CORES = 256
+"""So many cores without a task are workers all the same, and as many as there are tasks: what a log states of cores
+must not decide how long it takes to answer."""
 
 _ATTEMPTS = 1 << 32
 """More attempts than a stage has."""
@@ -118,6 +123,9 @@ class Schedule:
     executors: pl.DataFrame
     """One row per executor: `executor`, `host`, `cores`, `added`, `removed` (null if it stayed), `reason`."""
     cores: list[Core]
+    """Those that ran a task, and of the others as many as `IDLE_CORES` allows."""
+    more_cores: list[int]
+    """Per executor: cores that it has on top of these; no task ran there."""
     findings: list[LogFinding]
 
 
@@ -141,7 +149,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
     executors = _executors(log, tasks, origin, end_ms)
     tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
-    tasks, cores = _place(log, tasks, executors, findings)
+    tasks, cores, more_cores = _place(log, tasks, executors, findings)
     lanes = _lanes(jobs)
     return Schedule(
         log=replace(log, tasks=log.tasks.clear()),
@@ -153,6 +161,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
         lanes=lanes,
         executors=executors,
         cores=cores,
+        more_cores=more_cores,
         findings=findings,
     )
 
@@ -382,8 +391,8 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
 
 def _place(
     log: SparkLog, tasks: pl.DataFrame, executors: pl.DataFrame, findings: list[LogFinding]
-) -> tuple[pl.DataFrame, list[Core]]:
-    """Give every task a core, and its time on it."""
+) -> tuple[pl.DataFrame, list[Core], list[int]]:
+    """Give every task a core, and its time on it; return the cores, and how many more each executor has."""
     cores: list[Core] = []
     placed = np.zeros(tasks.height, np.int32)
     begin, free = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, np.int64)
@@ -391,12 +400,10 @@ def _place(
     soft, cut = tasks["unmeasured"].to_numpy(), np.zeros(tasks.height, np.int64)
     receipt = np.zeros(tasks.height, np.int64)
     codes = tasks["executor"].to_numpy()
-    per_task = (
-        max(1, int(log.properties.get("spark.task.cpus", "1") or 1))
-        if log.properties.get("spark.task.cpus", "1").isdigit()
-        else 1
-    )
-    extra = 0
+    stated = log.properties.get("spark.task.cpus", "1")
+    per_task = max(1, int(stated)) if stated.isdecimal() else 1
+    extra, room = 0, max(IDLE_CORES, tasks.height)
+    more_cores = []
     for number, row in enumerate(executors.iter_rows(named=True)):
         mine = np.flatnonzero(codes == row["code"])
         slots = max(1, row["cores"] // per_task) if row["cores"] else 0
@@ -406,7 +413,12 @@ def _place(
         placed[mine], begin[mine], free[mine], receipt[mine] = slot + base, starts, stops, got
         if row["cores"]:
             extra += max(0, count - slots)
-        cores += [Core(executor=number, number=k) for k in range(max(count, slots))]
+        # An executor without tasks is one core at least: the driver hears from it.
+        idle = max(0, slots - count)
+        shown = max(min(idle, room), int(slots > 0 and not count))
+        room = max(0, room - shown)
+        more_cores.append(idle - shown)
+        cores += [Core(executor=number, number=k) for k in range(count + shown)]
     _find(
         findings,
         "more_tasks_than_cores",
@@ -414,6 +426,14 @@ def _place(
         extra,
         "cores",
         "tasks of an executor overlap on more cores than it has; cores were added",
+    )
+    _find(
+        findings,
+        "idle_cores_left_out",
+        "info",
+        sum(more_cores),
+        "cores",
+        "cores without a task that count as idle, but are no workers of the trace",
     )
     return (
         tasks.with_columns(
@@ -425,6 +445,7 @@ def _place(
             work=pl.col("work") - pl.Series(cut),
         ),
         cores,
+        more_cores,
     )
 
 

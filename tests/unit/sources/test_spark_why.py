@@ -152,7 +152,7 @@ def test_a_replay_on_the_recorded_cores_ends_when_it_did(tmp_path: Path) -> None
     assert list_schedule(work, recorded_cores(schedule)) == schedule.end_ns == 10_000 * MS
     rows = {row["cores"]: row["predicted_ns"] for row in predict_cores(schedule, work, [8])}
     assert rows == {1: 14_000 * MS, 2: 10_000 * MS, 4: 8_000 * MS, 8: 7_000 * MS}
-    assert with_cores(schedule, 3) == [(10 * MS, None)] * 3
+    assert with_cores(schedule, 3) == [(10 * MS, None, 1)] * 3
     with pytest.raises(InvalidParameterError):
         with_cores(schedule, 0)
 
