@@ -126,7 +126,12 @@ def _before(course: dict[str, Any], number: int, there: str) -> None:
 
 def _read(course: dict[str, Any], kind: str) -> State:
     folder = Path(course["folder"])
-    return states.trace_state(str(folder / _TRACE)) if kind == "trace" else states.store_state(str(folder / _STORE))
+    if kind != "trace":
+        return states.store_state(str(folder / _STORE))
+    while "was replaced while it was read" in str((found := states.trace_state(str(folder / _TRACE))).get("error")):
+        # Who is told so reads again.
+        pass
+    return found
 
 
 def _history(course: dict[str, Any]) -> list[tuple[str, str]]:
