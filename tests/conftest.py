@@ -37,7 +37,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], obje
     """Run a function as if its process were killed at a step: at one of its calls that change a folder.
 
     Call with the number of the step, from 0, and the function; gives False where it takes fewer steps. What the process
-    had locked is free afterwards. The libraries that write Parquet and Delta's log do so by themselves and are no steps.
+    had locked is free afterwards. What the libraries for Parquet and Delta do by themselves is no step.
     """
 
     def run(step: int, function: Callable[[], object]) -> bool:
