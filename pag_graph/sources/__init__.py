@@ -9,6 +9,7 @@ from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.spark import convert as spark
+from pag_graph.store.safe_files import check_folder, check_regular
 
 if TYPE_CHECKING:
     import os
@@ -60,6 +61,7 @@ def detect_format(source: str | os.PathLike[str]) -> str:
     if not path.exists():
         message = f"There is nothing at {path}."
         raise TraceFormatError(message, None, {"file": str(path)})
+    _check_kind(path)
     reasons = {name: reader.mismatch(path) for name, reader in _READERS.items()}
     fitting = [name for name, reason in reasons.items() if reason is None]
     if len(fitting) == 1:
@@ -119,6 +121,7 @@ def convert(
         message = f"The format {name!r} is not known."
         raise TraceFormatError(message, f"Known are {', '.join(FORMATS)}.", {"format": name})
     path = Path(source)
+    _check_kind(path)
     if reason := _READERS[name].mismatch(path):
         message = f"{path} is not in the format {name}: {reason}."
         raise TraceFormatError(message, "Leave out the format to have it found out.", {"file": str(path)})
@@ -127,4 +130,16 @@ def convert(
         message = f"{path} is in the format {name}, of which nothing is left out: there are no texts to be kept."
         raise InvalidParameterError(message, "Leave out --keep-texts.", {"format": name})
     more = {"keep_texts": True} if keep_texts else {}
-    return reader.convert(path, Path(target), replace=replace, **more)
+    try:
+        return reader.convert(path, Path(target), replace=replace, **more)
+    except MemoryError as error:
+        message = f"{path} takes more memory to convert than there is: {error}."
+        hint = "Give the process more memory, or convert a part of the log."
+        raise TraceFormatError(message, hint, {"file": str(path)}) from error
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse what is no file or folder, and a folder with such content, before a reader opens and waits for it."""
+    check_regular([path])
+    if path.is_dir():
+        check_folder(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,13 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
+from pag_graph.store.safe_files import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 Schema = dict[str, type[pl.DataType]]
 """Columns to read, and what to read them as."""
+BATCH_ROWS = 1 << 20
+"""Rows of a Parquet file that are read at a time: a few bytes of it can stand for a billion rows."""
+_PIECE = 1 << 20
+_INT64 = (-(2**63), 2**63 - 1)
+_EXACT = 2.0**53
+"""Up to there floats are whole numbers without a gap."""
 
 
 def parquet_columns(file: Path) -> list[str]:
@@ -30,9 +36,45 @@ def parquet_columns(file: Path) -> list[str]:
         If the file is absent, or truncated, or something else.
     """
     try:
-        return list(pq.read_schema(file).names)
+        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
+            return list(parquet.schema_arrow.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise unreadable(file, "Parquet", error) from error
+
+
+def parquet_rows(file: Path) -> int:
+    """Return how many rows a Parquet file has, by its footer.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent, or truncated, or something else.
+    """
+    try:
+        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
+            return int(parquet.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise TraceFormatError(*_unreadable(file, "Parquet", error)) from error
+        raise unreadable(file, "Parquet", error) from error
+
+
+def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Read columns of a Parquet file, all where none are named, in pieces of at most `rows` rows; text is checked.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent or damaged, or a piece takes more memory than there is.
+    """
+    try:
+        with pq.ParquetFile(pa.OSFile(str(file)), pre_buffer=False) as parquet:
+            for batch in parquet.iter_batches(rows, columns=None if columns is None else list(columns)):
+                for column in batch.columns:
+                    # Numbers are what they are; the bytes of text are looked at by nobody else.
+                    if not pa.types.is_primitive(column.type):
+                        column.validate(full=True)
+                yield batch
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise unreadable(file, "Parquet", error) from error
 
 
 def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
@@ -49,8 +91,8 @@ def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame(schema=columns)
 
 
-def iter_frames(file: Path, columns: Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """Read some columns of a Parquet file in pieces of `rows` rows, the last one shorter.
+def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
+    """Read some columns of a Parquet file in pieces of `rows` rows; those of a row group's end may be shorter.
 
     Raises
     ------
@@ -60,16 +102,29 @@ def iter_frames(file: Path, columns: Schema, rows: int | None = None) -> Iterato
         If a column is absent, or holds what does not fit the type asked for.
     """
     _check_columns(file, columns)
-    try:
-        with pq.ParquetFile(file) as parquet:
-            size = rows or max(parquet.metadata.num_rows, 1)
-            for batch in parquet.iter_batches(size, columns=list(columns)):
-                yield pl.DataFrame(batch).select(pl.col(name).cast(kind) for name, kind in columns.items())
-    except (pa.ArrowException, OSError) as error:
-        raise TraceFormatError(*_unreadable(file, "Parquet", error)) from error
-    except pl.exceptions.PolarsError as error:
-        message = f"{file} holds values that do not fit: {error}."
-        raise SchemaError(message, None, {"file": str(file)}) from error
+    for batch in iter_batches(file, list(columns), rows):
+        try:
+            frame = pl.DataFrame(batch)
+            fitting = [_fitting(frame[name], kind) for name, kind in columns.items()]
+        except (pl.exceptions.PolarsError, pa.ArrowException, ValueError) as error:
+            message = f"{file} holds values that do not fit: {error}."
+            raise SchemaError(message, None, {"file": str(file)}) from error
+        yield pl.DataFrame(fitting)
+
+
+def _fitting(values: pl.Series, kind: type[pl.DataType]) -> pl.Series:
+    """Give a column the type asked for where no value changes by it."""
+    if values.dtype.is_float() and kind == pl.Int64:
+        # Whole numbers with gaps are floats to some writers, and a gap is no number.
+        values = values.fill_nan(None)
+        broken = (values.round(0) != values) | (values.abs() > _EXACT)
+        if broken.any():
+            message = f"{values.name} holds {values.filter(broken)[0]!r}, and must hold whole numbers"
+            raise ValueError(message)
+    if values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary:
+        message = f"{values.name} is of type {values.dtype}, and must be of type {kind.__name__}"
+        raise ValueError(message)
+    return values.cast(kind)
 
 
 def refuse_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: Path, problem: str, first_row: int = 0) -> None:
@@ -117,7 +172,7 @@ def read_rows(file: Path, columns: Mapping[str, type[int | str]]) -> list[dict[s
                 raise TraceFormatError(message, None, {"file": str(file), "missing": missing})
             return [_convert_line(line, columns, file=file, number=reader.line_num) for line in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceFormatError(*_unreadable(file, "CSV", error)) from error
+        raise unreadable(file, "CSV", error) from error
 
 
 def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, Any]:
@@ -129,9 +184,9 @@ def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, 
         If the file is absent, is no JSON object, or an entry is absent or of another type.
     """
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TraceFormatError(*_unreadable(file, "JSON", error)) from error
+        found = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise unreadable(file, "JSON", error) from error
     if not isinstance(found, dict):
         message = f"{file} holds {type(found).__name__}, not an object."
         raise TraceFormatError(message, None, {"file": str(file)})
@@ -139,16 +194,46 @@ def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, 
         if not isinstance(found.get(key), kind) or isinstance(found[key], bool):
             message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {found.get(key)!r}."
             raise TraceFormatError(message, None, {"file": str(file), "entry": key})
+        if kind is int and not _INT64[0] <= found[key] <= _INT64[1]:
+            message = f"{file}: the entry {key!r} is {found[key]}, which no integer of 64 bits can be."
+            raise TraceFormatError(message, None, {"file": str(file), "entry": key})
     return found
 
 
-def fingerprint(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return 32 hexadecimal digits that depend on names and contents, and on where one ends and the next begins."""
+def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
+    """Return 32 hexadecimal digits that depend on names and contents, and on where one ends and the next begins.
+
+    Parameters
+    ----------
+    parts
+        Names, and their contents: bytes, or the file that holds them, which is read piece by piece.
+    """
     digest = hashlib.sha256()
     for name, content in parts:
-        digest.update(f"{name}:{len(content)}\n".encode())
-        digest.update(content)
+        if isinstance(content, bytes):
+            digest.update(f"{name}:{len(content)}\n".encode())
+            digest.update(content)
+            continue
+        digest.update(f"{name}:{content.stat().st_size}\n".encode())
+        with content.open("rb") as pieces:
+            while piece := pieces.read(_PIECE):
+                digest.update(piece)
     return digest.hexdigest()[:32]
+
+
+def unreadable(file: Path, form: str, error: Exception) -> TraceFormatError:
+    """Return what to raise where a file is absent, damaged, or takes more memory than there is."""
+    if isinstance(error, MemoryError):
+        return TraceFormatError(
+            f"{file} takes more memory to read than there is: {error}.",
+            "Give the process more memory, or convert a part of the file.",
+            {"file": str(file)},
+        )
+    return TraceFormatError(
+        f"{file} cannot be read as {form}: {error}.",
+        "The file is missing, truncated or damaged: record the run again.",
+        {"file": str(file)},
+    )
 
 
 def _check_columns(file: Path, columns: Iterable[str]) -> None:
@@ -157,20 +242,17 @@ def _check_columns(file: Path, columns: Iterable[str]) -> None:
         raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=available)
 
 
-def _unreadable(file: Path, form: str, error: Exception) -> tuple[str, str, dict[str, object]]:
-    return (
-        f"{file} cannot be read as {form}: {error}.",
-        "The file is missing, truncated or damaged: record the run again.",
-        {"file": str(file)},
-    )
-
-
 def _convert_line(
     line: dict[str, str | None], columns: Mapping[str, type[int | str]], *, file: Path, number: int
 ) -> dict[str, Any]:
     try:
         # A short line gives None, which no type takes but str.
-        return {name: kind(line[name] or "") for name, kind in columns.items()}
+        row = {name: kind(line[name] or "") for name, kind in columns.items()}
     except ValueError as error:
         message = f"{file}, line {number}: {error}."
         raise TraceFormatError(message, None, {"file": str(file), "line": number}) from error
+    for name, value in row.items():
+        if isinstance(value, int) and not _INT64[0] <= value <= _INT64[1]:
+            message = f"{file}, line {number}: {name} is {value}, which no integer of 64 bits can be."
+            raise TraceFormatError(message, None, {"file": str(file), "line": number})
+    return row

@@ -19,14 +19,15 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.model.enums import EventKind
+from pag_graph.model.enums import EventKind, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.sources.files import Schema, fingerprint, parquet_columns, read_frame, refuse_rows
+from pag_graph.sources.files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
+from pag_graph.store.findings import findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 RAW_FORMAT = "st2-raw"
@@ -54,6 +55,9 @@ _RECORD_KINDS = {
     "ControlMessage Sent": EventKind.PROGRESS_SEND,
     "ControlMessage Received": EventKind.PROGRESS_RECEIVE,
 }
+_PART_ROWS = 4 * 1024 * 1024
+"""Rows that are read at a time; of each worker's among them a file of the trace is made."""
+_MOST_FILES = 1_000
 # What a row must state to make an event of its kind.
 _NEEDED = {
     EventKind.START: ("operator",),
@@ -83,7 +87,7 @@ def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMe
     source
         Parquet file of the format `st2-raw`.
     target
-        Directory of the trace to write, with a file per worker.
+        Directory of the trace to write, with a file per worker, or several of a long log.
     replace
         Whether to replace a trace that is there.
 
@@ -102,14 +106,50 @@ def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMe
     `seq` is the log's `seq_no`. A data message's `records` is its own length, a stop's is what the
     log counted for the activation. Only data channels are in the table of channels, without ends.
     """
-    frame = read_frame(source, _RAW)
-    refuse_rows(
-        frame, ~pl.col("kind").is_in(_RAW_KINDS).fill_null(value=False), file=source, problem="unknown kind {kind}"
-    )
-    structure = frame.filter(pl.col("kind") == "operates")
+    pieces = _Pieces(source, _RAW)
+    structures: list[pl.DataFrame] = []
+    survey = _Survey(source, numbered=True)
+    for first_row, frame in pieces:
+        _check_raw(frame, source, first_row)
+        structures.append(frame.filter(pl.col("kind") == "operates"))
+        survey.add_numbers(frame)
+    structure = pl.concat(structures) if structures else pl.DataFrame(schema=_RAW)
     operators = _operators(structure, source)
+    scopes = dict(zip(operators["address"], operators["operator"], strict=True))
+
+    def events() -> Iterator[pl.DataFrame]:
+        return (_raw_events(frame, first_row, scopes) for first_row, frame in pieces)
+
+    for part in events():
+        survey.add(part)
+    return _write(
+        events(),
+        survey=survey,
+        target=target,
+        replace=replace,
+        format_name=RAW_FORMAT,
+        operators=operators,
+        dropped={"operates": structure.height} if structure.height else {},
+    )
+
+
+def _check_raw(frame: pl.DataFrame, source: Path, first_row: int) -> None:
+    refuse_rows(
+        frame,
+        ~pl.col("kind").is_in(_RAW_KINDS).fill_null(value=False),
+        file=source,
+        problem="unknown kind {kind}",
+        first_row=first_row,
+    )
     kind, sent = pl.col("kind"), pl.col("is_send") == 1
     is_data, is_progress = kind == "message", kind == "progress"
+    refuse_rows(
+        frame,
+        (is_data | is_progress) & ~pl.col("is_send").is_in([0, 1]).fill_null(value=False),
+        file=source,
+        problem="a message of which is_send is {is_send}, which says neither that it was sent nor read",
+        first_row=first_row,
+    )
     refuse_rows(
         frame,
         (is_data | is_progress)
@@ -119,11 +159,25 @@ def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMe
         ).fill_null(value=True),
         file=source,
         problem="a message from {source} to {target} in the log of worker {worker}",
+        first_row=first_row,
     )
-    scopes = dict(zip(operators["address"], operators["operator"], strict=True))
+    for name in ("worker", "seq_no", "id"):
+        refuse_rows(
+            frame,
+            (kind == "operates") & pl.col(name).is_null(),
+            file=source,
+            problem=f"an operator without {name}",
+            first_row=first_row,
+        )
+
+
+def _raw_events(frame: pl.DataFrame, first_row: int, scopes: Mapping[str, int]) -> pl.DataFrame:
+    """Return the rows of events of rows of the log, and `row`, their numbers in it."""
+    kind, sent = pl.col("kind"), pl.col("is_send") == 1
+    is_data, is_progress = kind == "message", kind == "progress"
     message = is_data | is_progress
-    events = (
-        frame.with_row_index("row")
+    return (
+        frame.with_row_index("row", first_row)
         .filter(kind != "operates")
         .select(
             "row",
@@ -148,15 +202,6 @@ def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMe
             records=pl.when(is_data).then(pl.col("msg_length")).when(kind == "stop").then(pl.col("length")),
         )
     )
-    return _write(
-        events,
-        source=source,
-        target=target,
-        replace=replace,
-        format_name=RAW_FORMAT,
-        operators=operators,
-        dropped={"operates": structure.height} if structure.height else {},
-    )
 
 
 def convert_records(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
@@ -167,7 +212,7 @@ def convert_records(source: Path, target: Path, *, replace: bool = False) -> Tra
     source
         Parquet file of the format `st2-lrs`.
     target
-        Directory of the trace to write, with a file per worker.
+        Directory of the trace to write, with a file per worker, or several of a long log.
     replace
         Whether to replace a trace that is there.
 
@@ -187,41 +232,165 @@ def convert_records(source: Path, target: Path, *, replace: bool = False) -> Tra
     where a receive was moved. The log does not say what operators are called or where they are: the
     table has the ids that occur, with empty names and addresses.
     """
-    frame = read_frame(source, _RECORDS)
+    pieces = _Pieces(source, _RECORDS)
+    survey = _Survey(source, numbered=False)
     label = pl.concat_str("activity_type", "event_type", separator=" ")
     names = {text: str(kind) for text, kind in _RECORD_KINDS.items()}
-    refuse_rows(
-        frame,
-        ~label.is_in(list(names)).fill_null(value=False),
-        file=source,
-        problem="unknown record {activity_type} {event_type}",
-    )
-    events = frame.with_row_index("row").select(
-        "row",
-        worker=pl.col("local_worker"),
-        seq=pl.col("seq_no"),
-        epoch=pl.col("epoch"),
-        t_ns=pl.col("timestamp"),
-        kind=label.replace_strict(names, return_dtype=pl.String),
-        operator=pl.col("operator_id"),
-        channel=pl.col("channel_id"),
-        scope=pl.lit(None, pl.Int64),
-        peer=pl.col("remote_worker"),
-        message_seq=pl.col("correlator_id"),
-        records=pl.col("length"),
-    )
-    operators = events.select(pl.col("operator").drop_nulls().unique().sort()).with_columns(
+    for first_row, frame in pieces:
+        refuse_rows(
+            frame,
+            ~label.is_in(list(names)).fill_null(value=False),
+            file=source,
+            problem="unknown record {activity_type} {event_type}",
+            first_row=first_row,
+        )
+
+    def events() -> Iterator[pl.DataFrame]:
+        for first_row, frame in pieces:
+            yield frame.with_row_index("row", first_row).select(
+                "row",
+                worker=pl.col("local_worker"),
+                seq=pl.col("seq_no"),
+                epoch=pl.col("epoch"),
+                t_ns=pl.col("timestamp"),
+                kind=label.replace_strict(names, return_dtype=pl.String),
+                operator=pl.col("operator_id"),
+                channel=pl.col("channel_id"),
+                scope=pl.lit(None, pl.Int64),
+                peer=pl.col("remote_worker"),
+                message_seq=pl.col("correlator_id"),
+                records=pl.col("length"),
+            )
+
+    for part in events():
+        survey.add(part)
+    operators = pl.DataFrame({"operator": pl.Series(sorted(survey.operators), dtype=pl.Int64)}).with_columns(
         address=pl.lit(""), name=pl.lit("")
     )
     return _write(
-        events,
-        source=source,
+        events(),
+        survey=survey,
         target=target,
         replace=replace,
         format_name=RECORDS_FORMAT,
         operators=operators,
         dropped={},
     )
+
+
+class _Pieces:
+    """Rows of a log, some millions at a time, with the number of their first row; may be gone through again."""
+
+    def __init__(self, source: Path, columns: Schema) -> None:
+        self._source, self._columns = source, columns
+        # What is one piece is kept: to decode it again takes longer than anything else.
+        self._kept = list(self._read()) if parquet_rows(source) <= _PART_ROWS else None
+
+    def __iter__(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        return iter(self._kept) if self._kept is not None else self._read()
+
+    def _read(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        first_row = 0
+        for frame in iter_frames(self._source, self._columns, _PART_ROWS):
+            yield first_row, frame
+            first_row += frame.height
+
+
+class _Survey:
+    """What must be known of a log before its events are written, piece by piece; refuses rows that are no events."""
+
+    def __init__(self, source: Path, *, numbered: bool) -> None:
+        self._source = source
+        self._numbered = numbered
+        self._numbers = pl.DataFrame(schema={"worker": pl.Int64, "rows": pl.Int64, "last": pl.Int64})
+        self._open = pl.DataFrame(schema=dict.fromkeys(("worker", "seq", "operator", "step"), pl.Int64))
+        self._broken: list[pl.DataFrame] = []
+        self._firsts: list[pl.DataFrame] = []
+        self.channels: set[int] = set()
+        self.operators: set[int] = set()
+
+    def add_numbers(self, frame: pl.DataFrame) -> None:
+        """Take the numbers of rows, whatever they are: SnailTrail numbers those of a worker 1, 2, 3 and so on."""
+        counted = frame.group_by("worker").agg(rows=pl.len().cast(pl.Int64), last=pl.col("seq_no").max())
+        both = pl.concat([self._numbers, counted.filter(pl.col("worker").is_not_null())])
+        self._numbers = both.group_by("worker").agg(pl.col("rows").sum(), pl.col("last").max())
+
+    def add(self, events: pl.DataFrame) -> None:
+        """Take events of the next rows."""
+        _check_rows(events, self._source)
+        first = events.unique("worker", keep="first", maintain_order=True).drop("row")
+        known = pl.concat([*self._firsts, first])
+        self._firsts = [known.unique("worker", keep="first", maintain_order=True)]
+        message = events.filter(pl.col("kind").is_in([EventKind.SEND.value, EventKind.RECEIVE.value]))
+        self.channels |= set(message["channel"].unique().to_list())
+        self.operators |= set(events["operator"].drop_nulls().unique().to_list())
+        self._add_activations(events)
+
+    def _add_activations(self, events: pl.DataFrame) -> None:
+        """Pair starts with stops: in a log that lost nothing each stop is of the operator that was started last."""
+        step = (
+            pl.when(pl.col("kind") == EventKind.START.value)
+            .then(1)
+            .when(pl.col("kind") == EventKind.STOP.value)
+            .then(-1)
+        )
+        rows = events.select("worker", "seq", "operator", step=step.cast(pl.Int64)).filter(pl.col("step").is_not_null())
+        worker, step = pl.col("worker"), pl.col("step")
+        # At each depth starts and stops alternate, whatever lies deeper; what is still open comes first again.
+        rows = (
+            pl.concat([self._open, rows])
+            .with_columns(depth=step.cum_sum().over(worker) - pl.when(step < 0).then(step).otherwise(0))
+            .with_columns(
+                before=step.shift(1).over(worker, "depth"),
+                started=pl.col("operator").shift(1).over(worker, "depth"),
+                after=step.shift(-1).over(worker, "depth"),
+            )
+        )
+        self._open = rows.filter((step > 0) & pl.col("after").is_null()).select(self._open.columns)
+        alone = (step < 0) & (pl.col("before").fill_null(-1) < 0)
+        other = (step < 0) & (pl.col("before") > 0) & (pl.col("operator") != pl.col("started"))
+        self._broken.append(rows.filter(alone | other).select("worker", "seq"))
+
+    @property
+    def firsts(self) -> pl.DataFrame:
+        """The first event of every worker, by worker."""
+        return self._firsts[0].sort("worker") if self._firsts else pl.DataFrame(schema={"worker": pl.Int64})
+
+    def findings(self) -> pa.Table:
+        """Return what the log lacks: numbers of rows, and starts or stops of activations; a row per worker each."""
+        gaps = self._numbers.with_columns(missing=pl.col("last") - pl.col("rows")).filter(pl.col("missing") > 0)
+        gaps = gaps.sort("worker") if self._numbered else gaps.clear()
+        told = [
+            findings(
+                "events_missing",
+                Severity.ERROR,
+                "built from what is there; what the missing events would have told is not known",
+                rows=gaps.height,
+                worker=gaps["worker"].to_list(),
+                file=self._source.name,
+                observed=gaps["missing"].to_list(),
+                limit=0,
+                unit="events",
+            )
+        ]
+        broken = pl.concat([pl.DataFrame(schema={"worker": pl.Int64, "seq": pl.Int64}), *self._broken])
+        for name, rows in (("stop_without_start", broken), ("activation_not_stopped", self._open)):
+            counted = rows.group_by("worker").agg(pl.col("seq").first(), count=pl.len()).sort("worker")
+            told.append(
+                findings(
+                    name,
+                    Severity.WARNING,
+                    "built as it is; `seq` is the first of `observed` events whose other end the log lacks",
+                    rows=counted.height,
+                    worker=counted["worker"].to_list(),
+                    seq=counted["seq"].to_list(),
+                    file=self._source.name,
+                    observed=counted["count"].to_list(),
+                    limit=0,
+                    unit="activations",
+                )
+            )
+        return pa.concat_tables(told)
 
 
 def _mismatch(source: Path, columns: Schema) -> str | None:
@@ -249,18 +418,17 @@ def _operators(structure: pl.DataFrame, source: Path) -> pl.DataFrame:
 
 
 def _write(
-    events: pl.DataFrame,
+    parts: Iterator[pl.DataFrame],
     *,
-    source: Path,
+    survey: _Survey,
     target: Path,
     replace: bool,
     format_name: str,
     operators: pl.DataFrame,
     dropped: dict[str, int],
 ) -> TraceMeta:
-    _check_rows(events, source)
-    numbers = sorted(events["worker"].unique().to_list())
-    firsts = events.unique("worker", keep="first", maintain_order=True).drop("row").sort("worker")
+    firsts = survey.firsts
+    numbers = firsts["worker"].to_list()
     meta = TraceMeta(
         trace_id=fingerprint([("operators", operators.write_csv().encode()), ("first", firsts.write_csv().encode())]),
         source=TraceSource(system="timely", version="", format=format_name),
@@ -269,19 +437,19 @@ def _write(
         aligned=False,
         dropped=dropped,
     )
-    channels = events.filter(pl.col("kind").is_in([EventKind.SEND.value, EventKind.RECEIVE.value]))["channel"]
     write_trace(
         target,
         meta=meta,
-        events=_event_files(events, numbers),
+        events=_event_files(parts),
         operators=operators.to_arrow().select(TRACE_OPERATORS.names),
         channels=pa.Table.from_pylist(
-            [{"channel": channel, "scope": ""} for channel in channels.unique().sort().to_list()], TRACE_CHANNELS
+            [{"channel": channel, "scope": ""} for channel in sorted(survey.channels)], TRACE_CHANNELS
         ),
         workers=pa.Table.from_pylist(
             [{"worker": number, "process": number, "clock_domain": str(number), "offset_ns": 0} for number in numbers],
             TRACE_WORKERS,
         ),
+        findings=survey.findings(),
         replace=replace,
     )
     return meta
@@ -303,7 +471,12 @@ def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
 
 
-def _event_files(events: pl.DataFrame, workers: list[int]) -> Iterator[tuple[str, pa.Table]]:
-    for worker in workers:
-        own = events.filter(pl.col("worker") == worker).drop("row")
-        yield f"worker-{worker:07}", own.to_arrow()
+def _event_files(parts: Iterator[pl.DataFrame]) -> Iterator[tuple[str, pa.Table]]:
+    for number, events in enumerate(parts):
+        of = events.drop("row").partition_by("worker", maintain_order=True)
+        if len(of) > _MOST_FILES:
+            # As many files would take longer to open than to read.
+            yield f"events-{number:05}", events.drop("row").sort("worker", maintain_order=True).to_arrow()
+            continue
+        for own in of:
+            yield f"worker-{own['worker'][0]:07}-{number:05}", own.to_arrow()

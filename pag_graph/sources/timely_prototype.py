@@ -35,7 +35,7 @@ import pyarrow as pa
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.sources.files import Schema, fingerprint, iter_frames, read_facts, read_frame, read_rows, refuse_rows
+from pag_graph.sources.files import Schema, fingerprint, iter_frames, read_facts, read_rows, refuse_rows
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 
@@ -110,7 +110,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
     operators = _read_operators(source, workers)
     headers = [source / f"{name}" for worker in workers for name in _header_files(worker)]
     meta = TraceMeta(
-        trace_id=fingerprint((file.name, file.read_bytes()) for file in headers),
+        trace_id=fingerprint((file.name, file) for file in headers),
         source=TraceSource(system="timely", version=facts[0]["timely"], format=FORMAT),
         workers=len(facts),
         dropped={reason: count for reason, count in dropped.items() if count},
@@ -237,11 +237,15 @@ def _refuse_disagreement(
 
 def _count_kinds(file: Path) -> dict[int, int]:
     """Count the rows that are no events."""
-    kinds = read_frame(file, {"kind": pl.Int64})
-    known = [*_KINDS, *_DROPPED]
-    refuse_rows(kinds, ~pl.col("kind").is_in(known).fill_null(value=False), file=file, problem="unknown kind {kind}")
-    counts = kinds.filter(pl.col("kind").is_in(list(_DROPPED))).group_by("kind").len()
-    return dict(counts.iter_rows())
+    unknown = ~pl.col("kind").is_in([*_KINDS, *_DROPPED]).fill_null(value=False)
+    counts = dict.fromkeys(_DROPPED, 0)
+    first_row = 0
+    for kinds in iter_frames(file, {"kind": pl.Int64}):
+        refuse_rows(kinds, unknown, file=file, problem="unknown kind {kind}", first_row=first_row)
+        for kind, count in kinds.filter(pl.col("kind").is_in(list(_DROPPED))).group_by("kind").len().iter_rows():
+            counts[kind] += count
+        first_row += kinds.height
+    return counts
 
 
 def _event_files(file: Path, worker: int) -> Iterator[tuple[str, pa.Table]]:

@@ -79,7 +79,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
     trace = Converter(tables, found)
     events = trace.events()
     meta = TraceMeta(
-        trace_id=fingerprint((file.name, file.read_bytes()) for file in files),
+        trace_id=fingerprint((file.name, file) for file in files),
         source=TraceSource(system="stated", version="", format=FORMAT),
         workers=len(trace.workers),
         dropped={reason: count for reason, count in trace.dropped.items() if count},

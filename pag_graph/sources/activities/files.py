@@ -9,17 +9,26 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.activities.tables import TABLES, Source, schema
+from pag_graph.sources.activities.tables import PLACES, TABLES, Source, schema
 from pag_graph.sources.activities.values import clean
-from pag_graph.sources.files import parquet_columns
+from pag_graph.sources.files import iter_batches, parquet_columns, parquet_rows, unreadable
+from pag_graph.store.capacity import lacking
+from pag_graph.store.safe_files import check_regular, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
+ROW_BYTES = 600
+"""Memory that a row of a table takes until it is events, at most and about."""
+_CSV_BYTES, _LINES_BYTES = 12, 6
+"""The same of a byte of a file of text."""
+_LINES = 1 << 16
+"""Rows of JSON lines that are objects of Python at a time."""
 
 
 def kind_of(file: Path) -> str | None:
@@ -39,6 +48,7 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
                 near = difflib.get_close_matches(file.stem, list(TABLES), n=1)
                 hint = f"Call it {near[0]}{file.suffix}." if near else "Move it out of the folder."
                 raise TraceFormatError(message, hint, {"file": str(file)})
+        check_regular(files)
         named = [(file, kind_of(file)) for file in files]
     else:
         files = [source]
@@ -46,11 +56,25 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
     parts: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     for number, (file, name) in enumerate(named):
         for table, frame in _tables_of(file, str(name)):
-            parts[table].append(clean(TABLES[table], frame.with_columns(_file=pl.lit(number, pl.Int64)), tuple(files)))
+            parts[table].append(clean(TABLES[table], frame, tuple(files), number))
     empty = {name: pl.DataFrame(schema=schema(table)) for name, table in TABLES.items()}
     return {
         name: Source(frame=pl.concat([empty[name], *frames]), files=tuple(files)) for name, frames in parts.items()
     }, files
+
+
+def check_size(file: Path, needed: int) -> None:
+    """Refuse a file whose rows do not fit in memory, for tables are sorted as a whole; `needed` is in bytes.
+
+    Raises
+    ------
+    TraceFormatError
+        Says how much memory it takes, and how much there is.
+    """
+    if (lack := lacking(needed)) is not None:
+        message = f"{file} needs {lack}."
+        hint = "Give the process more memory, or write down a part of the run; several parts are several traces."
+        raise TraceFormatError(message, hint, {"file": str(file), "bytes": needed})
 
 
 def header_of(file: Path) -> list[str]:
@@ -59,10 +83,13 @@ def header_of(file: Path) -> list[str]:
         return parquet_columns(file)
     for _, line in _lines(file):
         if file.suffix == ".csv":
-            return [name.strip() for name in next(csv.reader([line]))]
+            try:
+                return [name.strip() for name in next(csv.reader([line]))]
+            except csv.Error as error:
+                raise unreadable(file, "CSV", error) from error
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+            row = parse_json(line)
+        except ValueError:
             return []
         # The first row may be a message or a worker.
         return ["worker", "activity"] if isinstance(row, dict) and {"worker", "from"} & set(row) else []
@@ -80,8 +107,10 @@ def _tables_of(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _read_csv(file: Path) -> pl.DataFrame:
+    check_size(file, file.stat().st_size * _CSV_BYTES)
+    _check_names(file, header_of(file))
     try:
-        frame = pl.read_csv(file, infer_schema=False, comment_prefix="#")
+        frame = pl.read_csv(file, infer_schema=False, comment_prefix="#", glob=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         # Polars names no line; the slower reader of the standard library finds it.
         if (line := _ragged_line(file)) is not None:
@@ -89,41 +118,75 @@ def _read_csv(file: Path) -> pl.DataFrame:
             raise TraceFormatError(message, "Put values with commas in quotes.", {"file": str(file)}) from error
         message = f"{file} cannot be read as CSV: {error}."
         raise TraceFormatError(message, None, {"file": str(file)}) from error
-    frame = frame.rename({name: name.strip() for name in frame.columns})
+    names = [name.strip() for name in frame.columns]
+    _check_names(file, names)
+    frame = frame.rename(dict(zip(frame.columns, names, strict=True)))
     frame = frame.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
     # Lines without any value are nothing.
     return frame.filter(pl.any_horizontal(pl.exclude("_row").is_not_null())) if frame.width > 1 else frame
 
 
 def _read_parquet(file: Path) -> pl.DataFrame:
-    parquet_columns(file)
+    _check_names(file, parquet_columns(file))
+    check_size(file, parquet_rows(file) * ROW_BYTES)
     try:
-        return pl.read_parquet(file, glob=False).with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        message = f"{file} cannot be read as Parquet: {error}."
-        raise TraceFormatError(message, "The file is truncated or damaged.", {"file": str(file)}) from error
+        frames = [pl.DataFrame(batch) for batch in iter_batches(file)]
+        frame = pl.concat(frames) if frames else pl.DataFrame(schema=parquet_columns(file))
+    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, NotImplementedError) as error:
+        raise unreadable(file, "Parquet", error) from error
+    return frame.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
+
+
+def _check_names(file: Path, names: Sequence[str]) -> None:
+    """Refuse names of columns that stand for several, or for what this package notes about rows itself."""
+    for name in names:
+        if name in PLACES:
+            message = f"{file.name} has the unknown column {name!r}."
+            raise TraceFormatError(message, "Give it another name, or leave it out.", {"file": str(file)})
+    if twice := [name for name in names if names.count(name) > 1]:
+        message = f"{file.name} has the column {twice[0]!r} twice."
+        raise TraceFormatError(message, "Leave one of them out.", {"file": str(file)})
 
 
 def _read_lines(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    check_size(file, file.stat().st_size * _LINES_BYTES)
     rows: dict[str, list[dict[str, Any]]] = {}
+    frames: dict[str, list[pl.DataFrame]] = {}
     for number, line in _lines(file):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except json.JSONDecodeError as error:
             message = f"{file.name}, line {number}: {error.msg}, at column {error.colno}."
+            raise TraceFormatError(message, "Write one JSON object per line.", {"file": str(file)}) from error
+        except ValueError as error:
+            message = f"{file.name}, line {number}: {error}."
             raise TraceFormatError(message, "Write one JSON object per line.", {"file": str(file)}) from error
         if not isinstance(row, dict) or any(isinstance(value, list | dict) for value in row.values()):
             message = f"{file.name}, line {number}: expected an object with plain values."
             raise TraceFormatError(message, 'Such as {"worker": "a", "start": "1ms", ...}.', {"file": str(file)})
+        if not row.keys().isdisjoint(PLACES):
+            _check_names(file, list(row))
         table = name if "worker" in row and ("activity" in row or name != "activities") else _table_of(row, name)
-        rows.setdefault(table, []).append({**row, "_row": number})
+        row["_row"] = number
+        known = rows.setdefault(table, [])
+        known.append(row)
+        if len(known) == _LINES:
+            # Objects of Python take ten times the memory of columns.
+            frames.setdefault(table, []).append(_columns(known))
+            known.clear()
     for table, found in rows.items():
-        names = dict.fromkeys(key for row in found for key in row)
-        # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
-        columns = {
-            key: pl.Series(key, [_written(row.get(key)) for row in found], pl.String) for key in names if key != "_row"
-        }
-        yield table, pl.DataFrame([*columns.values(), pl.Series("_row", [row["_row"] for row in found], pl.Int64)])
+        parts = [*frames.get(table, []), *([_columns(found)] if found else [])]
+        yield table, pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
+
+
+def _columns(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows of JSON as columns of text, plus `_row`."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
+    columns = [
+        pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"
+    ]
+    return pl.DataFrame([*columns, pl.Series("_row", [row["_row"] for row in rows], pl.Int64)])
 
 
 def _table_of(row: dict[str, Any], name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+PLACES = ("_file", "_row")
+"""Columns that say where a row came from, which no file may have itself."""
 TEXT, TIME, COUNT, FLAG = "text", "time", "count", "flag"
 
 
@@ -145,7 +148,8 @@ def _csv_lines(file: Path, rows: Sequence[int]) -> dict[int, int]:
             else:
                 yield line
 
-    with file.open(encoding="utf-8", newline="", errors="replace") as lines:
+    # Values that the reader takes for too long are no reason to name no line: the rows after them are counted.
+    with suppress(csv.Error), file.open(encoding="utf-8", newline="", errors="replace") as lines:
         reader, before = csv.reader(kept(lines)), 0
         # Row -1 is the header; an empty line is a row without values.
         for row, _ in enumerate(reader, start=-1):

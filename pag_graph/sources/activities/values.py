@@ -9,6 +9,7 @@ import polars as pl
 
 from pag_graph.errors import MissingColumnError, TraceFormatError
 from pag_graph.sources.activities.tables import COUNT, TEXT, TIME, Source, Table, schema
+from pag_graph.store.columns import FARTHEST_NS, MOST_COUNT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000, "h": 3_600_000_000_000}
 """Units of times, in nanoseconds."""
 
+_SHOWN = 60
+"""Characters of a value that a message shows."""
+_FIRST_YEAR, _LAST_YEAR = 1825, 2115
+"""Years whose moments are near enough to 1970 for times."""
 _NUMBER = r"^([+-]?)(\d{1,19})(?:\.(\d+))?\s*(ns|us|µs|μs|ms|s|min|h)?$"
 
 
-def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...]) -> pl.DataFrame:
-    """Give a table as written its declared columns and types."""
+def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...], number: int) -> pl.DataFrame:
+    """Give a table as written, of the file with a number, its declared columns and types."""
+    file = files[number]
+    frame = frame.with_columns(_file=pl.lit(number, pl.Int64))
     source = Source(frame=frame, files=files)
-    file = files[int(frame["_file"][0])] if frame.height else files[0]
     columns: dict[str, pl.Series] = {}
     for written in frame.columns:
         if written in {"_file", "_row"}:
@@ -31,6 +37,7 @@ def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...]) -> pl.Data
         if name in columns:
             message = f"{file.name} has the column {name} twice: {written} is the second one."
             raise TraceFormatError(message, None, {"file": str(file)})
+        _check_type(file, written, frame.schema[written], unit if table.columns[name] == TIME else "")
         columns[name] = _convert(source, written, table.columns[name], unit)
     if missing := [name for name in table.needed if name not in columns]:
         raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=list(columns))
@@ -40,7 +47,11 @@ def clean(table: Table, frame: pl.DataFrame, files: tuple[Path, ...]) -> pl.Data
             message = f"{file.name} has {found} the columns end and duration."
             raise TraceFormatError(message, "Give one of them.", {"file": str(file)})
         if "duration" in columns:
+            # Two times that are near enough add up to less than 2^63; the sum may still be too far for a time.
             columns["end"] = columns["start"] + columns.pop("duration")
+            far = (columns["end"].abs() >= FARTHEST_NS).fill_null(value=False).arg_true()
+            if far.len():
+                source.fail(int(far[0]), "the activity ends more than 146 years from zero")
     clean = pl.DataFrame(
         [
             columns[name].alias(name) if name in columns else pl.Series(name, [None] * frame.height, kind)
@@ -67,6 +78,17 @@ def _column_name(table: Table, written: str, file: Path) -> tuple[str, str | Non
     raise TraceFormatError(message, f"{hint}Known are {', '.join(table.columns)}.", {"file": str(file)})
 
 
+def _check_type(file: Path, name: str, kind: pl.DataType, unit: str | None) -> None:
+    """Refuse a column of values that are not plain; and of a time that is a float, if `unit` is none."""
+    if kind.is_nested() or kind in {pl.Binary, pl.Object}:
+        message = f"{file.name} has values of type {kind} in the column {name}."
+        raise TraceFormatError(message, "Write plain values: text, numbers, times.", {"file": str(file)})
+    if kind.is_float() and unit is None:
+        message = f"{file.name}: {name} holds numbers with a point and without a unit."
+        hint = f"Call the column {name}_ms, or {name}_s, or whatever its unit is."
+        raise TraceFormatError(message, hint, {"file": str(file)})
+
+
 def _convert(source: Source, name: str, kind: str, unit: str | None) -> pl.Series:
     values = source.frame[name]
     if values.dtype == pl.Categorical or isinstance(values.dtype, pl.Enum):
@@ -90,38 +112,49 @@ def _convert(source: Source, name: str, kind: str, unit: str | None) -> pl.Serie
 
 def _counts(source: Source, name: str, values: pl.Series) -> pl.Series:
     numbers = values.cast(pl.Int64, strict=False)
-    if values.dtype.is_float():
+    if values.dtype.is_float() or values.dtype.is_decimal():
         numbers = numbers.set(values != values.round(0), None)
-    numbers = numbers.set(numbers < 0, None)
-    _refuse_values(source, name, values, numbers, "must be a whole number, and not negative")
+    numbers = numbers.set((numbers < 0) | (numbers > MOST_COUNT), None)
+    _refuse_values(source, name, values, numbers, f"must be a whole number, from 0 to {MOST_COUNT}")
     return numbers
 
 
 def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl.Series:
-    """Convert times to nanoseconds, exactly: 1.5ms, 0.25 s, 120; or points in time such as 2024-05-01T12:00:00.5Z."""
+    """Convert times to nanoseconds, exactly: 1.5ms, 0.25 s, 120; or points in time such as 2024-05-01T12:00:00.5Z.
+
+    Whatever a file holds, a time that is too far for nanoseconds in 63 bits is refused before it is scaled.
+    """
     scale = UNITS[unit or "ns"]
-    if isinstance(values.dtype, pl.Datetime):
-        return values.dt.cast_time_unit("ns").dt.timestamp("ns")
-    if isinstance(values.dtype, pl.Duration):
-        return values.dt.cast_time_unit("ns").cast(pl.Int64)
-    if values.dtype.is_integer():
-        numbers = values.cast(pl.Int64, strict=False)
-        return numbers * scale if scale > 1 else numbers
-    if values.dtype.is_float():
-        if unit is None:
-            message = f"{source.where(0)}: {name} holds numbers with a point and without a unit."
-            raise TraceFormatError(message, f"Call the column {name}_ms, or {name}_s, or whatever its unit is.")
-        return (values * scale).round(0).cast(pl.Int64)
-    if values.dtype != pl.String:
-        values = values.cast(pl.String)
-    numbers = _spelled(values, unit)
-    rest = values.set(numbers.is_not_null(), None)
-    if rest.null_count() < rest.len():
-        moments = rest.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
-        numbers = pl.select(pl.coalesce(numbers, moments.dt.timestamp("ns"))).to_series()
-    expected = "must be a time such as 1.5ms, 20us, 3s, or whole nanoseconds"
+    kind = values.dtype
+    if isinstance(kind, pl.Datetime | pl.Duration):
+        numbers = _scaled(values.to_physical(), UNITS[str(kind.time_unit)])
+    elif kind.is_integer():
+        numbers = _scaled(values.cast(pl.Int64, strict=False), scale)
+    elif kind.is_float():
+        nanoseconds = (values.cast(pl.Float64) * scale).round(0)
+        # No comparison holds for what is no number.
+        far = (nanoseconds.abs() < FARTHEST_NS).not_() | nanoseconds.is_nan()
+        numbers = nanoseconds.set(far, None).cast(pl.Int64)
+    else:
+        text = values if kind == pl.String else values.cast(pl.String)
+        numbers = _spelled(text, unit)
+        rest = text.set(numbers.is_not_null(), None)
+        if rest.null_count() < rest.len():
+            moments = rest.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
+            # Nanoseconds of a far year come round to a near one.
+            years = rest.str.head(4).cast(pl.Int32, strict=False)
+            near = _FIRST_YEAR <= years
+            near &= years <= _LAST_YEAR
+            numbers = pl.select(pl.coalesce(numbers, moments.to_physical().set(~near, None))).to_series()
+    expected = "must be a time such as 1.5ms, 20us, 3s, or whole nanoseconds, less than 146 years from zero"
     _refuse_values(source, name, values, numbers, expected)
     return numbers
+
+
+def _scaled(numbers: pl.Series, scale: int) -> pl.Series:
+    """Multiply; null where the product is out of the range of times."""
+    most = (FARTHEST_NS - 1) // scale
+    return numbers.set((numbers < -most) | (numbers > most), None) * scale
 
 
 def _spelled(values: pl.Series, unit: str | None) -> pl.Series:
@@ -136,7 +169,7 @@ def _spelled(values: pl.Series, unit: str | None) -> pl.Series:
     # Nine digits after the point are exact for seconds; what is below a nanosecond is cut off.
     fraction = pl.col("digits").fill_null("").str.head(9).str.pad_end(9, "0").cast(pl.Int64)
     small = pl.when(scale < UNITS["s"]).then(fraction * scale // UNITS["s"]).otherwise(fraction * (scale // UNITS["s"]))
-    fits = (pl.col("whole") <= (2**62) // scale) & ~(pl.col("digits").is_not_null() & (scale == 1))
+    fits = (pl.col("whole") < FARTHEST_NS // scale) & ~(pl.col("digits").is_not_null() & (scale == 1))
     sign = pl.when(pl.col("sign") == "-").then(-1).otherwise(1)
     return parts.select(pl.when(fits).then(sign * (pl.col("whole") * scale + small)).alias("t")).to_series()
 
@@ -145,4 +178,7 @@ def _refuse_values(source: Source, name: str, values: pl.Series, converted: pl.S
     bad = (values.is_not_null() & converted.is_null()).arg_true()
     if bad.len():
         index = int(bad[0])
-        source.fail(index, f"{name} is {values[index]!r}, and {expected}")
+        # Values of some types exist in files and not in Python.
+        shown = values.slice(index, 1).cast(pl.String)[0]
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        source.fail(index, f"{name} is {shown!r}, and {expected}")
