@@ -8,6 +8,7 @@ import random
 import shutil
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.attack import states
@@ -16,7 +17,6 @@ from tests.attack.operations import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tests.attack.harness import Mode, Outcome, Point, Zygote
     from tests.attack.operations import Operation, Prepared
@@ -41,14 +41,25 @@ def said_and_done(words: Sequence[str]) -> tuple[int, str]:
 
 
 def afterwards(kind: str, path: str, words: list[str], new: State) -> dict[str, Any]:
-    """Look, repeat the command as a user would, and look again; runs in a fork."""
-    found = states.STATES[kind](path)
+    """Look, repeat the command as a user would, and look again; then clean up, and look once more; runs in a fork."""
+    read, place = states.STATES[kind], Path(path)
+    found = read(path)
     code, said = said_and_done(words)
     refused = code == 4 and any(told in " ".join(said.split()) for told in _TAKEN)
     if refused and found == new:
         # It had got through: who wants to be sure replaces it.
         code, said = said_and_done([*words, "--replace"])
-    return {"found": found, "code": code, "said": said, "then": states.STATES[kind](path)}
+    then, left = read(path), states.listing(place.parent, rows=False)
+    cleaned, more = said_and_done(["vacuum", str(place / "pag" if kind == "spark" else place)])
+    return {
+        "found": found,
+        "code": code or cleaned,
+        "said": said + more,
+        "then": then,
+        "left": left,
+        "at_last": read(path),
+        "bare": states.listing(place.parent, rows=True),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +152,6 @@ def attempt(
             problems.append(f"looking ended with {after.code}: {_last(after.said)}")
         else:
             problems += _judged(after.result, prepared, outcome, kills=kills)
-        left, kept = states.listing(target), list(prepared.left)
-        if extra := _without(left, kept):
-            problems.append(f"left behind {', '.join(extra)}")
-        if missing := _without(kept, left):
-            problems.append(f"missing {', '.join(missing)}")
     finally:
         shutil.rmtree(target, ignore_errors=True)
     point = next((point for point in outcome.passed if point.number == at), None)
@@ -163,6 +169,13 @@ def _judged(after: dict[str, Any], prepared: Prepared, outcome: Outcome, *, kill
         problems.append(f"the next run ended with {after['code']}: {_last(after['said'])}")
     if after["then"] != prepared.new:
         problems.append(f"the next run gave {_differing(after['then'], prepared.new)}")
+    if after["at_last"] != prepared.new:
+        problems.append(f"the clean-up left {_differing(after['at_last'], prepared.new)}")
+    for when, there, wanted in (("", after["left"], prepared.left), (" by the clean-up", after["bare"], prepared.bare)):
+        if extra := _without(there, wanted):
+            problems.append(f"left behind{when} {', '.join(extra)}")
+        if missing := _without(wanted, there):
+            problems.append(f"missing{when} {', '.join(missing)}")
     return problems
 
 

@@ -98,6 +98,7 @@ OPERATIONS = (
     _operation("append", "store", f"{_BUILD} --append", _FIRST),
     _operation("append-again", "store", f"{_BUILD} --append", _OTHER, f"{_FIRST} --replace"),
     _operation("replace", "store", f"{_BUILD} --replace", _OTHER),
+    _operation("vacuum", "store", "vacuum OUT/a.pag", _OTHER, f"{_FIRST} --replace", f"{_BUILD} --append"),
     _operation("spark", "spark", "spark IN/new-log --out OUT/app"),
     _operation("spark-replace", "spark", "spark IN/new-log --out OUT/app --replace", "spark IN/old-log --out OUT/app"),
 )
@@ -121,6 +122,8 @@ class Prepared:
     """Points of a run that nothing stopped."""
     left: list[str]
     """What lies there after such a run."""
+    bare: list[str]
+    """What lies there after such a run and `pag vacuum`."""
 
     def words(self, target: Path) -> list[str]:
         """Return the command for a target."""
@@ -154,7 +157,10 @@ def prepare(
     new = zygote.call(read, str(whole / operation.path))
     assert new
     assert "error" not in new
-    assert new != old
+    assert (new == old) == (operation.name == "vacuum")
+    left = listing(whole, rows=False)
+    cleaned = zygote.pag("vacuum", whole / operation.path / ("pag" if operation.kind == "spark" else ""))
+    assert cleaned.code == 0, cleaned.said
     return Prepared(
         operation=operation,
         inputs=inputs,
@@ -162,5 +168,6 @@ def prepare(
         old=old,
         new=new,
         passed=outcome.passed,
-        left=listing(whole),
+        left=left,
+        bare=listing(whole, rows=True),
     )

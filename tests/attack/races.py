@@ -1,4 +1,4 @@
-"""Builds, appends, replaces and readers at one store, or conversions and readers at one trace, all at the same time.
+"""Builds, appends, replaces, clean-ups and readers at one store, or conversions and readers at one trace, all at once.
 
 A round is one race: some processes write, each a run that can be told from all others, while others open and read again
 and again. What an open finds must be one of those runs, whole.
@@ -22,6 +22,7 @@ from pag_graph import api
 from pag_graph.errors import PagGraphError, StoreConflictError, StoreExistsError
 from pag_graph.sources import convert
 from pag_graph.store.delta import commits, open_store
+from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.traces import draw
 from tests.attack import states
 from tests.attack.operations import growing, write_tables
@@ -80,7 +81,10 @@ def _write(course: dict[str, Any], action: tuple[str, str]) -> dict[str, Any]:
     try:
         if mode == "convert":
             convert(folder / name, folder / _TRACE, replace=True)
-            return {"action": action, "done": name}
+            return {"action": action, "done": name, "committed": False}
+        if mode == "vacuum":
+            vacuum(folder / _STORE)
+            return {"action": action, "done": name, "committed": False}
         report = api.build(folder / name, folder / _STORE, engine="local", mode=mode)  # type: ignore[arg-type]
     except (StoreConflictError, StoreExistsError) as error:
         return {"action": action, "refused": type(error).__name__}
@@ -95,7 +99,7 @@ def _plan(course_seed: int, number: int) -> tuple[str, str, list[tuple[str, str]
     """Return what a round is called, what is there before it, and what its writers do."""
     chance = random.Random(f"{course_seed}-{number}")
     names = chance.sample([f"run-{k}" for k in _NUMBERS], WRITERS)
-    match chance.randrange(5):
+    match chance.randrange(6):
         case 0:
             return "builds", "nothing", [("error", name) for name in names]
         case 1:
@@ -105,6 +109,9 @@ def _plan(course_seed: int, number: int) -> tuple[str, str, list[tuple[str, str]
         case 3:
             actions = [("append", "grown-3"), ("replace", names[0]), ("replace", "grown-3")]
             return "appends and replaces", "grown-2", actions
+        case 4:
+            actions = [("vacuum", "grown-2"), ("replace", names[0]), ("append", "grown-3")]
+            return "builds and clean-ups", "grown-2", actions
         case _:
             tables = chance.sample([f"tables-{k}" for k in _NUMBERS], WRITERS)
             return "conversions", "trace", [("convert", name) for name in tables]

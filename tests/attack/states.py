@@ -85,9 +85,29 @@ def nameless(path: str) -> str:
     return _RANDOM.sub("*", path)
 
 
-def listing(folder: Path) -> list[str]:
-    """Name all that lies below a folder and is no state of a Delta table: its log and the files that it names stay."""
-    named = {
+_OF_A_LOG = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)|_last_checkpoint")
+
+
+def listing(folder: Path, *, rows: bool) -> list[str]:
+    """Name all that lies below a folder, but for the logs of Delta tables, which only grow.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    rows
+        Whether also files of rows that such a log names: those of replaced versions stay until somebody asks.
+    """
+    named = set() if rows else _named_by_logs(folder)
+    return sorted(
+        nameless(str(path.relative_to(folder))) + ("/" if path.is_dir() else "")
+        for path in folder.rglob("*")
+        if path not in named and not (path.parent.name == "_delta_log" and _OF_A_LOG.fullmatch(path.name))
+    )
+
+
+def _named_by_logs(folder: Path) -> set[Path]:
+    return {
         file.parent.parent / action[kind]["path"]
         for file in folder.rglob("_delta_log/*.json")
         for line in file.read_text().splitlines()
@@ -95,8 +115,3 @@ def listing(folder: Path) -> list[str]:
         for kind in ("add", "remove")
         if kind in action
     }
-    return sorted(
-        nameless(str(path.relative_to(folder))) + ("/" if path.is_dir() else "")
-        for path in folder.rglob("*")
-        if path not in named and not (path.parent.name == "_delta_log" and re.fullmatch(r"\d{20}\.json", path.name))
-    )
