@@ -121,6 +121,8 @@ def build(
         message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
     kept = previous if mode == "append" else None
+    if kept is not None:
+        _check_workers(kept, opened)
     known = kept.run if kept is not None and "clocks" in kept.run else None
     plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
     if kept is not None and kept.run["run_id"] != plan.run_id:
@@ -204,6 +206,22 @@ def construct(
         shutil.rmtree(staging, ignore_errors=True)
     assert built is not None  # noqa: S101  (only an append can find its work done)
     return built.epochs
+
+
+def _check_workers(kept: StoreInfo, trace: Trace) -> None:
+    """Refuse to append a trace of other workers: the clocks of those that were there say nothing of the others.
+
+    Raises
+    ------
+    StoreConflictError
+        If they are others.
+    """
+    now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
+    before = set(kept.run["clocks"]["offset_ns"]) if "clocks" in kept.run else now
+    if now != before:
+        message = f"{kept.path} holds run {kept.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
+        message += ", and is of another run." if len(now) != len(before) else " others, and is of another run."
+        raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
 
 
 def _nothing_to_do(kept: StoreInfo | None) -> BuildReport:

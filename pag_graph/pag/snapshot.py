@@ -92,6 +92,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         # The hold keeps the version's files from being cleaned away while somebody reads them.
         self.info, self._hold = open_held(path)
+        self._scans: dict[str, pl.LazyFrame] = {}
 
     @property
     def rules(self) -> RuleSet:
@@ -100,7 +101,13 @@ class Run:
 
     def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
         """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
-        return self.info.scan(table, near)
+        # Of a table that was asked for whole, all files are checked.
+        if table in self._scans:
+            return self._scans[table]
+        frame = self.info.scan(table, near)
+        if near is None:
+            self._scans[table] = frame
+        return frame
 
     def between(self, table: str, low: int, high: int) -> pl.LazyFrame:
         """Return the rows of a table with a column `epoch` that is between two numbers, both included."""

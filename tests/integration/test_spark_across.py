@@ -137,7 +137,7 @@ def test_sums_that_are_too_large(spark: SparkSession, stores: dict[RuleSet, Path
 
     run = api.open(stores[RuleSet.TIMELY]).run
     frames = spark_frames(run, spark, run.slowest())
-    edges = frames.engine.all_edges.to_native().withColumn("records", f.lit(1 << 62))
+    edges = frames.engine.edges(pl.lit(value=True)).to_native().withColumn("records", f.lit(1 << 62))
     whole = Frames(run=run, window=run.window(between=(0, run.end_ns)), engine=engine_of(spark, edges))
     with pytest.raises(AnalysisError, match="64 bits"):
         find_analysis("traffic").function(whole)

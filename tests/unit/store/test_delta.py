@@ -162,6 +162,16 @@ def test_only_the_same_run_can_be_appended(place: Path) -> None:
     assert holds(place, WHOLE.until_epoch(0))
 
 
+def test_a_trace_of_more_workers_is_another_run(place: Path) -> None:
+    build(place, "trace-0")
+    draw(WORK, WAIT, "", "0 start 5 | 4 stop 5").write(place / "more")
+    draw(WORK).write(place / "fewer")
+    for trace, count in (("more", 4), ("fewer", 1)):
+        with pytest.raises(StoreConflictError, match=f"of 3 workers; this trace has {count}, and is of another run"):
+            build(place, trace, "append")
+    assert holds(place, WHOLE.until_epoch(0))
+
+
 def pag_build_parameters() -> Any:
     from pag_graph.rules.rows import RuleParameters
 
