@@ -13,8 +13,9 @@ clock domain of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -27,8 +28,10 @@ from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 RAW_FORMAT = "st2-raw"
 """Name of the format of logs as recorded."""
@@ -117,13 +120,11 @@ def convert_raw(source: Path, target: Path, *, replace: bool = False) -> TraceMe
     operators = _operators(structure, source)
     scopes = dict(zip(operators["address"], operators["operator"], strict=True))
 
-    def events() -> Iterator[pl.DataFrame]:
-        return (_raw_events(frame, first_row, scopes) for first_row, frame in pieces)
-
-    for part in events():
+    parts = _Parts(pieces, lambda frame, first_row: _raw_events(frame, first_row, scopes))
+    for part in parts:
         survey.add(part)
     return _write(
-        events(),
+        parts,
         survey=survey,
         target=target,
         replace=replace,
@@ -245,30 +246,30 @@ def convert_records(source: Path, target: Path, *, replace: bool = False) -> Tra
             first_row=first_row,
         )
 
-    def events() -> Iterator[pl.DataFrame]:
-        for first_row, frame in pieces:
-            yield frame.with_row_index("row", first_row).select(
-                "row",
-                worker=pl.col("local_worker"),
-                seq=pl.col("seq_no"),
-                epoch=pl.col("epoch"),
-                t_ns=pl.col("timestamp"),
-                kind=label.replace_strict(names, return_dtype=pl.String),
-                operator=pl.col("operator_id"),
-                channel=pl.col("channel_id"),
-                scope=pl.lit(None, pl.Int64),
-                peer=pl.col("remote_worker"),
-                message_seq=pl.col("correlator_id"),
-                records=pl.col("length"),
-            )
+    def events(frame: pl.DataFrame, first_row: int) -> pl.DataFrame:
+        return frame.with_row_index("row", first_row).select(
+            "row",
+            worker=pl.col("local_worker"),
+            seq=pl.col("seq_no"),
+            epoch=pl.col("epoch"),
+            t_ns=pl.col("timestamp"),
+            kind=label.replace_strict(names, return_dtype=pl.String),
+            operator=pl.col("operator_id"),
+            channel=pl.col("channel_id"),
+            scope=pl.lit(None, pl.Int64),
+            peer=pl.col("remote_worker"),
+            message_seq=pl.col("correlator_id"),
+            records=pl.col("length"),
+        )
 
-    for part in events():
+    parts = _Parts(pieces, events)
+    for part in parts:
         survey.add(part)
     operators = pl.DataFrame({"operator": pl.Series(sorted(survey.operators), dtype=pl.Int64)}).with_columns(
         address=pl.lit(""), name=pl.lit("")
     )
     return _write(
-        events(),
+        parts,
         survey=survey,
         target=target,
         replace=replace,
@@ -278,22 +279,52 @@ def convert_records(source: Path, target: Path, *, replace: bool = False) -> Tra
     )
 
 
+class _Activations(NamedTuple):
+    """Starts (step 1) and stops (-1) of activations, in the order of the log."""
+
+    step: NDArray[np.int8]
+    operator: NDArray[np.int64]
+    seq: NDArray[np.int64]
+
+
 class _Pieces:
     """Rows of a log, some millions at a time, with the number of their first row; may be gone through again."""
 
     def __init__(self, source: Path, columns: Schema) -> None:
         self._source, self._columns = source, columns
         # What is one piece is kept: to decode it again takes longer than anything else.
-        self._kept = list(self._read()) if parquet_rows(source) <= _PART_ROWS else None
+        self.whole = parquet_rows(source) <= _PART_ROWS
+        self._kept = list(self._read()) if self.whole else None
 
     def __iter__(self) -> Iterator[tuple[int, pl.DataFrame]]:
         return iter(self._kept) if self._kept is not None else self._read()
+
+    def check(self, events: pl.DataFrame) -> None:
+        """Refuse rows that lack what makes them events."""
+        _check_rows(events, self._source)
 
     def _read(self) -> Iterator[tuple[int, pl.DataFrame]]:
         first_row = 0
         for frame in iter_frames(self._source, self._columns, _PART_ROWS):
             yield first_row, frame
             first_row += frame.height
+
+
+class _Parts:
+    """Events of the pieces of a log, apart by worker; may be gone through again."""
+
+    def __init__(self, pieces: _Pieces, events: Callable[[pl.DataFrame, int], pl.DataFrame]) -> None:
+        self._pieces, self._events = pieces, events
+        self._kept = list(self._make()) if pieces.whole else None
+
+    def __iter__(self) -> Iterator[list[pl.DataFrame]]:
+        return iter(self._kept) if self._kept is not None else self._make()
+
+    def _make(self) -> Iterator[list[pl.DataFrame]]:
+        for first_row, frame in self._pieces:
+            events = self._events(frame, first_row)
+            self._pieces.check(events)
+            yield events.partition_by("worker", maintain_order=True)
 
 
 class _Survey:
@@ -303,9 +334,9 @@ class _Survey:
         self._source = source
         self._numbered = numbered
         self._numbers = pl.DataFrame(schema={"worker": pl.Int64, "rows": pl.Int64, "last": pl.Int64})
-        self._open = pl.DataFrame(schema=dict.fromkeys(("worker", "seq", "operator", "step"), pl.Int64))
-        self._broken: list[pl.DataFrame] = []
-        self._firsts: list[pl.DataFrame] = []
+        self._firsts: dict[int, pl.DataFrame] = {}
+        self._open: dict[int, _Activations] = {}
+        self._broken: dict[int, tuple[int, int]] = {}
         self.channels: set[int] = set()
         self.operators: set[int] = set()
 
@@ -315,46 +346,49 @@ class _Survey:
         both = pl.concat([self._numbers, counted.filter(pl.col("worker").is_not_null())])
         self._numbers = both.group_by("worker").agg(pl.col("rows").sum(), pl.col("last").max())
 
-    def add(self, events: pl.DataFrame) -> None:
-        """Take events of the next rows."""
-        _check_rows(events, self._source)
-        first = events.unique("worker", keep="first", maintain_order=True).drop("row")
-        known = pl.concat([*self._firsts, first])
-        self._firsts = [known.unique("worker", keep="first", maintain_order=True)]
-        message = events.filter(pl.col("kind").is_in([EventKind.SEND.value, EventKind.RECEIVE.value]))
-        self.channels |= set(message["channel"].unique().to_list())
-        self.operators |= set(events["operator"].drop_nulls().unique().to_list())
-        self._add_activations(events)
+    def add(self, part: list[pl.DataFrame]) -> None:
+        """Take events of the next rows, apart by worker."""
+        for own in part:
+            self._firsts.setdefault(_worker_of(own), own.head(1).drop("row"))
+            message = own["kind"].is_in([EventKind.SEND.value, EventKind.RECEIVE.value])
+            self.channels |= set(own["channel"].filter(message).unique().to_list())
+            self.operators |= set(own["operator"].drop_nulls().unique().to_list())
+            self._add_activations(_worker_of(own), own)
 
-    def _add_activations(self, events: pl.DataFrame) -> None:
+    def _add_activations(self, worker: int, events: pl.DataFrame) -> None:
         """Pair starts with stops: in a log that lost nothing each stop is of the operator that was started last."""
-        step = (
-            pl.when(pl.col("kind") == EventKind.START.value)
-            .then(1)
-            .when(pl.col("kind") == EventKind.STOP.value)
-            .then(-1)
+        starts = events["kind"] == EventKind.START.value
+        both = starts | (events["kind"] == EventKind.STOP.value)
+        rows = _Activations(
+            (starts.filter(both).cast(pl.Int8) * 2 - 1).to_numpy(),
+            events["operator"].filter(both).to_numpy(),
+            events["seq"].filter(both).to_numpy(),
         )
-        rows = events.select("worker", "seq", "operator", step=step.cast(pl.Int64)).filter(pl.col("step").is_not_null())
-        worker, step = pl.col("worker"), pl.col("step")
-        # At each depth starts and stops alternate, whatever lies deeper; what is still open comes first again.
-        rows = (
-            pl.concat([self._open, rows])
-            .with_columns(depth=step.cum_sum().over(worker) - pl.when(step < 0).then(step).otherwise(0))
-            .with_columns(
-                before=step.shift(1).over(worker, "depth"),
-                started=pl.col("operator").shift(1).over(worker, "depth"),
-                after=step.shift(-1).over(worker, "depth"),
-            )
-        )
-        self._open = rows.filter((step > 0) & pl.col("after").is_null()).select(self._open.columns)
-        alone = (step < 0) & (pl.col("before").fill_null(-1) < 0)
-        other = (step < 0) & (pl.col("before") > 0) & (pl.col("operator") != pl.col("started"))
-        self._broken.append(rows.filter(alone | other).select("worker", "seq"))
+        if (known := self._open.get(worker)) is not None:
+            # What is still open comes first again.
+            rows = _Activations(*(np.concatenate(columns) for columns in zip(known, rows, strict=True)))
+        depth = np.cumsum(rows.step, dtype=np.int64) - np.minimum(rows.step, 0)
+        # At each depth starts and stops alternate, whatever lies deeper.
+        small = len(depth) < 1 << 15 or (depth.min() > -(1 << 15) and depth.max() < 1 << 15)
+        order = np.argsort(depth.astype(np.int16) if small else depth, kind="stable")
+        step, operator, depth = rows.step[order], rows.operator[order], depth[order]
+        same = depth[1:] == depth[:-1]
+        started = np.concatenate(([False], same & (step[:-1] > 0)))
+        stopped = np.concatenate((same, [False]))
+        fits = np.concatenate(([False], operator[1:] == operator[:-1]))
+        broken = order[(step < 0) & ~(started & fits)]
+        if len(broken):
+            count, first = self._broken.get(worker, (0, int(rows.seq[broken.min()])))
+            self._broken[worker] = (count + len(broken), first)
+        left = np.sort(order[(step > 0) & ~stopped])
+        self._open[worker] = _Activations(*(column[left] for column in rows))
 
     @property
     def firsts(self) -> pl.DataFrame:
         """The first event of every worker, by worker."""
-        return self._firsts[0].sort("worker") if self._firsts else pl.DataFrame(schema={"worker": pl.Int64})
+        if not self._firsts:
+            return pl.DataFrame(schema={"worker": pl.Int64})
+        return pl.concat([self._firsts[worker] for worker in sorted(self._firsts)])
 
     def findings(self) -> pa.Table:
         """Return what the log lacks: numbers of rows, and starts or stops of activations; a row per worker each."""
@@ -373,19 +407,19 @@ class _Survey:
                 unit="events",
             )
         ]
-        broken = pl.concat([pl.DataFrame(schema={"worker": pl.Int64, "seq": pl.Int64}), *self._broken])
-        for name, rows in (("stop_without_start", broken), ("activation_not_stopped", self._open)):
-            counted = rows.group_by("worker").agg(pl.col("seq").first(), count=pl.len()).sort("worker")
+        still = {worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)}
+        for name, found in (("stop_without_start", self._broken), ("activation_not_stopped", still)):
+            workers = sorted(found)
             told.append(
                 findings(
                     name,
                     Severity.WARNING,
                     "built as it is; `seq` is the first of `observed` events whose other end the log lacks",
-                    rows=counted.height,
-                    worker=counted["worker"].to_list(),
-                    seq=counted["seq"].to_list(),
+                    rows=len(workers),
+                    worker=workers,
+                    seq=[found[worker][1] for worker in workers],
                     file=self._source.name,
-                    observed=counted["count"].to_list(),
+                    observed=[found[worker][0] for worker in workers],
                     limit=0,
                     unit="activations",
                 )
@@ -418,7 +452,7 @@ def _operators(structure: pl.DataFrame, source: Path) -> pl.DataFrame:
 
 
 def _write(
-    parts: Iterator[pl.DataFrame],
+    parts: _Parts,
     *,
     survey: _Survey,
     target: Path,
@@ -471,12 +505,15 @@ def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
 
 
-def _event_files(parts: Iterator[pl.DataFrame]) -> Iterator[tuple[str, pa.Table]]:
-    for number, events in enumerate(parts):
-        of = events.drop("row").partition_by("worker", maintain_order=True)
-        if len(of) > _MOST_FILES:
+def _event_files(parts: _Parts) -> Iterator[tuple[str, pa.Table]]:
+    for number, part in enumerate(parts):
+        if len(part) > _MOST_FILES:
             # As many files would take longer to open than to read.
-            yield f"events-{number:05}", events.drop("row").sort("worker", maintain_order=True).to_arrow()
+            yield f"events-{number:05}", pl.concat(sorted(part, key=_worker_of)).drop("row").to_arrow()
             continue
-        for own in of:
-            yield f"worker-{own['worker'][0]:07}-{number:05}", own.to_arrow()
+        for own in part:
+            yield f"worker-{_worker_of(own):07}-{number:05}", own.drop("row").to_arrow()
+
+
+def _worker_of(own: pl.DataFrame) -> int:
+    return int(own["worker"][0])
