@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pag_graph import samples
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.api import Pag, Snapshot, Window, build, convert, open  # noqa: A004
     from pag_graph.pag.build import BuildReport
+
+    __version__: str
 
 __all__ = [
     "BuildReport",
@@ -18,9 +21,11 @@ __all__ = [
     "Pag",
     "Snapshot",
     "Window",
+    "__version__",
     "build",
     "convert",
     "open",
+    "samples",
 ]
 
 
@@ -29,9 +34,19 @@ _ELSEWHERE = {"BuildReport": "pag_graph.pag.build", "CriticalPath": "pag_graph.a
 
 def __getattr__(name: str) -> Any:
     # Polars and Arrow take half a second to load, numba as much again: only who uses them pays for it.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pag-graph")
     if name in __all__:
         from importlib import import_module
 
+        if name == "samples":
+            return import_module("pag_graph.samples")
         return getattr(import_module(_ELSEWHERE.get(name, "pag_graph.api")), name)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

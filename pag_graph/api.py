@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,11 +21,13 @@ import pyarrow.parquet as pq
 from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
 from pag_graph.analyses.columns import with_epoch
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.methods import AnalysisMethods
 from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag.engine import silent
-from pag_graph.pag.snapshot import Run, Snapshot, Window
+from pag_graph.pag.snapshot import Run, Snapshot, Window, whole_number
 from pag_graph.sources import convert
-from pag_graph.store.in_place import refusals, whole_file
+from pag_graph.store.in_place import check_output, refusals, whole_file, write_whole
 
 if TYPE_CHECKING:
     import os
@@ -63,6 +65,7 @@ __all__ = [
 
 
 _ROW_GROUP = 64 * 1024
+_LEAST_WIDTH = 300
 _CHOICES = ("epoch", "role", "between", "latency")
 """Arguments that choose a window."""
 
@@ -86,6 +89,7 @@ def build(
     *,
     rules: RuleSet | str | None = None,
     parameters: RuleParameters | None = None,
+    force_rules: bool = False,
     engine: Engine | str = "spark",
     mode: Mode = "error",
     slice_events: int | None = None,
@@ -99,6 +103,9 @@ def build(
         Directories; the store is made.
     rules, parameters
         Rule set, the one that the trace asks for where absent, and its parameters.
+    force_rules
+        Build by `rules` even if the trace contradicts them: if it states its waits and they infer them, or the other
+        way round. Nobody should trust the answers; the store says so with a finding.
     engine
         ``spark``, ``local``, or an engine of one's own; the tables are the same.
     mode
@@ -117,12 +124,14 @@ def build(
     from pag_graph.pag.build import build as run_build
 
     chosen = make_engine(engine) if isinstance(engine, str) else engine
+    # Executors have working directories of their own.
     return run_build(
-        Path(trace),
-        Path(store),
+        Path(trace).absolute(),
+        Path(store).absolute(),
         engine=chosen,
         rules=None if rules is None else RuleSet(rules),
         parameters=parameters,
+        force_rules=force_rules,
         mode=mode,
         slice_events=slice_events,
         progress=progress,
@@ -134,7 +143,7 @@ def open(store: str | os.PathLike[str]) -> Pag:  # noqa: A001  (pag_graph.open r
     return Pag(Path(store))
 
 
-class Pag:
+class Pag(AnalysisMethods):
     """A committed program activity graph.
 
     Parameters
@@ -144,17 +153,45 @@ class Pag:
     """
 
     def __init__(self, store: Path) -> None:
-        self.run = Run(store)
+        # Executors have working directories of their own.
+        self.run = Run(Path(store).absolute())
 
     @property
     def epochs(self) -> pl.DataFrame:
         """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
         return self.run.epochs
 
-    if TYPE_CHECKING:
+    def _ask(self, name: str, given: dict[str, Any]) -> Any:
+        """Run an analysis with what its method was called with; what is the default counts as not given."""
+        defaults = {item.name: item.default for item in find_analysis(name).parameter_list}
+        options = {key: value for key, value in given.items() if key not in {"self", "parameters", "unknown"}}
+        options = {key: value for key, value in options.items() if key not in defaults or value != defaults[key]}
+        if options.get("progress", silent) is None:
+            del options["progress"]
+        return self.analyse(name, given["parameters"], **options, **given["unknown"])
 
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            """Every analysis is a method; `_add_methods` makes them."""
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return any table of the run, lazily: ``scan("epochs")`` as well as ``scan("edges")``.
+
+        Parameters
+        ----------
+        table
+            ``vertices``, ``edges``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
+
+        Returns
+        -------
+        pl.LazyFrame
+            Columns as in `pag_graph.model.tables`; rows in no order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such table.
+        """
+        if table not in STORE_TABLES:
+            message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."
+            raise InvalidParameterError(message)
+        return self.run.scan(table)
 
     def vertices(self) -> pl.LazyFrame:
         """Return all vertices of the run (`PAG_VERTICES`)."""
@@ -172,7 +209,7 @@ class Pag:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Snapshot:
@@ -204,11 +241,20 @@ class Pag:
             raise InvalidParameterError(message)
         return analysis, analysis.make_parameters(options) if parameters is None else parameters
 
-    def critical_path(self, *, spark: SparkSession | None = None, **window: Any) -> CriticalPath:
+    def critical_path(
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        spark: SparkSession | None = None,
+    ) -> CriticalPath:
         """Return the critical path of a window (see `snapshot`, `analyse` and `pag_graph.analyses.critical_path`)."""
         from pag_graph.analyses.critical_path import critical_path
 
-        return critical_path(_subject(self.run, self._window(**window), spark))
+        window = self._window(epoch=epoch, role=role, between=between, latency=latency)
+        return critical_path(_subject(self.run, window, spark))
 
     def analyse(
         self,
@@ -460,6 +506,54 @@ class Pag:
         chosen = self.run.window(**window) if window else None
         return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
 
+    def draw(
+        self,
+        picture: str | os.PathLike[str],
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        width: int = 1100,
+    ) -> Path:
+        """Draw a window as an SVG: who did what when, who sent to whom, and the critical path.
+
+        Parameters
+        ----------
+        picture
+            File to write.
+        epoch, role, between, latency
+            See `snapshot`.
+        width
+            Width in pixels, at least 300.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window, the width is too small, or the file's name ends in something else than ``.svg``.
+        SinkError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
+        """
+        from pag_graph.sinks.svg import timeline
+
+        if whole_number(width, "width") < _LEAST_WIDTH:
+            message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
+            raise InvalidParameterError(message)
+        target = Path(picture)
+        check_output(target, ".svg")
+        drawn = timeline(self.snapshot(epoch=epoch, role=role, between=between, latency=latency), width=width)
+        write_whole(target, drawn)
+        return target
+
     def to_networkx(self, *, path_only: bool = False, **window: Any) -> Any:
         """Return the run, or one window of it, as a `networkx.MultiDiGraph`.
 
@@ -523,6 +617,7 @@ class Pag:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         parameters: Mapping[str, int | float | str | bool] | None = None,
+        distinct: bool = False,
         spark: SparkSession | None = None,
     ) -> MotifQuery | SparkMotifQuery:
         """Look for a motif, with GraphFrames' language and columns and without its jar (see docs/motifs.md).
@@ -542,6 +637,8 @@ class Pag:
             Most rows to return.
         parameters
             Values of ``$name`` in the filter; of a named pattern, those that differ from its defaults.
+        distinct
+            Whether no two named edges may be the same edge; as in GraphFrames, two names may stand for one.
         spark
             Look for it with Spark instead of Polars.
 
@@ -568,7 +665,8 @@ class Pag:
         named = PATTERNS.get(pattern)
         wheres = [text for text in (named.where if named else None, where) if text]
         values = named.values(parameters) if named else dict(parameters or {})
-        question = ask(named.motif if named else pattern, wheres, PAG_SHAPE, columns=columns, parameters=values)
+        text = named.motif if named else pattern
+        question = ask(text, wheres, PAG_SHAPE, columns=columns, parameters=values, distinct=distinct)
         if spark is None:
             return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
         from pag_graph.engines.motif import SparkMotifQuery
@@ -619,7 +717,7 @@ class Pag:
 
 
 def _add_methods() -> None:
-    """Give `Pag` a method for every analysis that has none of its own."""
+    """Give `Pag` a method for every analysis of another distribution; those of this one are `AnalysisMethods`."""
     for analysis in all_analyses():
         if not hasattr(Pag, analysis.method):
             setattr(Pag, analysis.method, _method(analysis))
@@ -734,12 +832,9 @@ def analyse(
     if against is not None and definition.scope is not Scope.PAIR:
         message = f"{definition.name} compares nothing, so there is no use for another store."
         raise InvalidParameterError(message)
-    pag = Pag(Path(store).absolute())
+    pag = Pag(Path(store))
     definition.check_rules(pag.run.rules)
-    target = Path(output).absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        message = f"{target} exists and is not empty."
-        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    target = _new_folder(output)
     with refusals(target, "", SinkError):
         target.mkdir(parents=True, exist_ok=True)
     chosen = make_engine(engine) if isinstance(engine, str) else engine
@@ -774,6 +869,67 @@ def analyse(
         "windows": len(windows),
         "rows": sum(rows),
     }
+
+
+def write_motif(
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    pattern: str,
+    where: str | None = None,
+    *,
+    epochs: Sequence[int] | None = None,
+    parameters: Mapping[str, int | float | str | bool] | None = None,
+    distinct: bool = False,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Find a motif with Spark and write its matches as Parquet.
+
+    Parameters
+    ----------
+    store, output
+        Directories; `output` must be new or empty.
+    pattern, where, epochs, parameters, distinct
+        See `Pag.motif`.
+    spark
+        Session to use; the active one, or a new one, where absent.
+
+    Returns
+    -------
+    dict
+        The run, the motif, and how many matches were written.
+
+    Raises
+    ------
+    MotifSyntaxError
+        If motif or filter cannot be understood.
+    SinkError
+        If `output` holds something.
+    """
+    from pag_graph.engines.session import spark_session
+
+    pag, target = Pag(Path(store)), _new_folder(output)
+    # What is wrong with the question is said before Spark starts.
+    pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
+    session = spark or spark_session(app="pag_graph motif")
+    query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
+    query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
+    matches = session.read.parquet(str(target)).count()
+    return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
+
+
+def _new_folder(output: str | os.PathLike[str]) -> Path:
+    """Return where results go, as an absolute path.
+
+    Raises
+    ------
+    SinkError
+        If something is there.
+    """
+    target = Path(output).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        message = f"{target} exists and is not empty."
+        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    return target
 
 
 def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:

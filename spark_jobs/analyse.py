@@ -7,39 +7,23 @@ analysis of the whole run writes one file. A value is JSON, or else taken as tex
 with --across every window is spread over all executors, for windows that are too large for one task.
 """
 
-import argparse
-import json
+from argparse import Namespace
 
 from pag_graph.api import all_analyses, analyse
-from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.cli.jobs import JobParser, run_job
+from pag_graph.cli.settings import setting
 
-
-def setting(text: str) -> tuple[str, object]:
-    """Split FIELD=VALUE."""
-    name, _, value = text.partition("=")
-    try:
-        return name.replace("-", "_"), json.loads(value)
-    except json.JSONDecodeError:
-        return name.replace("-", "_"), value
-
-
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("store")
-parser.add_argument("output")
+parser = JobParser(__doc__, "store", "output")
 parser.add_argument("--analysis", required=True, choices=[analysis.name for analysis in all_analyses()])
-parser.add_argument("--set", action="append", default=[], type=setting, metavar="FIELD=VALUE", dest="settings")
+parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="settings")
 parser.add_argument("--against", help="another store, for comparisons")
 parser.add_argument("--across", action="store_true", help="spread every window over all executors")
-given = parser.parse_args()
-try:
-    answer = analyse(
-        given.store,
-        given.output,
-        given.analysis,
-        parameters=dict(given.settings),
-        against=given.against,
-        across=given.across,
-    )
-except (InvalidParameterError, UnsupportedPlanError) as error:
-    parser.error(str(error))
-print(json.dumps(answer))  # noqa: T201  (its answer)
+
+
+def work(given: Namespace) -> dict[str, object]:  # noqa: D103
+    values = dict(map(setting, given.settings))
+    more = {"parameters": values, "against": given.against, "across": given.across}
+    return analyse(given.store, given.output, given.analysis, **more)
+
+
+run_job(parser, work)

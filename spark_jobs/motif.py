@@ -3,28 +3,26 @@
 spark-submit spark_jobs/motif.py STORE OUTPUT NAME|PATTERN [--where FILTER] [--epochs 3-7] [--set NAME=VALUE ...]
 
 Prints one JSON object. OUTPUT becomes a directory of Parquet files with one row per match and a struct per named
-element, the columns of GraphFrames. GraphFrames' jar is not needed.
+element, the columns of GraphFrames. With --distinct no two named edges are one edge. No need for GraphFrames' jar.
 """
 
-import argparse
-import json
+from argparse import Namespace
 
-import pag_graph
+from pag_graph.api import write_motif
+from pag_graph.cli.jobs import JobParser, run_job
 from pag_graph.cli.motif import parse_epochs
-from pag_graph.engines.session import spark_session
+from pag_graph.cli.settings import scalar_setting
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("store")
-parser.add_argument("output")
-parser.add_argument("pattern")
+parser = JobParser(__doc__, "store", "output", "pattern")
 parser.add_argument("--where")
-parser.add_argument("--epochs", type=parse_epochs)
+parser.add_argument("--epochs")
 parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings")
-given = parser.parse_args()
-values = {name: int(value) for name, _, value in (text.partition("=") for text in given.settings)}
-pag = pag_graph.open(given.store)
-spark = spark_session(app="pag_graph motif")
-query = pag.motif(given.pattern, given.where, epochs=given.epochs, parameters=values, spark=spark)
-query.frame().write.parquet(given.output)
-found = spark.read.parquet(given.output).count()
-print(json.dumps({"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": found}))  # noqa: T201  (its answer)
+parser.add_argument("--distinct", action="store_true")
+
+
+def work(given: Namespace) -> dict[str, object]:  # noqa: D103
+    more = {"parameters": dict(map(scalar_setting, given.settings)), "distinct": given.distinct}
+    return write_motif(given.store, given.output, given.pattern, given.where, epochs=parse_epochs(given.epochs), **more)
+
+
+run_job(parser, work)

@@ -3,9 +3,9 @@
 // param epoch: number of the epoch
 // param above number = 1.5: a worker stands out if it worked more than so many times the median
 // returns: one row per worker, most work first: worker, work_ns, waiting_ns, records (read), ns_per_record (null where
-//   none was read), work_ratio (work_ns over the median of all workers), records_ratio (likewise), others_waited_ns
-//   (waits of others that its messages ended), verdict: `data` where it worked above the median for that many more
-//   records, `speed` where it did so without, null for others. All inside the window.
+//   none was read), work_ratio (work_ns over the median of all workers, whatever they run), records_ratio (likewise),
+//   others_waited_ns (waits of others that its messages ended), verdict: `data` where it worked above the median for
+//   that many more records, `speed` where it did so without, null for others. All inside the window.
 // example: skewed --epoch 4
 //   worker | work_ns | waiting_ns | records | ns_per_record | work_ratio | records_ratio | others_waited_ns | verdict
 //   0      | 3890572 | 0          | 33696   | 115.5         | 9.432      | 16.848        | 7939883          | data

@@ -19,6 +19,7 @@ from pag_graph.analyses.frames import Frames, end_ns
 from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.errors import CycleError, PagError
 from pag_graph.kernels.blame import walk_waits
+from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.path import CYCLE, REACHED_START, enders
 from pag_graph.kernels.windows import spread
 from pag_graph.model.ids import POSITION_BITS, position_of
@@ -113,16 +114,19 @@ def _charged(wide: Snapshot, windows: Sequence[Window], frames: Frames | None = 
     since = np.maximum(start[wait], begins[window])
     vertex_of, is_born = begun["dst"].to_numpy(), (begun["type"] == SPAWN).to_numpy()
     to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
+    local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
+    vertex_of, wait_end = read_only(vertex_of, begun["end_ns"].to_numpy())
+    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
     ender = enders(vertex_of, is_born, to, sent, arrived, (messages["type"] == SPAWN).to_numpy())
     index, low, high, message, outcome, vertex = walk_waits(
         waited[wait],
         since,
-        local["dst"].to_numpy(),
-        local["end_ns"].to_numpy(),
+        local_dst,
+        local_end,
         vertex_of,
-        begun["end_ns"].to_numpy(),
+        wait_end,
         ender,
-        messages["src"].to_numpy(),
+        sender,
         sent,
     )
     if outcome != REACHED_START:

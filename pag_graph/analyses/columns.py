@@ -55,6 +55,12 @@ def operator_names(run: Run) -> pl.DataFrame:
     return run.operators.select("operator", "address", operator_name="name").unique("operator", keep="first")
 
 
+def worker_label(run: Run, column: str) -> pl.Expr:
+    """Return how to speak of the worker in a column (see `Run.worker_label`); null where it is."""
+    labels = {worker: run.worker_label(worker) for worker in run.workers}
+    return pl.col(column).replace_strict(labels, default=None, return_dtype=pl.String)
+
+
 def operator_labels(run: Run) -> dict[int, str]:
     """Return what people call each operator: its name and address, or its number where it has no name."""
     return {
@@ -63,6 +69,12 @@ def operator_labels(run: Run) -> dict[int, str]:
         else f"operator {row['operator']}"
         for row in run.operators.iter_rows(named=True)
     }
+
+
+def peer_frame(run: Run) -> pl.DataFrame:
+    """Return one row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`)."""
+    schema = {"worker": pl.Int32, "group": pl.Int32}
+    return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
 
 
 def with_epoch(table: pa.Table, window: Window) -> pa.Table:

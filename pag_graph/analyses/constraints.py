@@ -15,10 +15,11 @@ import polars as pl
 from pag_graph.analyses.columns import UNKNOWN
 from pag_graph.analyses.critical_path import no_end
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.path import last_edges
 from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, topological_order
 from pag_graph.kernels.windows import project, with_any
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
 from pag_graph.pag.tiling import is_type
 
@@ -205,6 +206,7 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     src, dst = (edges[name].to_numpy() for name in ("src", "dst"))
     first = np.searchsorted(of, np.arange(len(windows) + 1))
     arrives = graph.is_local | graph.is_type(ActivityType.SPAWN)
+    src, dst, start, end = read_only(src, dst, start, end)
     vertex_first, ids, t, source, target = project(first, src, dst, start, end, arrives, begins, finishes)
     # Windows one after the other on one line, so that times tell them apart.
     line = begins[0] + np.append(0, np.cumsum(finishes - begins + 1)[:-1])
@@ -434,6 +436,7 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
     """Return the graph; per window the vertex that closes it, and the row that its end cuts before that, or -1."""
     rows, ends = base.rows, base.ends
     src, dst, start, end = (rows[name].to_numpy() for name in ("src", "dst", "start_ns", "end_ns"))
+    src, dst, start, end = read_only(src, dst, start, end)
     row, failed = last_edges(
         np.searchsorted(base.of, np.arange(len(base.windows) + 1)),
         src,
@@ -442,6 +445,7 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
         end,
         ~base.is_local,
         base.is_type(ActivityType.WAITING),
+        base.is_type(*RESTING_TYPES),
         base.is_type(ActivityType.SPAWN),
         ends,
         np.array([-1 if w.end_vertex is None else w.end_vertex for w in base.windows], np.int64),

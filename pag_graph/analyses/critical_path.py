@@ -18,7 +18,8 @@ from pag_graph.analyses.frames import Frames
 from pag_graph.analyses.windows import over
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
 from pag_graph.kernels import path as kernel
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+from pag_graph.kernels.compiling import read_only
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
+_RESTING = {str(kind) for kind in RESTING_TYPES}
 _COLUMNS = ("operator", "channel", "records", "alternatives")
 _STEP_COLUMNS = ["src", "dst", "type", "start_ns", "duration_ns", *_COLUMNS]
 
@@ -47,8 +49,8 @@ class CriticalPath:
     steps: pa.Table
     """Rows of `CRITICAL_PATH`."""
     ends: int
-    """Workers that were active where the window ends: the path begins with the lowest of them, or with the one whose
-    `epoch_end` closes the window; each other one is the end of another path of the same length."""
+    """Workers at work where the window ends; where nobody works, those that rest there (`RESTING_TYPES`). Of a round:
+    workers whose work ends at the very instant of its end."""
     all_waiting: bool
     """Whether nobody was active where the window ends (property 3.10 of CPA, if no message was under way either)."""
 
@@ -56,6 +58,32 @@ class CriticalPath:
     def table(self) -> pa.Table:
         """The steps."""
         return self.steps
+
+    @property
+    def ties(self) -> int:
+        """Other workers on which a path of the same length ends just as well."""
+        return max(self.ends - 1, 0)
+
+    @property
+    def rests_at_end(self) -> bool:
+        """Whether nobody was at work where the window ends, and the path is that of whoever rested there last."""
+        last = self.steps["type"][-1].as_py() if self.steps.num_rows else None
+        return self.window.end_vertex is None and not self.all_waiting and last in _RESTING
+
+    def doubts_at_end(self) -> list[str]:
+        """Return what is to be said of where the path ends; nothing where only one path can be meant."""
+        said = []
+        if self.all_waiting:
+            said.append("where the window ends, every worker waited")
+        elif self.rests_at_end:
+            said.append("where the window ends nobody worked: the path ends with who did so last")
+        if self.ties:
+            did = "rested" if self.rests_at_end else "worked"
+            said.append(
+                f"{self.ends} workers {did} where the window ends: {self.ties} other"
+                f" path{'' if self.ties == 1 else 's'} of the same length end{'s' if self.ties == 1 else ''} there"
+            )
+        return said
 
     @property
     def length_ns(self) -> int:
@@ -74,8 +102,8 @@ class CriticalPath:
         return dict(sums.iter_rows())
 
     @property
-    def coverage(self) -> float:
-        """Share of the path's time that is not `unknown`."""
+    def explained(self) -> float:
+        """Share of the path's time that is not `unknown`; the coverage of an epoch is that of all workers' time."""
         return 1 - self.by_type.get(UNKNOWN, 0) / self.window.span_ns if self.window.span_ns else 1.0
 
     @property
@@ -88,9 +116,10 @@ class CriticalPath:
         span = self.window.span_ns or 1
         first = (
             f"{self.window.name.capitalize()}: {self.window.span_ns:,} ns, path {self.length_ns:,} ns in"
-            f" {self.steps.num_rows:,} steps, {self.coverage:.1%} explained, {self.alternatives} alternatives"
+            f" {self.steps.num_rows:,} steps, {self.explained:.1%} explained, {self.alternatives} alternatives"
         )
         lines = [first, *(f"  {ns / span:6.1%} {kind} ({ns:,} ns)" for kind, ns in self.by_type.items())]
+        lines += [f"  {said}" for said in self.doubts_at_end()]
         return "\n".join(lines)
 
     def summary(self) -> dict[str, Any]:
@@ -103,10 +132,11 @@ class CriticalPath:
             "end_ns": self.window.end_ns,
             "span_ns": self.window.span_ns,
             "length_ns": self.length_ns,
-            "coverage": self.coverage,
+            "explained": self.explained,
             "edge_count": self.steps.num_rows,
             "alternatives": self.alternatives,
             "ends": self.ends,
+            "ties": self.ties,
             "all_waiting": self.all_waiting,
             "by_type": self.by_type,
         }
@@ -140,8 +170,9 @@ def critical_path(snapshot: Snapshot | Frames) -> CriticalPath:
     A worker's time is cut into segments at the ends of its waits; from a segment one comes back only over the message
     that ended the wait, or over the spawn by which the worker was born. O(edges log edges) for sorting, O(waits on the
     path) for the walk; on frames across partitions only waits and what ended them come to this process, and the rows of
-    the path. Ties: a round ends at its own `epoch_end`, another window with the lowest worker that is not
-    waiting.
+    the path. A round ends at its own `epoch_end`. Another window ends with the lowest worker that is at work
+    there; where nobody is, with the one that was so last; `ends` says how many there are to choose from, and of a round
+    how many end their work with it.
     """
     if snapshot.run.rules is RuleSet.ST2:
         message = "Critical paths need aligned clocks, and runs of the rule set st2 keep every worker's own."
@@ -194,16 +225,18 @@ def no_end(window: Window) -> PagError:
 def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
     """Return the edges of all windows' paths with their windows, in time order; and how many are active at each end."""
     edges, windows = tiling.edges, tiling.windows
-    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
+    src, dst, start, duration = (edges[name].to_numpy() for name in ("src", "dst", "start_ns", "duration_ns"))
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
+    src, dst, start, end = read_only(src, dst, start, start + duration)
     first, path, active, all_waiting, failed, outcome, vertex = kernel.walk_windows(
         tiling.first,
         src,
         dst,
         start,
-        start + edges["duration_ns"].to_numpy(),
+        end,
         tiling.is_type(*MESSAGE_TYPES),
         tiling.is_type(ActivityType.WAITING),
+        tiling.is_type(*RESTING_TYPES),
         tiling.is_type(ActivityType.SPAWN),
         begins,
         ends,

@@ -167,9 +167,12 @@ class Parameter:
         if fits or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
             return kind(value)
         try:
-            if isinstance(value, str) and kind is not bool:
+            if isinstance(value, str) and kind is bool:
+                # As JSON, Python and shells write it.
+                return {"true": True, "false": False}[value.lower()]
+            if isinstance(value, str):
                 return kind(value)
-        except ValueError:
+        except (ValueError, KeyError):
             pass
         message = f"{flag} is {value!r}, and must be of type {kind.__name__}."
         raise InvalidParameterError(message)
@@ -222,6 +225,16 @@ class Analysis:
     def method(self) -> str:
         """Name in Python."""
         return self.name.replace("-", "_")
+
+    @property
+    def only_rules(self) -> RuleSet | None:
+        """The rule set that a run has to be built with for it, where that is not the usual one."""
+        return None if RuleSet.TIMELY in self.rules else min(self.rules)
+
+    @property
+    def example_store(self) -> str:
+        """What its examples call the store that they look at."""
+        return "run.pag" if self.only_rules is None else f"run-{self.only_rules}.pag"
 
     @property
     def _file(self) -> str:
@@ -324,8 +337,7 @@ class Analysis:
         if rules not in self.rules:
             able = " or ".join(sorted(str(rule) for rule in self.rules))
             message = f"{self.name} is defined for runs of the rule set {able}, and this one was built with {rules}."
-            best = RuleSet.TIMELY if RuleSet.TIMELY in self.rules else min(self.rules)
-            raise UnsupportedPlanError(message, f"Build the trace with `--rules {best}`.")
+            raise UnsupportedPlanError(message, f"Build the trace with `--rules {self.only_rules or RuleSet.TIMELY}`.")
 
     def check_across(self) -> None:
         """Refuse to be spread over partitions, if it follows edges one after the other.

@@ -6,7 +6,7 @@ Definition: contracts section 7, after ST2 (Sandstede 2019) 6 (epoch against epo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -18,7 +18,7 @@ from pag_graph.model.tables import DIFF
 from pag_graph.model.units import in_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -47,6 +47,8 @@ class Difference:
     """Operators of the dataflow that only the run after has, as ``name (address)``."""
     gone: tuple[str, ...]
     """Operators that only the run before has."""
+    workers: Mapping[int, str] = field(default_factory=dict)
+    """Names of workers, where activities are told apart by them."""
 
     @property
     def difference_ns(self) -> int:
@@ -105,7 +107,9 @@ class Difference:
         ]
         numbers = ("before_ns", "after_ns", "difference_ns", "count_ns", "mean_ns")
         for row in shown:
-            lines.append(f"| {_name(row)} | " + " | ".join(_cell(name, row[name]) for name in numbers) + " |")
+            lines.append(
+                f"| {_name(row, self.workers)} | " + " | ".join(_cell(name, row[name]) for name in numbers) + " |"
+            )
         if rest:
             sums = {name: sum(row[name] for row in rest) for name in numbers}
             lines.append(f"| {len(rest)} others | " + " | ".join(_cell(n, v) for n, v in sums.items()) + " |")
@@ -118,14 +122,16 @@ def _cell(name: str, value: int) -> str:
     return f"{value:,}" if name in {"before_ns", "after_ns"} else f"{value:+,}"
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: dict[str, Any], workers: Mapping[int, str]) -> str:
     parts = [row["type"].replace("_", " ")]
     if row["address"] is not None:
         parts.append(in_markdown(f"{row['operator_name']} ({row['address']})"))
     if row["worker"] is not None:
-        parts.append(
-            f"worker {row['worker']}" if row["to_worker"] is None else f"{row['worker']} -> {row['to_worker']}"
-        )
+        here, there = (in_markdown(workers.get(row[name], str(row[name]))) for name in ("worker", "to_worker"))
+        if row["to_worker"] is not None:
+            parts.append(f"{here} -> {there}")
+        else:
+            parts.append(f"{here} (worker {row['worker']})" if row["worker"] in workers else f"worker {here}")
     mark = {"appeared": " *new*", "gone": " *gone*"}.get(row["status"], "")
     return ", ".join(parts) + mark
 
@@ -203,6 +209,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
         by_worker=by_worker,
         appeared=tuple(sorted(new_names - old_names)),
         gone=tuple(sorted(old_names - new_names)),
+        workers=news[0].run.worker_names if by_worker else {},
     )
 
 

@@ -27,7 +27,8 @@ from pag_graph.analyses.traffic import traffic
 from pag_graph.analyses.waits import waits
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.errors import AnalysisError, PagError
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, EpochRole
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, EpochRole
+from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
     from pag_graph.pag.snapshot import Snapshot, Window
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HOPS = 10
 _WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)
 _NO_INPUT = (str(ActivityType.INPUT_WAIT), str(ActivityType.IDLE))
+_NO_WORK = [_WAKE_UP, *(str(kind) for kind in (ActivityType.WAITING, *RESTING_TYPES))]
 _MOST_OF = 0.75
 
 
@@ -47,6 +49,8 @@ class Cause(StrEnum):
     """One worker takes longer than the others for no more records, and they wait for it."""
     UNEVEN_WORK = "uneven_work"
     """The workers wait, most of the time for one of them."""
+    BOTTLENECK = "bottleneck"
+    """Workers run different operators, and what one of them does holds up the end, or all others."""
     TAKING_TURNS = "taking_turns"
     """The workers wait for each other in turn."""
     WAKE_UP = "wake_up"
@@ -85,7 +89,7 @@ class Evidence:
 
     snapshot: Snapshot
     above: float
-    """A straggler works more than so many times the median."""
+    """A straggler works more than so many times the median of those that run the same."""
     notable: float
     """Share from which on a cause is one."""
     message_share: float
@@ -187,6 +191,12 @@ class Evidence:
         """Local time on the path per worker, most first."""
         local = self.steps.filter(~IS_MESSAGE).group_by("worker").agg(pl.col("duration_ns").sum())
         return dict(local.sort("duration_ns", "worker", descending=[True, False]).iter_rows())
+
+    @cached_property
+    def worked_on_path(self) -> pl.DataFrame:
+        """Time on the path in which a worker worked, per worker and operator: ``worker``, ``operator``, ``work_ns``."""
+        worked = self.steps.filter(~IS_MESSAGE, ~pl.col("type").is_in(_NO_WORK))
+        return worked.group_by("worker", "operator").agg(work_ns=pl.col("duration_ns").sum())
 
     @cached_property
     def spans(self) -> list[int]:
@@ -317,15 +327,16 @@ class Evidence:
     @cached_property
     def confidence(self) -> str:
         """``high``, ``medium`` or ``low``."""
-        coverage, doubtful = self.path.coverage, bool(self.path.alternatives or self.negative or self.findings[0])
-        if self.path.all_waiting or coverage < 0.8:  # noqa: PLR2004
+        explained, path = self.path.explained, self.path
+        doubtful = bool(path.alternatives or path.ties or self.negative or self.findings[0])
+        if path.all_waiting or explained < 0.8 or CONTRADICTS in self.findings[1]:  # noqa: PLR2004
             return "low"
-        return "medium" if doubtful or coverage < 0.95 else "high"  # noqa: PLR2004
+        return "medium" if doubtful or explained < 0.95 else "high"  # noqa: PLR2004
 
     @cached_property
     def verdict(self) -> Verdict:
         """What mainly made the window as long as it was."""
-        for look in (self._straggler, self._delay, self._wait, self._unusual):
+        for look in (self._straggler, self._delay, self._bottleneck, self._wait, self._unusual):
             found = look()
             if found is not None:
                 return found
@@ -351,6 +362,9 @@ class Evidence:
         for row in self.stragglers:
             # Time until the operating system lets a worker run is no work of its own.
             own = row["work_ns"] - late.get(row["worker"], 0)
+            if self.snapshot.run.unlike and row["path_ns"] < self.notable * span:
+                # It may be slower than its like, but what the end depends on is done by others.
+                continue
             if row["straggler"] and row["blamed_ns"] >= self.notable * span and 2 * own >= row["work_ns"]:
                 cause = Cause.DATA_SKEW if row["cause"] == "data" else Cause.SLOW_WORKER
                 share = row["blamed_ns"] / (self.waiting_ns or 1)
@@ -374,12 +388,39 @@ class Evidence:
                 return Verdict(cause=cause, share=ns / span, time_ns=ns)
         return None
 
+    def _bottleneck(self) -> Verdict | None:
+        """Return the worker whose work is half of the path, where workers run different operators.
+
+        One that works about as much as others that run the same is none: the work is spread, and takes its time. Nor is
+        one that has no like, but that nobody waits for.
+        """
+        run, span = self.snapshot.run, self.window.span_ns or 1
+        sums = self.worked_on_path.group_by("worker").agg(pl.col("work_ns").sum())
+        top = sums.sort("work_ns", "worker", descending=[True, False]).head(1).to_dicts()
+        if not top or not run.unlike or 2 * top[0]["work_ns"] < span:
+            return None
+        worker = top[0]["worker"]
+        row = next(row for row in self.stragglers if row["worker"] == worker)
+        alone = len(run.peer_group(worker)) == 1
+        stands_out = row["blamed_ns"] >= self.notable * span if alone else (row["work_ratio"] or 0) > self.above
+        return self._held_up_by(worker) if stands_out else None
+
+    def _held_up_by(self, worker: int) -> Verdict:
+        mine = self.worked_on_path.filter(pl.col("worker") == worker)
+        most = mine.drop_nulls("operator").sort("work_ns", "operator", descending=[True, False])
+        operator = most["operator"][0] if most.height else self._culprit(worker)
+        ns = int(mine["work_ns"].sum())
+        share = ns / (self.window.span_ns or 1)
+        return Verdict(cause=Cause.BOTTLENECK, share=share, worker=worker, operator=operator, time_ns=ns)
+
     def _wait(self) -> Verdict | None:
         if self.waiting_share < self.notable:
             return None
         charged = self.blamed_by_worker
         worker = next(iter(charged), None)
         if worker is not None and charged[worker] >= _MOST_OF * self.waiting_ns:
+            if self.snapshot.run.unlike:
+                return self._held_up_by(worker)
             share, ns = charged[worker] / self.waiting_ns, charged[worker]
             return Verdict(
                 cause=Cause.UNEVEN_WORK, share=share, worker=worker, operator=self._culprit(worker), time_ns=ns

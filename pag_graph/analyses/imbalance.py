@@ -48,7 +48,9 @@ def imbalance(snapshot: Snapshot | Frames, parameters: ImbalanceParameters | Non
     Notes
     -----
     imbalance(k) = path_ns(k) - mean over the workers that exist in the window of their time in k; one that comes or
-    goes while it lasts counts for as much of it as it is there. Both cover the whole window, so over all rows it adds
+    goes while it lasts counts for as much of it as it is there. Workers count whatever they run: where they run
+    different operators, `stragglers` and `skew` tell who is out of balance. Both cover the whole window, so over all
+    rows it adds
     up to the mean waiting per worker. What is positive could at best be taken off the path by perfect balance.
     O(edges).
     """

@@ -21,6 +21,7 @@ from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels import threads
+from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.replay import group_arcs
 from pag_graph.kernels.windows import largest, medians
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
@@ -238,7 +239,7 @@ def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFr
     end = start + edges["duration_ns"].to_numpy()
     local = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES))
     after = -dst[local]
-    rows = largest(window[local], len(tiling.windows), end[local], after, after)
+    rows = largest(window[local], len(tiling.windows), *read_only(end[local], after, after))
     rows = local[rows[rows >= 0]]
     last = pl.DataFrame({"window": window[rows], "src": src[rows], "dst": dst[rows]})
     shown = np.flatnonzero(np.diff(tiling.first))
@@ -323,7 +324,7 @@ def _reduced(found: Mapping[str, pl.DataFrame], parameters: InvariantsParameters
     parts = [_SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
     for name, frame in found.items():
         key, keys = _numbered(frame, "window", *(column for column in _KEY if column in frame.columns))
-        most = largest(key, keys, *(frame[column].to_numpy() for column in ("observed", "src", "dst")))
+        most = largest(key, keys, *read_only(*(frame[column].to_numpy() for column in ("observed", "src", "dst"))))
         chosen = [(frame[most], False)]
         if name in limits:
             chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))

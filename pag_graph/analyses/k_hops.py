@@ -18,6 +18,7 @@ from pag_graph.analyses.frames import WAITING, Frames, worker_of
 from pag_graph.analyses.frames import rows as row_count
 from pag_graph.analyses.windows import over
 from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.hops import count_walks_by_window
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
@@ -130,10 +131,11 @@ def _checked(parameters: KHopsParameters | None) -> KHopsParameters:
 def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
     """Return the k-hops of all windows of a tiling, in the order of windows, hops and names."""
     group, names = _groups(tiling)
+    src, dst = read_only(tiling.edges["src"].to_numpy(), tiling.edges["dst"].to_numpy())
     window, hop, number, walks, edges, walk_ns, edge_ns, inexact = count_walks_by_window(
         tiling.first,
-        tiling.edges["src"].to_numpy(),
-        tiling.edges["dst"].to_numpy(),
+        src,
+        dst,
         _weights(tiling, parameters),
         group,
         names.height,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import polars as pl
 
-from pag_graph.analyses.columns import IS_MESSAGE, operator_names, rounds
+from pag_graph.analyses.columns import IS_MESSAGE, operator_names, rounds, worker_label
 from pag_graph.analyses.critical_path import critical_path, critical_paths_of_windows
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import PROFILE, PROFILE_ROUNDS
@@ -75,8 +75,7 @@ def profile(snapshot: Snapshot | Frames, parameters: ProfileParameters | None = 
 
 def _divided(run: Run, steps: pl.DataFrame, parameters: ProfileParameters) -> pl.DataFrame:
     """Return one row per window, division and key."""
-    names = operator_names(run)
-    keyed = [_keys(steps, names, division).with_columns(by=pl.lit(division)) for division in _chosen(parameters)]
+    keyed = [_keys(run, steps, division).with_columns(by=pl.lit(division)) for division in _chosen(parameters)]
     return pl.concat(keyed)
 
 
@@ -184,7 +183,7 @@ def _chosen(parameters: ProfileParameters) -> tuple[str, ...]:
     return _DIVISIONS if parameters.by == "all" else (parameters.by,)
 
 
-def _keys(steps: pl.DataFrame, names: pl.DataFrame, division: str) -> pl.DataFrame:
+def _keys(run: Run, steps: pl.DataFrame, division: str) -> pl.DataFrame:
     """Return one row per key of a division."""
     steps = steps.with_columns(message=IS_MESSAGE)
     none: dict[str, pl.Expr] = {name: pl.lit(None, kind) for name, kind in _NULLS.items()}
@@ -192,7 +191,7 @@ def _keys(steps: pl.DataFrame, names: pl.DataFrame, division: str) -> pl.DataFra
     if division == "type":
         ids, key = none, pl.col("type")
     elif division == "operator":
-        steps = steps.join(names, on="operator", how="left")
+        steps = steps.join(operator_names(run), on="operator", how="left")
         name = pl.format("{} ({})", "operator_name", "address")
         number = pl.format("operator {}", "operator")
         unnamed = pl.col("operator_name").is_null() | (pl.col("operator_name") == "")
@@ -206,16 +205,23 @@ def _keys(steps: pl.DataFrame, names: pl.DataFrame, division: str) -> pl.DataFra
         )
     elif division == "worker":
         ids = {**none, "worker": pl.when(local).then("worker")}
-        key = pl.when(message).then(pl.lit(_MESSAGES)).otherwise(pl.format("worker {}", "worker"))
+        key = pl.when(message).then(pl.lit(_MESSAGES)).otherwise(worker_label(run, "worker"))
     else:
         ids = {**none, "worker": pl.when(message).then("worker"), "to_worker": pl.when(message).then("to_worker")}
-        key = pl.when(message).then(pl.format("{} -> {}", "worker", "to_worker")).otherwise(pl.lit(_LOCAL))
+        key = pl.when(message).then(_pair(run)).otherwise(pl.lit(_LOCAL))
     columns = {**ids, "key": key}
     return (
         steps.select("window", "duration_ns", **columns)
         .group_by("window", *columns)
         .agg(steps=pl.len().cast(pl.Int64), path_ns=pl.col("duration_ns").sum())
     )
+
+
+def _pair(run: Run) -> pl.Expr:
+    """Return the sender and the receiver of a message: their names, or numbers where nobody has one."""
+    if not run.worker_names:
+        return pl.format("{} -> {}", "worker", "to_worker")
+    return pl.format("{} -> {}", worker_label(run, "worker"), worker_label(run, "to_worker"))
 
 
 def _ranks(*groups: str) -> pl.Expr:

@@ -5,6 +5,7 @@ A test compares the page with the file.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import MISSING
@@ -26,7 +27,8 @@ Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_j
 window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
 them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv`, `markdown` or `html` (one file
 with a picture, and nothing from elsewhere); `--top` bounds the rows of a table, and `--picture FILE.svg` draws them.
-The job writes one Parquet file per task, with a column `epoch`, and takes parameters as `--set FIELD=VALUE`.
+The job writes one Parquet file per task, with a column `epoch`, to a folder that is new or empty, and takes parameters
+as `--set FIELD=VALUE`, with a value in JSON or a text.
 Times are nanoseconds from the run's origin.
 
 ## Many windows, and large ones
@@ -48,10 +50,14 @@ Where they do not, **a window is spread over all executors**: `spark_jobs/analys
 as `spark=` in Python. Nothing but sums, and what is listed below, comes to the driver. The rows are the same.
 
 ```sh
-spark-submit spark_jobs/analyse.py run.pag out --analysis skew --across
+spark-submit spark_jobs/analyse.py run.pag out/across --analysis skew --across
 ```
 
 ```python
+import pag_graph
+from pag_graph.engines.session import spark_session
+
+spark = spark_session()
 pag = pag_graph.open("run.pag")
 pag.skew(epoch=5, spark=spark)
 pag.each("traffic", spark=spark)
@@ -95,6 +101,8 @@ from pag_graph.analyses import Analysis
 LONGEST_WAITS = Analysis(name="longest-waits", package="my_package", output="LONGEST_WAITS")
 
 # my_package/longest_waits.py: the schema of the rows, and the function
+import pyarrow as pa
+
 LONGEST_WAITS = pa.schema([pa.field("worker", pa.int32(), False), pa.field("duration_ns", pa.int64(), False)])
 
 
@@ -129,13 +137,16 @@ def picture_name(analysis: Analysis) -> str | None:
 
 def _about(analysis: Analysis) -> str:
     first, sections = _sections(analysis.doc)
-    command = f"pag {analysis.name} run.pag {analysis.example}".rstrip()
+    command = f"pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
+    if analysis.only_rules is not None:
+        command = f"pag build run.trace {analysis.example_store} --rules {analysis.only_rules}\n{command}"
     shown = [item for item in analysis.parameter_list if item.default not in (MISSING, None, ())][:1]
-    job = f"spark-submit spark_jobs/analyse.py run.pag out --analysis {analysis.name}"
-    job += "".join(f" --set {item.name}={item.default}" for item in shown)
+    # A folder for each: a job refuses one that holds another's rows.
+    job = f"spark-submit spark_jobs/analyse.py {analysis.example_store} out/{analysis.name} --analysis {analysis.name}"
+    job += "".join(f" --set {item.name}={_setting(item.default)}" for item in shown)
     parts = [f"\n## {analysis.name}\n\n{first}\n", f"```sh\n{command}\n{job}\n```\n"]
     call = "".join(f"{item.name}={_literal(item.default)}" for item in shown)
-    parts.append(f'```python\npag_graph.open("run.pag").{analysis.method}({call})\n```\n')
+    parts.append(f'```python\npag_graph.open("{analysis.example_store}").{analysis.method}({call})\n```\n')
     parts.extend(f"{sections[name]}\n" for name in ("Notes", "References") if name in sections)
     picture = picture_name(analysis)
     if picture is not None:
@@ -175,6 +186,11 @@ def _parameters(analysis: Analysis) -> str:
 def _kind(parameter: Parameter) -> str:
     kind = ", ".join(f"`{choice}`" for choice in parameter.choices) or getattr(parameter.item, "__name__", "str")
     return f"{kind}{', several' if parameter.many else ''}"
+
+
+def _setting(value: Any) -> str:
+    """Return a value as `--set` takes it: a text as it stands, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _literal(value: Any) -> str:

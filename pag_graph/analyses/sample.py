@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING, local_inside, rounds, worker_of
+from pag_graph.analyses.columns import WAITING, local_inside, rounds, worker_label, worker_of
+from pag_graph.analyses.distributions import hypergeometric, student_quantile
 from pag_graph.analyses.profile import ProfileParameters, profile
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import SAMPLE
@@ -181,10 +182,10 @@ def round_facts(snapshot: Snapshot, parameters: SampleParameters | None = None) 
     waits = local_inside(snapshot).filter(pl.col("type") == WAITING, pl.col("inside_ns") > 0)
     # Who ends a wait that outlasts the round lies in files of other rounds.
     enders = snapshot.messages.unique("dst", keep="first", maintain_order=True).select("dst", by=worker_of("src"))
-    sender = pl.format("worker {}", "by").fill_null("a later round")
+    sender = worker_label(snapshot.run, "by").fill_null("a later round")
     waited = (
         waits.join(enders, on="dst", how="left")
-        .select(key=pl.format("worker {} for {}", "worker", sender), value_ns="inside_ns")
+        .select(key=pl.format("{} for {}", worker_label(snapshot.run, "worker"), sender), value_ns="inside_ns")
         .group_by("key")
         .agg(pl.col("value_ns").sum())
         .sort("key")
@@ -289,9 +290,7 @@ def _row(
 
 
 def _t(design: _Design, confidence: float) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf((1 + confidence) / 2, design.freedom))
+    return student_quantile((1 + confidence) / 2, design.freedom)
 
 
 def _mean(
@@ -368,14 +367,11 @@ def quantile_interval(
     end is the highest x(l) that exceeds the percentile with a chance of at most (1 - confidence)/2, the upper end the
     lowest x(u) that is below it with as small a chance. O(values).
     """
-    from scipy import stats
-
     ordered, drawn = np.sort(values), len(values)
     rank, tail = _rank(percent, population), (1 - confidence) / 2
-    at = np.arange(1, drawn + 1)
     # x(l) is above the percentile if fewer than l values are among the lowest K; x(u) below it if u are among K - 1.
-    above = stats.hypergeom.cdf(at - 1, population, rank, drawn)
-    below = stats.hypergeom.sf(at - 1, population, rank - 1, drawn)
+    above = np.cumsum(hypergeometric(population, rank, drawn))[:-1]
+    below = np.cumsum(hypergeometric(population, rank - 1, drawn)[::-1])[::-1][1:]
     lows, highs = np.flatnonzero(above <= tail), np.flatnonzero(below <= tail)
     return (
         float(ordered[_rank(percent, drawn) - 1]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import operator_names
+from pag_graph.analyses.columns import operator_names, peer_frame
 from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -45,7 +45,8 @@ def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) 
     Returns
     -------
     pa.Table
-        Rows of `SKEW`, one per operator that read records and worker of the run, most skewed operator first.
+        Rows of `SKEW`, one per operator that read records and worker that runs the same as a reader of it, most skewed
+        operator first.
 
     Raises
     ------
@@ -54,9 +55,9 @@ def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) 
 
     Notes
     -----
-    skew_ratio = most records of a worker / mean over all workers of the run, from 1 (balance) to the number of workers
-    (one reads all). Records count where their activation ends, also those that a scope read itself; processing time is
-    cut at the window's borders. O(edges).
+    skew_ratio = most records of a worker / mean over all workers that run the same (`Run.peers`), from 1 (balance) to
+    their number (one reads all). Records count where their activation ends, also those that a scope read itself;
+    processing time is cut at the window's borders. O(edges).
     """
     parameters = parameters or SkewParameters()
     if parameters.above < 1:
@@ -77,11 +78,11 @@ def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) 
         .group_by("operator", "worker")
         .agg(nw.col("records", "activations", "processing_ns").sum())
     )
-    readers = per_worker.filter(pl.col("records") > 0).select("operator").unique()
-    workers = pl.DataFrame({"worker": frames.run.workers}, schema={"worker": pl.Int32})
-    total, mean = pl.col("records").sum().over("operator"), pl.col("records").mean().over("operator")
+    workers = peer_frame(frames.run)
+    readers = per_worker.filter(pl.col("records") > 0).join(workers, on="worker").select("operator", "group").unique()
+    total, mean = pl.col("records").sum().over("operator"), pl.col("records").mean().over("operator", "group")
     result = (
-        readers.join(workers, how="cross")
+        readers.join(workers, on="group")
         .join(per_worker, on=["operator", "worker"], how="left", nulls_equal=True)
         .with_columns(pl.col("records", "activations", "processing_ns").fill_null(0))
         .with_columns(share=pl.col("records") / total, mean_ratio=pl.col("records") / mean)

@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.blame import blame
-from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, WAITING
+from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
@@ -31,7 +31,7 @@ _NO_WORK = [WAITING, UNKNOWN, *(str(k) for k in (ActivityType.IDLE, ActivityType
 class StragglersParameters:
     """Parameters of `stragglers`."""
 
-    above: Annotated[float, "A straggler works more than so many times the median of all workers."] = 1.5
+    above: Annotated[float, "A straggler works more than so many times the median of its like."] = 1.5
 
 
 def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | None = None) -> pa.Table:
@@ -56,7 +56,8 @@ def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | N
 
     Notes
     -----
-    A straggler works more than `above` times the median, and waiting is charged to it (see `blame`). If it read more
+    Workers are compared with those that run the same (`Run.peers`), which where all run one dataflow are all. A
+    straggler works more than `above` times their median, and waiting is charged to it (see `blame`). If it read more
     than `above` times the median's records as well, the cause is `data`; otherwise the worker, or its machine, takes
     longer for the same: `speed`. Where no records are known nothing tells the two apart, and it is `speed`. A median
     of an even number of workers is the mean of the middle two. Local messages of one worker to itself cost nothing
@@ -81,12 +82,12 @@ def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | N
     on_path = steps.group_by("worker").agg(path_ns=pl.col("duration_ns").sum())
     charged = pl.DataFrame(pl.from_arrow(blame(snapshot))).filter(pl.col("by_worker") == pl.col("to_worker"))
     blamed = charged.group_by(worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
-    workers = pl.DataFrame({"worker": snapshot.run.workers}, schema={"worker": pl.Int32})
+    workers = peer_frame(snapshot.run)
     counts = ["work_ns", "waiting_ns", "records", "path_ns", "blamed_ns"]
     joined = workers
     for frame in (local, on_path, blamed):
         joined = joined.join(frame, on="worker", how="left")
-    work_median, records_median = pl.col("work_ns").median(), pl.col("records").median()
+    work_median, records_median = (pl.col(name).median().over("group") for name in ("work_ns", "records"))
     result = (
         joined.with_columns(pl.col(counts).fill_null(0))
         .with_columns(

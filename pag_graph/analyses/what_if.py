@@ -53,6 +53,7 @@ WORK = tuple(
 """What a worker does itself: not the time in which it waits, sleeps or is woken, nor what nobody knows."""
 
 _LONGEST = float(1 << 60)
+_EXAMPLE = "pag what-if run.pag --operator 12 --factor 0.5"
 _MOST_NAMES = 30
 _SHORT = {"from": "from_worker", "to": "to_worker", "duration": "duration_ns", "record": "record_ns"}
 """Short spellings of fields in a change that is a text."""
@@ -114,7 +115,7 @@ class WhatIfParameters:
         elif ends and False in types:
             message = f"Only messages have a sender and a receiver: {', '.join(MESSAGE_TYPES)}."
         if message:
-            raise InvalidParameterError(message, "pag what-if run.pag --operator 12 --factor 0.5")
+            raise InvalidParameterError(message, _EXAMPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +178,8 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     snapshot
         Of a run with aligned clocks.
     parameters
-        A change, or several: each works on the durations that the one before left. Without any, the recording
-        itself is replayed.
+        A change, or several: each works on the durations that the one before left. Where there are no parameters, the
+        recording itself is replayed.
 
     Returns
     -------
@@ -188,7 +189,8 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     Raises
     ------
     InvalidParameterError
-        If a change is not defined, names what the run does not have, or durations become too long to be added.
+        If nothing is to be changed, a change is not defined or names what the run does not have, or durations become
+        too long to be added.
     UnsupportedPlanError
         If the run was built with the rule set `st2`, whose clocks are not aligned.
     PagError
@@ -204,6 +206,9 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     """
     given = [parameters] if isinstance(parameters, WhatIfParameters) else list(parameters or [])
     changes = [part for one in given for part in (one, *map(partial(_read, one), one.change))]
+    if changes and not any(_says(change) for change in changes):
+        message = "Nothing is to be changed: say what (operators, workers, messages or types), and by how much."
+        raise InvalidParameterError(message, _EXAMPLE)
     for change in changes:
         change.check()
     changes = [_resolved(snapshot.run, change) for change in changes]
@@ -250,6 +255,11 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
         changed=int(np.sum(selected)),
         changed_ns=int(np.sum(graph.duration[selected])),
     )
+
+
+def _says(change: WhatIfParameters) -> bool:
+    """Say whether parameters choose anything to change, or give a number to change it by."""
+    return any(getattr(change, name) not in {(), None} for name in _OF_CHANGE)
 
 
 def _read(base: WhatIfParameters, text: str) -> WhatIfParameters:

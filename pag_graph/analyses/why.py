@@ -16,6 +16,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
 from pag_graph.model.units import duration, in_markdown, printable
+from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ _TITLES = {
     "help": "What would help",
     "doubt": "How sure this is",
 }
+_LATENCY = " (latency, from the epoch's first event on any worker to its last)"
 _WIDTH = 118
 _FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
 """When the first line of a topic gives way, where lines are few; later lines of it give way before."""
@@ -46,7 +48,7 @@ class WhyParameters:
 
     lines: Annotated[int, "Length budget: at most so many lines; what matters least is left out."] = 30
     words: Annotated[int | None, "The same in words."] = None
-    above: Annotated[float, "A straggler works more than so many times the median of all workers."] = 1.5
+    above: Annotated[float, "A straggler works more than so many times the median of its like."] = 1.5
     notable: Annotated[float, "Share of the time from which on something is called a cause."] = 0.25
     message_share: Annotated[float, "A message is slow from this share of the median round on."] = 0.1
     baseline: Annotated[int, "Earlier rounds to learn from what is usual; 0 for none."] = 20
@@ -98,7 +100,8 @@ class Why:
     """Whether somebody could do something about it."""
     confidence: str
     """``high``, ``medium`` or ``low``."""
-    coverage: float
+    explained: float
+    """Share of the critical path's time that is not `unknown`."""
     lines: int
     words: int | None
     named: dict[str, Any]
@@ -115,7 +118,7 @@ class Why:
             "cause": str(self.cause),
             "alarm": self.alarm,
             "confidence": self.confidence,
-            "coverage": self.coverage,
+            "explained": self.explained,
             **{f"cause_{name}": value for name, value in self.named.items()},
         }
 
@@ -256,9 +259,13 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
     One cause is named, the first of these that is large enough:
 
     - `data_skew`, `slow_worker`: a straggler (see `stragglers`) to which waiting of at least `notable` of the window is
-      charged (see `blame`); with more records, or without.
+      charged (see `blame`); with more records, or without. Where workers run different operators, it also has `notable`
+      of the critical path.
     - `unknown`, `input`: half of the critical path is unknown, or waits for input.
     - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages.
+    - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path. It works
+      more than `above` times the median of its like, or has no like and is waited for, for `notable` of the window. Or
+      all wait as for `uneven_work`.
     - `uneven_work`, `taking_turns`: all workers wait for `notable` of their time, three quarters of it for one of them,
       or not.
     - `unusual`: the round is longer than earlier ones allow (see `invariants`) and than the median round, by `notable`.
@@ -266,9 +273,10 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
 
     `alarm` is true for all but `work`, `input` and `unknown`. What would help are replays (see `what-if`): everything
     else takes as long as it did and comes in the same order. Confidence is `high` where at least 95 % of the path are
-    explained and nothing is doubtful (messages that may have ended a wait instead, negative transfers, findings inside
-    the window), `low` below 80 % or where everybody waits at the end. Cost: that of the analyses named, with `baseline`
-    earlier rounds read.
+    explained and nothing is doubtful (messages that may have ended a wait instead, other workers on which the path may
+    end, negative transfers, findings inside the window), `low` below 80 %, where everybody waits at the end, or where
+    the trace contradicts the rules. Cost: that of the analyses named, with `baseline` earlier rounds read; under the
+    rule set `stated` also four columns of all edges of the run, once.
     """
     parameters = parameters or WhyParameters()
     evidence = Evidence(
@@ -301,11 +309,12 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
         cause=verdict.cause,
         alarm=verdict.cause in ALARMING,
         confidence=evidence.confidence,
-        coverage=evidence.path.coverage,
+        explained=evidence.path.explained,
         lines=parameters.lines,
         words=parameters.words,
         named={
             "worker": verdict.worker,
+            "worker_name": None if verdict.worker is None else snapshot.run.worker_names.get(verdict.worker),
             "operator": verdict.operator,
             "operator_name": None if verdict.operator is None else _label(evidence, verdict.operator),
             "share": verdict.share,
@@ -335,11 +344,39 @@ def _label(evidence: Evidence, operator: int) -> str:
     return evidence.labels.get(operator, f"operator {operator}")
 
 
-def _listed(workers: list[int]) -> str:
-    """Return ``worker 1``, or ``workers 1, 2 and 3``."""
-    if len(workers) == 1:
-        return f"worker {workers[0]}"
+def _listed(evidence: Evidence, workers: list[int]) -> str:
+    """Return ``worker 1``, or ``workers 1, 2 and 3``, or ``source (worker 1) and sink (worker 2)``."""
+    run = evidence.snapshot.run
+    if len(workers) == 1 or any(worker in run.worker_names for worker in workers):
+        *others, last = map(run.worker_label, workers)
+        return f"{', '.join(others)} and {last}" if others else last
     return f"workers {', '.join(map(str, workers[:-1]))} and {workers[-1]}"
+
+
+def _who(evidence: Evidence, worker: int | None, *, begins: bool = False) -> str:
+    """Return how to speak of a worker, also where a sentence begins; a name stays as it is."""
+    run = evidence.snapshot.run
+    label = "nobody" if worker is None else run.worker_label(worker)
+    return label[0].upper() + label[1:] if begins and worker not in run.worker_names else label
+
+
+def _between(evidence: Evidence, sender: int, receiver: int) -> str:
+    """Return ``worker 1 to 2``, or ``source (worker 1) to sink (worker 2)``."""
+    names = evidence.snapshot.run.worker_names
+    named = sender in names or receiver in names
+    return f"{_who(evidence, sender)} to {_who(evidence, receiver) if named else receiver}"
+
+
+def _short(evidence: Evidence, worker: int) -> str:
+    return evidence.snapshot.run.worker_names.get(worker, str(worker))
+
+
+def _alike(evidence: Evidence, worker: int | None) -> str:
+    """Return who a worker is compared with."""
+    run = evidence.snapshot.run
+    if worker is None or not run.unlike:
+        return "the workers"
+    return f"the {len(run.peer_group(worker))} workers that run the same"
 
 
 def _times(count: int, what: str) -> str:
@@ -364,20 +401,21 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     facts: dict[str, Any] = {"worker": verdict.worker, "operator": verdict.operator, "time_ns": verdict.time_ns}
     share, span = verdict.share, duration(verdict.time_ns)
     others = [worker for worker in evidence.waiting_by_worker if worker != verdict.worker]
-    who = _listed(others) if others else "the others"
+    who = _listed(evidence, others) if others else "the others"
     where = "" if verdict.operator is None else f", most of it for {_label(evidence, verdict.operator)}"
     charged = f"{who} waited {span} for it, {share:.0%} of all waiting{where}"
     row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), {})
-    ratio = f"{row['work_ratio']:.1f} x the median of the workers" if row.get("work_ratio") else "most"
+    alike = _alike(evidence, verdict.worker)
+    ratio = f"{row['work_ratio']:.1f} x the median of {alike}" if row.get("work_ratio") else "most"
+    it = _who(evidence, verdict.worker)
+    first = _who(evidence, verdict.worker, begins=True)
     text = {
         Cause.DATA_SKEW: lambda: (
-            f"the data is skewed. Worker {verdict.worker} {_read(evidence, verdict.worker)}"
-            f" and worked {ratio}; {charged}."
+            f"the data is skewed. {first} {_read(evidence, verdict.worker)} and worked {ratio}; {charged}."
         ),
-        Cause.SLOW_WORKER: lambda: (
-            f"worker {verdict.worker} is slow. It worked {ratio}, for no more records; {charged}."
-        ),
-        Cause.UNEVEN_WORK: lambda: f"the work is uneven. Worker {verdict.worker} had most to do; {charged}.",
+        Cause.SLOW_WORKER: lambda: f"{it} is slow. It worked {ratio}, for no more records; {charged}.",
+        Cause.UNEVEN_WORK: lambda: f"the work is uneven. {first} had most to do; {charged}.",
+        Cause.BOTTLENECK: lambda: f"{it} is the bottleneck. {_held_up(evidence)}",
         Cause.TAKING_TURNS: lambda: (
             "the workers take turns. They waited for each other"
             f" {share:.0%} of their time, and none of them is to blame for most of it."
@@ -403,9 +441,35 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
 
 
+def _held_up(evidence: Evidence) -> str:
+    """Say what a worker holds up, and how it compares with those that run the same."""
+    verdict, run = evidence.verdict, evidence.snapshot.run
+    assert verdict.worker is not None  # noqa: S101  (a bottleneck is somebody)
+    text = f"{verdict.share:.0%} of the time on the critical path ({duration(verdict.time_ns)}) is its work"
+    if verdict.operator is not None:
+        text += f", most of it in {_label(evidence, verdict.operator)}"
+    charged = evidence.blamed_by_worker.get(verdict.worker, 0)
+    if charged:
+        others = _listed(evidence, [w for w in evidence.waiting_by_worker if w != verdict.worker])
+        text += f"; {others} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
+    if len(run.peer_group(verdict.worker)) == 1:
+        return f"{text}. Nobody else runs what it runs."
+    row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
+    if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
+        return f"{text}. Others that run the same do not work much less."
+    read = any(row["worker"] == verdict.worker and row["skewed"] for row in evidence.skew)
+    more = f"{_read(evidence, verdict.worker)} and " if read else ""
+    return f"{text}. It {more}worked {row['work_ratio']:.1f} x the median of {_alike(evidence, verdict.worker)}."
+
+
 def _work(evidence: Evidence) -> str:
     verdict = evidence.verdict
-    text = "No cause stands out: the workers are balanced, and it takes as long as the work takes"
+    balanced = (
+        "nobody works much more than others that run the same"
+        if evidence.snapshot.run.unlike
+        else ("the workers are balanced")
+    )
+    text = f"No cause stands out: {balanced}, and it takes as long as the work takes"
     if verdict.operator is not None:
         text += f", {verdict.share:.0%} of it in {_label(evidence, verdict.operator)}"
     more = evidence.window.span_ns - evidence.median_ns
@@ -431,7 +495,8 @@ def _path(evidence: Evidence) -> Iterator[Statement]:
         what = _kind(row["type"])
         if row["operator"] is not None:
             what = f"{_label(evidence, row['operator'])}, {what}"
-        where = f"from worker {row['worker']} to {row['to_worker']}" if message else f"on worker {row['worker']}"
+        here = _who(evidence, row["worker"])
+        where = f"from {_between(evidence, row['worker'], row['to_worker'])}" if message else f"on {here}"
         yield Statement(
             topic="path",
             text=f"{ns / span:.0%} {what} {where} ({duration(ns)})",
@@ -447,9 +512,8 @@ def _waiting(evidence: Evidence) -> Iterator[Statement]:
     if not workers:
         yield Statement(topic="waiting", text="nobody", time_ns=0, share=0.0)
         return
-    text = (
-        f"{_listed(list(workers))} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
-    )
+    who = _listed(evidence, list(workers))
+    text = f"{who} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
     yield Statement(topic="waiting", text=text, time_ns=total, share=evidence.waiting_share)
     sums: dict[tuple[int, int, str, int | None], int] = {}
     for row in evidence.blame:
@@ -457,14 +521,16 @@ def _waiting(evidence: Evidence) -> Iterator[Statement]:
         sums[key] = sums.get(key, 0) + row["blamed_ns"]
     for (by, to, kind, operator), ns in sorted(sums.items(), key=lambda item: -item[1]):
         what = _kind(kind) if operator is None else f"{_label(evidence, operator)}, {_kind(kind)}"
-        where = f"on worker {by}" if by == to else f"from worker {by} to {to}"
+        where = f"on {_who(evidence, by)}" if by == to else f"from {_between(evidence, by, to)}"
         text = f"{ns / total:.0%} of it while the path to the wait's end was in {what}, {where} ({duration(ns)})"
         yield Statement(topic="waiting", text=text, worker=by, operator=operator, time_ns=ns, share=ns / total)
     for (worker, sender, message), ns in _ended(evidence).items():
         what = (
-            "a message that is not known" if sender is None else f"a {_kind(message or 'message')} of worker {sender}"
+            "a message that is not known"
+            if sender is None
+            else f"a {_kind(message or 'message')} of {_who(evidence, sender)}"
         )
-        text = f"worker {worker} waited {duration(ns)} for {what}"
+        text = f"{_who(evidence, worker)} waited {duration(ns)} for {what}"
         yield Statement(topic="waiting", text=text, worker=worker, time_ns=ns, share=ns / total)
 
 
@@ -482,10 +548,13 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
         yield Statement(topic="records", text="no data")
         return
     receivers = {to for _, to in sent}
-    shown = [f"{a} -> {b} ({records:,})" for (a, b), (_, records) in list(sent.items())[:8]]
+    shown = [
+        f"{_short(evidence, a)} -> {_short(evidence, b)} ({records:,})"
+        for (a, b), (_, records) in list(sent.items())[:8]
+    ]
     more = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
     only = len(receivers) == 1 and len(sent) > 1
-    end = f"; records went to worker {min(receivers)} only" if only else ""
+    end = f"; records went to {_who(evidence, min(receivers))} only" if only else ""
     yield Statement(
         topic="records",
         text=f"records {', '.join(shown)}{more}{end}",
@@ -498,12 +567,14 @@ def _records(evidence: Evidence) -> Iterator[Statement]:
         to = {b for a, b in sent if a == worker}
         known = kind == ActivityType.DATA_MESSAGE and len(to) == 1
         place = hops.setdefault(
-            f"data messages to worker {min(to)}" if known else f"{_kind(kind)} of worker {worker}", []
+            f"data messages to {_who(evidence, min(to))}" if known else f"{_kind(kind)} of {_who(evidence, worker)}", []
         )
         place.append((worker, share))
     for what, parts in sorted(hops.items(), key=lambda item: -sum(share for _, share in item[1])):
         share = sum(share for _, share in parts)
-        senders = f" from {_listed(sorted(w for w, _ in parts))}" if what.startswith("data messages to") else ""
+        senders = (
+            f" from {_listed(evidence, sorted(w for w, _ in parts))}" if what.startswith("data messages to") else ""
+        )
         text = f"within 10 hops before the waits' ends, {share:.0%} of the time is {what}{senders}"
         yield Statement(topic="records", text=text, worker=parts[0][0] if len(parts) == 1 else None, share=share)
 
@@ -513,17 +584,18 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
     if slow:
         worst = max(slow, key=lambda row: row["observed"])
         senders, receivers = ({row[name] for row in slow} for name in ("worker", "to_worker"))
-        to = f"to worker {min(receivers)}" if len(receivers) == 1 else f"to {_listed(sorted(receivers))}"
+        to = f"to {_listed(evidence, sorted(receivers))}"
         text = (
-            f"{_times(len(slow), 'message')} from {_listed(sorted(senders))} {to} took longer than"
+            f"{_times(len(slow), 'message')} from {_listed(evidence, sorted(senders))} {to} took longer than"
             f" {duration(evidence.slow_message_ns)} from send to read (message_max), the slowest"
             f" {duration(worst['observed'])}"
         )
         worker = min(receivers) if len(receivers) == 1 else None
         yield Statement(topic="limits", text=text, worker=worker, time_ns=worst["observed"])
     for row in sorted((r for r in evidence.violations if r not in slow), key=lambda row: -row["observed"]):
-        who = "" if row["worker"] is None else f" of worker {row['worker']}"
-        who += "" if row["to_worker"] is None else f" to {row['to_worker']}"
+        who = "" if row["worker"] is None else f" of {_who(evidence, row['worker'])}"
+        if row["worker"] is not None and row["to_worker"] is not None:
+            who = f" of {_between(evidence, row['worker'], row['to_worker'])}"
         what = "" if row["type"] is None else f", {_kind(row['type'])}"
         what += "" if row["operator"] is None else f" in {_label(evidence, row['operator'])}"
         if row["unit"] == "ns":
@@ -531,9 +603,10 @@ def _limits(evidence: Evidence) -> Iterator[Statement]:
         else:
             numbers = f"{row['observed']} {row['unit']} instead of {row['limit']}"
         learned = " (learned from the rounds before)" if row["learned"] else ""
+        meant = _LATENCY if row["invariant"] == "epoch_max" else ""
         yield Statement(
             topic="limits",
-            text=f"{row['invariant']}{who}{what}: {numbers}{learned}",
+            text=f"{row['invariant']}{meant}{who}{what}: {numbers}{learned}",
             worker=row["worker"],
             operator=row["operator"],
             time_ns=row["observed"] if row["unit"] == "ns" else None,
@@ -559,7 +632,8 @@ def _typical(evidence: Evidence) -> Iterator[Statement]:
             what = f"{printable(row['operator_name'])} ({row['address']}), {what}"
         if row["worker"] is not None:
             to = row["to_worker"]
-            what += f" on worker {row['worker']}" if to is None else f" from worker {row['worker']} to {to}"
+            on = f" on {_who(evidence, row['worker'])}"
+            what += on if to is None else f" from {_between(evidence, row['worker'], to)}"
         sign = "+" if ns > 0 else ""
         yield Statement(
             topic="typical",
@@ -578,14 +652,15 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
         operator, worker = row.get("operator"), row.get("worker")
         name = "" if operator is None else _label(evidence, operator)
         if row["kind"] == "balance":
-            workers = len(evidence.snapshot.run.workers)
-            what = f"records of {name} spread evenly over the {workers} workers"
+            run = evidence.snapshot.run
+            alike = " that run the same" if run.unlike else ""
+            what = f"records of {name} spread evenly over the {len(run.peer_group(row['worker']))} workers{alike}"
         elif row["kind"] == "wake_up":
             what = "workers woken at once"
         elif row["kind"] == "message":
-            what = f"messages from worker {row['from_worker']} to {row['to_worker']} twice as fast"
+            what = f"messages from {_between(evidence, row['from_worker'], row['to_worker'])} twice as fast"
         else:
-            what = f"{name or f'all work of worker {worker}'} twice as fast"
+            what = f"{name or f'all work of {_who(evidence, worker)}'} twice as fast"
         saved = row["saved_ns"]
         ratio = f", {span / row['span_ns']:.1f} x as fast" if row["span_ns"] else ""
         yield Statement(
@@ -600,18 +675,18 @@ def _help(evidence: Evidence) -> Iterator[Statement]:
 
 def _doubts(evidence: Evidence) -> Iterator[Statement]:
     path = evidence.path
-    text = f"{evidence.confidence} confidence: {path.coverage:.1%} of the time on the path is explained"
+    text = f"{evidence.confidence} confidence: {path.explained:.1%} of the time on the path is explained"
     alternatives = path.alternatives
     text += (
         f"; {_times(alternatives, 'wait')} on it may have been ended by another message as well"
         if alternatives
         else "; every wait on it has one message that ended it"
     )
-    yield Statement(topic="doubt", text=text, share=path.coverage)
+    yield Statement(topic="doubt", text=text, share=path.explained)
     text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
     yield Statement(topic="doubt", text=text)
-    if path.all_waiting:
-        yield Statement(topic="doubt", text="where the window ends, every worker waited")
+    for said in path.doubts_at_end():
+        yield Statement(topic="doubt", text=said)
     if evidence.negative:
         text = f"{_times(evidence.negative, 'message')} arrived before being sent, by the recorded clocks"
         yield Statement(topic="doubt", text=text)
@@ -622,6 +697,9 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
             text = f"the workers' clocks agree within {duration(clock)}"
         yield Statement(topic="doubt", text=text, time_ns=clock)
     inside, whole = evidence.findings
+    if CONTRADICTS in whole:
+        text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
+        yield Statement(topic="doubt", text=text)
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")

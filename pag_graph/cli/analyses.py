@@ -17,20 +17,22 @@ from typer.core import TyperCommand, TyperGroup
 from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
 from pag_graph.cli.output import (
     Format,
-    check_output,
+    compiling,
     print_csv,
     print_json,
     print_markdown,
     print_rows,
+    print_text,
     progress,
     stdout,
 )
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
-from pag_graph.store.in_place import write_whole
+from pag_graph.model.names import with_worker_names
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -197,7 +199,7 @@ class AnalysisGroup(TyperGroup):
 def command_of(analysis: Analysis) -> Any:
     """Return the command of an analysis."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    text = f"{analysis.help}\n\nExample: pag {analysis.name} run.pag {analysis.example}".rstrip()
+    text = f"{analysis.help}\n\nExample: pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
     settings = {"help_option_names": ["-h", "--help"]}
     app.command(analysis.name, help=text, context_settings=settings)(_callback(analysis))
     return typer.main.get_command(app)
@@ -308,8 +310,10 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         options |= {f"against_{name}": value for name, value in check_window(**other).items()}
         options["against"] = open_pag(given["against"]) if given["against"] is not None else None
     pag = open_pag(given["store"])
-    with progress(quiet=given["form"] is not _AnswerFormat.TABLE or analysis.scope is not Scope.RUN) as report:
-        result = pag.analyse(analysis.name, parameters, progress=report, **options)
+    quiet = given["form"] is not _AnswerFormat.TABLE
+    with progress(quiet=quiet) as report, compiling(*_parts(analysis), quiet=quiet, report=report):
+        shown = report if analysis.scope is Scope.RUN else _unseen
+        result = pag.analyse(analysis.name, parameters, progress=shown, **options)
     facts: dict[str, Any] = {}
     if analysis.scope is Scope.WINDOW:
         facts = _window_facts(pag, options)
@@ -323,10 +327,19 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         snapshot = _snapshot(pag, analysis, options)
         sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=given["top"]))
     else:
-        _print(analysis, result, facts, form=given["form"], top=given["top"])
+        _print(analysis, result, facts, form=given["form"], top=given["top"], workers=pag.run.worker_names)
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
+
+
+def _parts(analysis: Analysis) -> tuple[str, ...]:
+    """Return what kernels an analysis is expected to call; the small ones compile their few by themselves."""
+    return ("why",) if analysis.name == "why" else ()
+
+
+def _unseen(label: str, done: int, total: int) -> None:
+    """Show no progress: an analysis of one window is done before a bar is drawn."""
 
 
 def _snapshot(pag: Pag, analysis: Analysis, options: dict[str, Any]) -> Snapshot | None:
@@ -379,7 +392,8 @@ def _run_many(analysis: Analysis, given: dict[str, Any], window: dict[str, Any],
         columns = table.column_names
         if given["each"]:
             columns = ["epoch", *(name for name in analysis.columns or columns if name != "epoch")]
-        show(rows[:top], columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
+        names = open_pag(given["store"]).run.worker_names
+        show(with_worker_names(rows[:top], names), columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
@@ -400,7 +414,13 @@ def _plain(value: Any) -> Any:
 
 
 def _print(
-    analysis: Analysis, result: pa.Table | Result, facts: dict[str, Any], *, form: _AnswerFormat, top: int
+    analysis: Analysis,
+    result: pa.Table | Result,
+    facts: dict[str, Any],
+    *,
+    form: _AnswerFormat,
+    top: int,
+    workers: Mapping[int, str],
 ) -> None:
     table = table_of(result)
     rows = table.to_pylist()
@@ -413,6 +433,7 @@ def _print(
         return
     heaviest = analysis.heaviest
     ranked = sorted(rows, key=lambda row: -(row[heaviest] or 0)) if heaviest else rows
+    shown = with_worker_names(ranked[:top], workers)
     title = f"{'heaviest first' if heaviest else analysis.name} ({min(top, len(rows))} of {len(rows)})"
     columns = list(analysis.columns) or table.column_names
     if form is _AnswerFormat.MARKDOWN:
@@ -422,15 +443,15 @@ def _print(
         else:
             for line in _headline(result):
                 sys.stdout.write(line + "\n\n")
-            print_markdown(ranked[:top], columns, f"{analysis.name}: {title}")
+            print_markdown(shown, columns, f"{analysis.name}: {title}")
         return
     text = getattr(result, "text", None)
     if text is not None:
-        sys.stdout.write(text(top=top) + "\n")
+        print_text(text(top=top))
         return
     for line in _headline(result):
         stdout().print(line, markup=False)
-    print_rows(ranked[:top], columns, title)
+    print_rows(shown, columns, title)
 
 
 def _headline(result: pa.Table | Result) -> list[str]:

@@ -1,9 +1,9 @@
 """The `pag` command: every command says what it did, what it could not explain, and what to do next.
 
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing, is in use or
-cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written; 7 an optional part is missing; 8 the
-analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings; 130 interrupted;
-143 ended by SIGTERM; 1 anything else.
+cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written where it should go; 7 an optional part
+is missing; 8 the analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings;
+130 interrupted; 143 ended by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -34,12 +34,21 @@ from pag_graph.cli.analyses import (
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.motif import k_hop_paths, motif
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.cli.output import (
+    Format,
+    compiling,
+    print_csv,
+    print_json,
+    print_rows,
+    progress,
+    stderr,
+    stdout,
+)
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
-from pag_graph.store.in_place import NO_ROOM, write_whole
+from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +78,23 @@ EXIT_CODES: tuple[tuple[type[errors.PagGraphError], int], ...] = (
     (errors.AnalysisError, 8),
     (errors.PagError, 8),
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pag_graph {version('pag-graph')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version, and end.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 class EngineName(StrEnum):
@@ -144,11 +170,16 @@ def _write_no_more() -> None:
 
 def _fail(error: errors.PagGraphError) -> None:
     console = stderr()
-    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ")
-    console.print(error.message, markup=False)
+    console.print(f"[bold red]error[/bold red] [dim]{error.condition}[/dim]", end=" ", markup=True)
+    console.print(error.message)
     if error.hint:
-        console.print(f"hint: {error.hint}", markup=False, style="yellow")
-    sys.exit(next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1))
+        console.print(f"hint: {error.hint}", style="yellow")
+    sys.exit(exit_code(error))
+
+
+def exit_code(error: errors.PagGraphError) -> int:
+    """Return the exit code for an error, of the command and of every job."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
 
 
 def _misuse(message: str) -> NoReturn:
@@ -205,6 +236,9 @@ def build(
             show_default="what the trace asks for",
         ),
     ] = None,
+    force_rules: Annotated[
+        bool, typer.Option("--force-rules", help="Build by rules that the trace contradicts; answers are doubtful.")
+    ] = False,
     engine: Annotated[EngineName, typer.Option(help="spark for jobs, local without Java.")] = EngineName.SPARK,
     append: Annotated[bool, typer.Option("--append", help="Add the epochs that have ended since.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
@@ -234,12 +268,14 @@ def build(
     if append and replace:
         _misuse("Give only one of --append and --replace.")
     mode: Mode = "append" if append else "replace" if replace else "error"
-    with progress(quiet=form is not Format.TABLE) as report:
+    quiet = form is not Format.TABLE
+    with progress(quiet=quiet) as report, compiling("build", quiet=quiet, report=report):
         result = api.build(
             trace,
             store,
             rules=rules,
             parameters=RuleParameters(clocks=clocks.value, level=level),
+            force_rules=force_rules,
             engine=str(engine),
             mode=mode,
             slice_events=slice_events,
@@ -286,8 +322,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     """
     pag = open_pag(store)
     epochs = pag.epochs.to_dicts()
-    for row in epochs:
-        row["span_ns"] = row["end_ns"] - row["start_ns"]
+    for row, window in zip(epochs, pag.run.windows(), strict=True):
+        row["span_ns"] = window.span_ns
+        row["window"] = window.name
     found = pag.findings()
     counted = dict(found.group_by("finding", "severity").len().sort("finding").select("finding", "len").iter_rows())
     if form is Format.CSV:
@@ -299,12 +336,13 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
         return
     run, out = pag.run.info.run, stdout()
     source = run["source"]
-    system = f"{source['system']} {source['version']}, {run['workers']} workers"
-    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}")
+    system = " ".join(word for word in (source["system"], source["version"]) if word)
+    workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
+    out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
-    names = ["epoch", "role", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
+    names = ["epoch", "window", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]
     print_rows(ranked, names, title)
     for name, count in counted.items():
         out.print(f"finding: {count:,} x {name}", style="yellow")
@@ -348,8 +386,9 @@ def doctor(form: FormatOption = Format.TABLE) -> None:
         return
     out = stdout()
     for part in found:
-        mark = "[green]ok[/green]     " if part.ok else "[yellow]missing[/yellow]"
-        out.print(f"{mark} {part.name}: {part.found} [dim](for {part.needed_for})[/dim]")
+        out.print("ok     " if part.ok else "missing", style="green" if part.ok else "yellow", end=" ")
+        out.print(f"{part.name}: {part.found}", end=" ")
+        out.print(f"(for {part.needed_for})", style="dim")
         if not part.ok and part.advice:
             out.print(f"        {part.advice}", markup=False, style="yellow")
 

@@ -10,10 +10,17 @@ import typer
 
 from pag_graph.cli.analyses import ALARM, FormatOption, TopOption
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.errors import StoreError
 from pag_graph.model.enums import Severity
+from pag_graph.model.names import with_worker_names
+from pag_graph.store.parts import MENDING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
+
+    from pag_graph.store.delta import StoreInfo
 
 _ORDER = [Severity.INFO, Severity.WARNING, Severity.ERROR]
 
@@ -23,6 +30,10 @@ def check(
     severity: Annotated[
         Severity, typer.Option(help="Exit with 9 if there are findings of this severity or a worse one.")
     ] = Severity.ERROR,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also read every file of a store and compare it with what was committed."),
+    ] = False,
     form: FormatOption = Format.TABLE,
     top: TopOption = 50,
 ) -> None:
@@ -30,15 +41,15 @@ def check(
 
     Example: pag check run.trace --severity warning
     """
-    found = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path)
+    found, names = _of_trace(path) if (path / "meta.json").is_file() else _of_store(path, deep=deep)
     rank = {str(name): place for place, name in enumerate(_ORDER)}
     rows = sorted(found.to_dicts(), key=lambda row: (-rank[row["severity"]], row["finding"], row["worker"] or 0))
-    _show(rows, found.columns, form, top)
+    _show(rows, found.columns, form, top, names)
     if any(rank[row["severity"]] >= rank[severity] for row in rows):
         sys.exit(ALARM)
 
 
-def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int) -> None:
+def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int, names: Mapping[int, str]) -> None:
     if form is Format.JSON:
         print_json({"findings": rows})
     elif form is Format.CSV:
@@ -47,16 +58,49 @@ def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int
         stdout().print("Nothing is odd: no findings.")
     else:
         shown = ["severity", "finding", "worker", "seq", "file", "observed", "limit", "unit", "action"]
-        print_rows(rows[:top], shown, f"findings, worst first ({min(top, len(rows))} of {len(rows)})")
+        named = with_worker_names(rows[:top], names)
+        print_rows(named, shown, f"findings, worst first ({len(named)} of {len(rows)})")
 
 
-def _of_store(path: Path) -> pl.DataFrame:
+def _of_store(path: Path, *, deep: bool = False) -> tuple[pl.DataFrame, Mapping[int, str]]:
+    """Return the findings of a store, and the names of its workers."""
     from pag_graph.api import Pag
+    from pag_graph.store.delta import keeps_checksums
 
-    return Pag(path).findings()
+    pag = Pag(path)
+    if deep:
+        _check_files(pag.run.info)
+    if not keeps_checksums(pag.run.info):
+        stderr().print(
+            f"{path} has files of a release that kept no checksums: damage in them may not show. "
+            "Build it again with `--replace` to have them checked.",
+            style="yellow",
+        )
+    return pag.findings(), pag.run.worker_names
 
 
-def _of_trace(path: Path) -> pl.DataFrame:
+def _check_files(info: StoreInfo) -> None:
+    """Read all files of a store.
+
+    Raises
+    ------
+    StoreError
+        If any is damaged; names each.
+    """
+    from pag_graph.store.delta import check_store
+
+    with stderr().status(f"checking {info.path}"):
+        checked = check_store(info)
+    if checked.damaged:
+        lines = [f"{len(checked.damaged)} of {checked.files} files of {info.path} are damaged."]
+        lines += [error.message for error in checked.damaged]
+        context = {"path": str(info.path), "files": [error.context.get("file") for error in checked.damaged]}
+        raise StoreError("\n".join(lines), MENDING, context)
+    size = f"{checked.size_bytes / 1e6:,.1f} MB"
+    stderr().print(f"All {checked.files} files ({size}) are as they were committed.")
+
+
+def _of_trace(path: Path) -> tuple[pl.DataFrame, Mapping[int, str]]:
     """Build the graph and forget it: only a build looks at every event and at both ends of every message."""
     from pag_graph import api
     from pag_graph.model.enums import RuleSet
@@ -69,4 +113,4 @@ def _of_trace(path: Path) -> pl.DataFrame:
     rules = RuleSet.ST2 if trace.meta.prepared else trace.meta.rules
     with scratch_folder("pag-check-") as folder, stderr().status(f"checking {path}"):
         api.build(path, folder / "store", rules=rules, engine="local")
-        return api.open(folder / "store").findings()
+        return _of_store(folder / "store")

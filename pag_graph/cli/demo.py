@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pag_graph
+from pag_graph import samples
 from pag_graph.cli.output import print_rows, progress, stdout
-from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.errors import SinkError
 
-SAMPLES = Path(pag_graph.__file__).parent / "samples"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLES = samples.FOLDER
 """Folder of the bundled traces."""
 
 
@@ -27,8 +29,6 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
 
     Raises
     ------
-    InvalidParameterError
-        If there is no such trace.
     SinkError
         If Neo4j gives another answer than the engine.
     """
@@ -37,15 +37,12 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
     from pag_graph.sinks.neo4j.loader import load_epoch
     from pag_graph.sinks.neo4j.query import run_query
 
-    known = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
-    if trace not in known:
-        message = f"There is no bundled trace {trace!r}; there are {', '.join(known)}."
-        raise InvalidParameterError(message)
+    recorded = samples.path(trace)
     out = stdout()
     store = folder / f"{trace}.pag"
     out.rule(f"1. The activity graph of the bundled trace {trace!r}, built on Spark", align="left")
     with progress() as report:
-        built = api.build(SAMPLES / trace, store, mode="replace", progress=report)
+        built = api.build(recorded, store, mode="replace", progress=report)
     rows = built.rows
     out.print(f"{store}: {built.store.events:,} events, {rows['vertices']:,} vertices, {rows['edges']:,} edges")
     pag = api.open(store)

@@ -38,7 +38,7 @@ def checks() -> list[Check]:
         *map(_package, _PACKAGES),
         _graphframes_jar(),
         _neo4j_jars(),
-        _cargo(),
+        _recorder(),
     ]
 
 
@@ -79,6 +79,7 @@ def _disk() -> Check:
 
 
 _PACKAGES = (
+    ("scipy", "clocks", "traces whose clocks run at different speeds"),
     ("pyspark", "spark", "--engine spark and spark_jobs/"),
     ("graphframes", "graphframes", "Pag.graphframe()"),
     ("neo4j", "neo4j", "pag neo4j"),
@@ -99,15 +100,17 @@ def _package(entry: tuple[str, str, str]) -> Check:
     return Check(name=name, ok=present, found=found, needed_for=needed, advice=f"pip install 'pag-graph[{extra}]'")
 
 
-def _cargo() -> Check:
-    found = shutil.which("cargo")
-    return Check(
-        name="cargo",
-        ok=found is not None,
-        found=found or "not on the path",
-        needed_for="pag record; nothing else",
-        advice="Install Rust, 1.89 or later.",
-    )
+def _recorder() -> Check:
+    """Look for what `pag record` needs: the Rust sources, which an installed package does not bring, and cargo."""
+    from pag_graph.sources.record import adapter_folder
+
+    cargo, needed = shutil.which("cargo"), "pag record; nothing else"
+    try:
+        adapter_folder()
+    except PagGraphError as error:
+        return Check(name="Rust adapter", ok=False, found=error.message, needed_for=needed, advice=error.hint or "")
+    found = cargo or "not on the path"
+    return Check(name="cargo", ok=bool(cargo), found=found, needed_for=needed, advice="Install Rust, 1.89 or later.")
 
 
 def _graphframes_jar() -> Check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
@@ -19,8 +18,10 @@ from pag_graph.cli.analyses import (
     StoreArgument,
     check_window,
 )
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.cli.settings import scalar_setting
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.names import with_worker_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,9 @@ def motif(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="a.id,e.type", help="Columns to show, separated by commas.")
     ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Keep named edges apart; without it two names may stand for one edge.")
+    ] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Most matches to print; 20 in a table, else all.")
     ] = None,
@@ -76,7 +80,7 @@ def motif(
 
     Example: pag motif late_sender run.pag --epochs 3-7
 
-    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --where "w.type = 'waiting' and m.duration_ns > us(50)"
+    Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
     """  # noqa: DOC501  (the text is the command's help)
     from pag_graph.motif.patterns import PATTERNS
 
@@ -86,8 +90,6 @@ def motif(
     if store is None:
         message = f"{pattern!r} needs a store to look in."
         raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
-    from rich.markup import escape
-
     from pag_graph.api import Pag
 
     named = PATTERNS.get(pattern)
@@ -101,9 +103,10 @@ def motif(
         pattern,
         where,
         epochs=parse_epochs(epochs),
-        columns=list(fields.values()) if fields else chosen,
+        columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
-        parameters=dict(_setting(text) for text in settings or []),
+        parameters=dict(scalar_setting(text) for text in settings or []),
+        distinct=distinct,
         spark=spark,
     )
     if explain or analyse:
@@ -118,6 +121,10 @@ def motif(
     else:
         table = query.table()
         total = query.total if query.limit is not None else table.num_rows
+    same = query.same_edges(table)
+    if same and not named:
+        pairs = ", ".join(" and ".join(pair) for pair in same)
+        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
     if form is Format.JSON:
         facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
         rows = _flat(table, fields) if fields else table.to_pylist()
@@ -133,8 +140,8 @@ def motif(
     if not total:
         stdout().print("No match.")
         return
-    name = named.name if named else escape(str(query.question.motif))
-    print_rows(rows, list(fields), f"{name}: {total:,} matches{cut}")
+    name = named.name if named else str(query.question.motif)
+    print_rows(with_worker_names(rows, Pag(store).run.worker_names), list(fields), f"{name}: {total:,} matches{cut}")
 
 
 def k_hop_paths(
@@ -163,7 +170,8 @@ def k_hop_paths(
 
     session = _session(Through.SPARK) if spark else None
     window = check_window(epoch, role, between, latency)
-    found = Pag(store).k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
+    pag = Pag(store)
+    found = pag.k_hop_paths(k, limit=limit, through_waits=through_waits, spark=session, **window)
     rows = found.paths.to_pylist()
     if form is Format.JSON:
         print_json({"k": k, "limit": limit, "paths": found.total, "shown": found.shown, "rows": rows})
@@ -172,7 +180,8 @@ def k_hop_paths(
     elif not rows:
         stdout().print(f"No wait of this window has a path of {k} hops that leads to its end.")
     else:
-        print_rows(rows, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
+        shown = with_worker_names(rows, pag.run.worker_names)
+        print_rows(shown, [name for name in found.paths.column_names if name not in {"src", "dst"}], str(found))
 
 
 def parse_epochs(text: str | None) -> list[int] | None:
@@ -235,26 +244,14 @@ def _list(form: Format) -> None:
         print_rows(rows, list(rows[0]))
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE; the value is JSON, or else taken as text.
+def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
+    """Return the columns that tell named edges apart, beside those that are shown."""
+    from pag_graph.motif.shape import PAG_SHAPE
+    from pag_graph.motif.syntax import parse_motif
 
-    Raises
-    ------
-    InvalidParameterError
-        If it has no name, or the value is a list or an object.
-    """
-    name, separator, value = text.partition("=")
-    if not (separator and name):
-        message = f"--set {text!r} is not of the form NAME=VALUE."
-        raise InvalidParameterError(message)
-    try:
-        read = json.loads(value)
-    except json.JSONDecodeError:
-        return name.replace("-", "_"), value
-    if not isinstance(read, bool | int | float | str):
-        message = f"--set {text!r}: a parameter is a number, a text, true or false."
-        raise InvalidParameterError(message)
-    return name.replace("-", "_"), read
+    motif = parse_motif(pattern)
+    keys = [f"{name}.{column}" for name in motif.columns if name in motif.edges for column in PAG_SHAPE.edge_key]
+    return [key for key in keys if key not in fields.values()]
 
 
 def _fields(named: Pattern | None, chosen: list[str] | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ import typer
 from pag_graph.cli.neo4j_load import export, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.output import Format, print_json, progress, stdout
+from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ def logs(
     from pag_graph.sinks.neo4j import server
 
     for line in server.log_lines(home, lines):
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 @app.command()

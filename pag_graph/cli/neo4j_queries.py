@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
-from pag_graph.store.in_place import write_whole
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.errors import InvalidParameterError
-from pag_graph.model.units import in_markdown, printable
-from pag_graph.store.in_place import check_file_place
+from pag_graph.model.units import in_cell, in_markdown, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from rich.console import Console
+    from rich.status import Status
 
 
 class Format(StrEnum):
@@ -31,42 +29,40 @@ class Format(StrEnum):
 
 def stdout() -> Console:
     """Return the console for answers; as wide as the answer where nobody reads it on a terminal."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return _console(soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
     """Return the console for progress and errors."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
 
 
-def check_output(file: Path | None, *endings: str) -> None:
-    """Refuse a file that cannot be written, or whose name says something else, before the work that it is to hold.
+def _console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
+    """Return a console that takes what it is told for text, wherever that comes from.
 
-    Parameters
-    ----------
-    file
-        The file; None is none.
-    endings
-        What its name may end in, if it has an ending.
-
-    Raises
-    ------
-    InvalidParameterError
-        If its name ends in something else.
-    SinkError
-        If it cannot be written.
+    Without ``markup=True`` brackets and colons mean nothing, and nothing that a terminal obeys goes through.
     """
-    if file is None:
-        return
-    if file.suffix and file.suffix.lower() not in endings:
-        written = endings[0].removeprefix(".").upper()
-        message = f"{file} ends in {file.suffix}, and {written} would be written."
-        raise InvalidParameterError(message, f"Choose a name that ends in {endings[0]}.", {"path": str(file)})
-    check_file_place(file)
+    # Rich takes a while to load: only those wait who print.
+    from rich.console import Console
+    from rich.text import Text
+
+    class Plain(Console):
+        """A console for text of traces."""
+
+        def print(self, *objects: Any, **more: Any) -> None:
+            """Print texts as they are, but for what a terminal would obey."""
+            shown = (printable_lines(each) if isinstance(each, str) else each for each in objects)
+            super().print(*shown, **more)
+
+        def rule(self, title: Any = "", **more: Any) -> None:
+            """Draw a line with a title."""
+            super().rule(Text(printable(str(title))), **more)
+
+        def status(self, status: Any, **more: Any) -> Status:
+            """Say what goes on, for as long as it does."""
+            return super().status(Text(printable_lines(str(status))), **more)
+
+    return Plain(highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap, stderr=stderr)
 
 
 def print_json(value: Any) -> None:
@@ -76,16 +72,14 @@ def print_json(value: Any) -> None:
 
 def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
     """Print rows as a table for people; nulls are empty."""
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(title=title and printable(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
         numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(printable(name), justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        # Names of a trace are no markup.
-        table.add_row(*(escape(printable(_cell(row[name]))) for name in columns))
+        table.add_row(*(printable(_cell(row[name])) for name in columns))
     out = stdout()
     if not out.is_terminal:
         # Nobody folds lines there: a column that is cut off is lost.
@@ -102,12 +96,24 @@ def _cell(value: Any) -> str:
 
 
 def print_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
-    """Print rows as CSV with a header."""
+    """Print rows as CSV with a header; texts as `in_cell` has them, numbers as they are."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(columns), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _in_csv(value) for name, value in row.items()} for row in rows)
     sys.stdout.write(text.getvalue())
+
+
+def _in_csv(value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return value
+    # Lists and mappings are written as Python has them, in which a name can stand as well.
+    return in_cell(str(value))
+
+
+def print_text(text: str) -> None:
+    """Print lines of text as they are, but for what a terminal would obey."""
+    sys.stdout.write(printable_lines(text) + "\n")
 
 
 def print_markdown(rows: Iterable[dict[str, Any]], columns: Sequence[str], title: str) -> None:
@@ -152,3 +158,28 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]
 
     with bars:
         yield report
+
+
+@contextmanager
+def compiling(*parts: str, quiet: bool, report: Callable[[str, int, int], None]) -> Iterator[None]:
+    """Say on standard error that kernels are compiled, where the block is the first that needs them.
+
+    Parameters
+    ----------
+    *parts
+        What is expected to be called; see `pag_graph.kernels.expected.expecting`.
+    quiet
+        Say nothing.
+    report
+        Of `progress`: shows how far it is.
+    """
+    from pag_graph.kernels.expected import expecting
+
+    def tell(label: str, done: int, total: int) -> None:
+        if done == 0:
+            # Half a minute on a slow machine: said as well where nobody sees a bar.
+            stderr().print(f"Compiling {total} kernels, once per installation.", style="dim")
+        report(label, done, total)
+
+    with expecting(*parts, tell=None if quiet else tell):
+        yield

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, check_output, print_csv, print_json, progress, stderr, stdout
-from pag_graph.store.in_place import write_whole
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     from pag_graph.sources.spark.why import SparkAnswer
@@ -61,7 +61,8 @@ def spark(
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
-            with progress(quiet=form is not Format.TABLE) as report:
+            quiet = form is not Format.TABLE
+            with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
                 told = answer(
                     log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
                 )
@@ -71,6 +72,8 @@ def spark(
             failed.append(error)
     if html is not None and answers:
         with private(keep_texts):
+            if keep_texts and html.is_file():
+                html.chmod(0o600)
             write_whole(html, html_page(answers))
     if form is Format.JSON:
         facts = [told.facts() for told in answers]

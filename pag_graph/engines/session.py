@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_WITHOUT = "or do without Spark: `pag build TRACE STORE --engine local`, in Python engine='local'."
 GRAPHFRAMES_COORDINATE = "io.graphframes:graphframes-spark4_2.13:0.12.3"
 """Maven coordinate of GraphFrames' jar for Spark 4."""
 
@@ -93,9 +94,10 @@ def spark_session(
         If PySpark is not installed.
     EngineError
         If Java or Spark cannot start; says what to do.
-    """  # noqa: DOC501  (the named constructor is taken for an exception)
+    """
     if importlib.util.find_spec("pyspark") is None:
-        raise MissingExtraError.from_extra(what="A Spark session", extra="spark")
+        missing = MissingExtraError.from_extra(what="A Spark session", extra="spark")
+        raise MissingExtraError(missing.message, f"{missing.hint}; {_WITHOUT}", missing.context)
     # Workers must run the very Python that has this package, whatever `python3` on the path is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -156,8 +158,8 @@ def _start(builder: SparkSession.Builder) -> SparkSession:
         lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
         said = [line for line in lines if "rror" in line or "xception" in line]
         message = f"Spark cannot be started: {said[-1].strip() if said else error}"
-        hint = "Run `pag doctor`: Spark needs Java 17 or later, found by JAVA_HOME or on the path."
-        raise EngineError(message, f"{hint} All that it printed: {log}") from error
+        hint = "Run `pag doctor`: Spark needs Java 17 or later, found by JAVA_HOME or on the path;"
+        raise EngineError(message, f"{hint} {_WITHOUT} All that it printed: {log}") from error
     log.unlink(missing_ok=True)
     return session
 

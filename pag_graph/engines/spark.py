@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import threading
 import uuid
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -19,13 +23,13 @@ from pag_graph.pag.steps import left_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from pag_graph.pag.engine import Item, Result
 
 _POLL_S = 0.2
+_QUOTED_PATH = re.compile(r"'(/[^']*)'")
 _FEW = 32 << 20
 """Bytes of leftovers that the driver joins itself: Spark takes longer to plan such a join than Polars to do it."""
 
@@ -108,8 +112,8 @@ class SparkEngine:
             raise EngineError(message, "The executors' logs have the details.") from outcome["error"]
         results: list[Any] = outcome["results"]
         for result in results:
-            if isinstance(result, PagGraphError):
-                raise result
+            if isinstance(result, _Failure):
+                raise result.seen_from_here()
         progress(label, len(items), len(items))
         return results
 
@@ -138,12 +142,50 @@ class SparkEngine:
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
 
 
-def _guarded(task: Callable[[Item], Result], cores: int, item: Item) -> Result | PagGraphError:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """An error that a task raised, and what its machine does not have of the path that it is about."""
+
+    error: PagGraphError | OSError
+    host: str
+    path: str = ""
+    unseen: str = ""
+    """The path, or the highest folder above it that the executor's machine does not have; empty where it has all."""
+
+    def seen_from_here(self) -> Exception:
+        """Return what to raise on the driver: that machines see different files, where they do."""
+        if not self.unseen or not _is_here(self.unseen):
+            return self.error
+        message = f"The executor on {self.host} does not see {self.path}: {self.unseen} is not there, but it is here."
+        hint = "Put trace, store and results on storage that driver and executors share, under the same path."
+        return EngineError(message, hint, {"host": self.host, "path": self.path})
+
+
+def _is_here(path: str) -> bool:
+    return Path(path).exists()
+
+
+def _failure(error: PagGraphError | OSError) -> _Failure:
+    """Look, on the machine of the task, for the path that an error is about."""
+    context = error.context if isinstance(error, PagGraphError) else {}
+    quoted = _QUOTED_PATH.search(str(error))
+    about = context.get("file") or context.get("path") or getattr(error, "filename", None) or (quoted and quoted[1])
+    path = Path(str(about or ""))
+    unseen = ""
+    if path.is_absolute():
+        unseen = next((str(part) for part in (*reversed(path.parents), path) if not part.exists()), "")
+    return _Failure(error=error, host=socket.gethostname(), path=str(path), unseen=unseen)
+
+
+def _guarded(task: Callable[[Item], Result], cores: int, item: Item) -> Result | _Failure:
     """Carry our own errors back as values: Spark would turn them into text, and the user would read a JVM trace."""
     # The process does tasks only, and its next one needs as much.
     memory.keep()
     threads.allow(cores)
     try:
         return task(item)
-    except PagGraphError as error:
-        return error
+    except (PagGraphError, OSError) as error:
+        failure = _failure(error)
+        if isinstance(error, PagGraphError) or failure.unseen:
+            return failure
+        raise

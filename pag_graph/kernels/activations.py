@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from pag_graph.kernels.compiling import kernel
 
 I8 = NDArray[np.int8]
 I32 = NDArray[np.int32]
@@ -21,7 +22,7 @@ CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3
 SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8]:
     """Assign every row to the innermost activation that is open after it, and say what each activation did.
 
@@ -87,7 +88,7 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8
     return innermost, role, consumed, trouble
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, I8, I64]:
     """Let activations nested deeper than a level count as part of the one at that level.
 
@@ -133,14 +134,14 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, 
     return new_innermost, new_role, new_consumed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _busier(one: int, other: int) -> int:
     if PROCESSING in (one, other):
         return PROCESSING
     return INFERRED if INFERRED in (one, other) else SPINNING
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
     """Find the candidate idle intervals: parks, with parks that follow each other directly merged into one.
 
@@ -180,7 +181,7 @@ def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
     return parks[:count].copy(), unparks[:count].copy(), last_parks[:count].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def leave_out(kind: I8, peer: I64, worker: int, parks: I64, unparks: I64, local: int, pushed: int, merged: int) -> I8:
     """Say for every row why it becomes no vertex, or 0.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, I8, I64
+from pag_graph.kernels.compiling import kernel
 
 Flags = NDArray[np.bool_]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -> tuple[I64, I64, I8, I64]:
     """Say, between every two marks, which application activity is innermost.
 
@@ -75,7 +75,7 @@ def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -
     return innermost, depth, trouble, stack[:size].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unbalanced(starts: Flags, number: I64) -> I64:
     """Leave out marks that cancel each other: a start and the stop of the same activity right after it.
 

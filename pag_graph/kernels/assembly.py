@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, SCOPE, SPINNING
+from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import above
 from pag_graph.kernels.waits import BUSY as VERDICT_BUSY
 from pag_graph.kernels.waits import IDLE as VERDICT_IDLE
 from pag_graph.kernels.waits import INPUT_WAIT as VERDICT_INPUT_WAIT
@@ -20,7 +21,7 @@ NO_EDGE = -1
 INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def local_graph(
     kind: I8,
     t: I64,
@@ -180,7 +181,7 @@ def local_graph(
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def window_sums(start: I64, end: I64, bounds: I64) -> I64:
     """Sum the parts of intervals that fall into consecutive windows.
 
@@ -202,7 +203,7 @@ def window_sums(start: I64, end: I64, bounds: I64) -> I64:
     """
     sums = np.zeros(bounds.shape[0] - 1, np.int64)
     for i in range(start.shape[0]):
-        window = max(np.searchsorted(bounds, start[i], side="right") - 1, 0)
+        window = max(above(bounds, start[i]) - 1, 0)
         while window < sums.shape[0] and bounds[window] < end[i]:
             low, high = max(start[i], bounds[window]), min(end[i], bounds[window + 1])
             if high > low:

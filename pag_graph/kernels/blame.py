@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.path import CYCLE, GAP, NO_ENDER, REACHED_START
+from pag_graph.kernels.search import above, grown
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
     from pag_graph.kernels.activations import I64
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_waits(
     charged: I64,
     since: I64,
@@ -62,7 +63,7 @@ def walk_waits(
     low = np.empty(room, np.int64)
     high = np.empty(room, np.int64)
     message = np.empty(room, np.int64)
-    hops = 0
+    hops, outcome, vertex = 0, REACHED_START, 0
     most = wait_dst.shape[0] + 1
     for index in range(charged.shape[0]):
         stop = since[index]
@@ -71,31 +72,30 @@ def walk_waits(
         while True:
             by = ender[current]
             if by < 0:
-                return wait[:hops], low[:hops], high[:hops], message[:hops], NO_ENDER, wait_dst[current]
-            if hops == room:
-                room *= 2
-                for_wait, for_low = np.empty(room, np.int64), np.empty(room, np.int64)
-                for_high, for_message = np.empty(room, np.int64), np.empty(room, np.int64)
-                for_wait[:hops], for_low[:hops] = wait, low
-                for_high[:hops], for_message[:hops] = high, message
-                wait, low, high, message = for_wait, for_low, for_high, for_message
+                outcome, vertex = NO_ENDER, wait_dst[current]
+                break
+            if hops == wait.shape[0]:
+                wait, low = grown(wait, hops, hops + 1), grown(low, hops, hops + 1)
+                high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
             wait[hops], low[hops], high[hops], message[hops] = index, 0, 0, by
             hops += 1
             steps += 1
             if ender_start[by] <= stop:
                 break
             if steps > most:
-                return wait[:hops], low[:hops], high[:hops], message[:hops], CYCLE, ender_src[by]
+                outcome, vertex = CYCLE, ender_src[by]
+                break
             sender = ender_src[by]
-            edge = np.searchsorted(local_dst, sender, side="right") - 1
-            before = np.searchsorted(wait_dst, sender, side="right") - 1
+            edge = above(local_dst, sender) - 1
+            before = above(wait_dst, sender) - 1
             if (edge < 0 or local_dst[edge] != sender) and (before < 0 or wait_dst[before] != sender):
-                return wait[:hops], low[:hops], high[:hops], message[:hops], GAP, sender
+                outcome, vertex = GAP, sender
+                break
             low[hops - 1] = high[hops - 1] = edge + 1
             on_worker = before >= 0 and wait_dst[before] >> POSITION_BITS == sender >> POSITION_BITS
             first = edge
             if on_worker and wait_end[before] > stop:
-                low[hops - 1] = np.searchsorted(local_dst, wait_dst[before], side="right")
+                low[hops - 1] = above(local_dst, wait_dst[before])
                 current = before
                 continue
             while (
@@ -106,4 +106,6 @@ def walk_waits(
                 first -= 1
             low[hops - 1] = first
             break
-    return wait[:hops], low[:hops], high[:hops], message[:hops], REACHED_START, 0
+        if outcome != REACHED_START:
+            break
+    return wait[:hops], low[:hops], high[:hops], message[:hops], outcome, vertex

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import I8, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+from pag_graph.kernels.compiling import kernel
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     """Return the rows of one worker that send something to another clock or read something from one.
 
@@ -43,7 +43,7 @@ def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     return found[:count].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lower_hull(x: F64, y: F64) -> I64:
     """Return the indices of the lower convex hull of points.
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
+from pag_graph.kernels.compiling import kernel
 
 I8 = NDArray[np.int8]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def widen(values: Any, into: I64) -> tuple[int, int]:
     """Copy integers that are all there, and return the least and the greatest of them.
 
@@ -40,7 +40,7 @@ def widen(values: Any, into: I64) -> tuple[int, int]:
     return low, high
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int]:
     """Copy integers, with `ABSENT` in place of null, and return the least and the greatest that are not null.
 
@@ -72,7 +72,7 @@ def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int
     return low, high
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8) -> None:
     """Replace places in a dictionary by codes.
 
@@ -98,7 +98,7 @@ def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8
             into[i] = default
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def in_order(seq: I64, epoch: I64, t: I64) -> bool:
     """Say whether numbers increase, and neither epochs nor times decrease.
 

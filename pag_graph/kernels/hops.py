@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
+from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import not_below, sort
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_walks(
     src: I64, dst: I64, weight: I64, group: I64, seeds: I64, vertices: int, groups: int, k: int
 ) -> tuple[I64, I64, I64, I64, bool]:
@@ -92,7 +93,7 @@ def count_walks(
     return walks, edges, walk_weight, edge_weight, exact
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_walks_by_window(
     first: I64,
     src: I64,
@@ -137,7 +138,7 @@ def count_walks_by_window(
     """
     room = 1024
     rows = np.empty((room, 7), np.int64)
-    count = 0
+    count, inexact = 0, -1
     number = np.full(groups, -1, np.int64)
     for window in range(first.shape[0] - 1):
         begin, end = first[window], first[window + 1]
@@ -167,15 +168,17 @@ def count_walks_by_window(
             edge = until
         if found == 0:
             continue
-        source = np.full(size, -1, np.int64)
+        source = np.empty(size, np.int64)
         local_group = np.empty(size, np.int64)
         present = np.empty(size, np.int64)
-        kinds = 0
+        # An integer of any value: numba compiles what gets a 0 once more for the constant.
+        kinds: Any = np.int64(0)
         for at in range(size):
             edge = begin + at
+            source[at] = -1
             place = target[at] - 1
             if place < 0 or ids[place] != src[edge]:
-                place = np.searchsorted(ids[:vertices], src[edge])
+                place = not_below(ids[:vertices], src[edge])
             if place < vertices and ids[place] == src[edge]:
                 source[at] = place
             if number[group[edge]] < 0:
@@ -185,7 +188,7 @@ def count_walks_by_window(
             if waiting[edge] and not waits:
                 # Nothing arrives there, so nobody walks over it.
                 target[at] = vertices
-        present = np.sort(present[:kinds])
+        sort(present, kinds)
         for at in range(kinds):
             number[present[at]] = at
         for at in range(size):
@@ -196,23 +199,24 @@ def count_walks_by_window(
             source, target, weight[begin:end], local_group, seeds[:found], vertices + 1, kinds, k
         )
         if not exact:
-            return _columns(rows[:0], window)
+            count, inexact = 0, window
+            break
         for hop in range(k):
             for kind in range(kinds):
                 if edges[hop, kind] > 0:
                     if count == room:
                         room *= 2
                         more = np.empty((room, 7), np.int64)
-                        more[:count] = rows
+                        for row in range(count):
+                            for column in range(7):
+                                more[row, column] = rows[row, column]
                         rows = more
                     rows[count, 0], rows[count, 1], rows[count, 2] = window, hop + 1, present[kind]
                     rows[count, 3], rows[count, 4] = walks[hop, kind], edges[hop, kind]
                     rows[count, 5], rows[count, 6] = walk_weight[hop, kind], edge_weight[hop, kind]
                     count += 1
-    return _columns(rows[:count], -1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _columns(rows: I64, inexact: int) -> tuple[I64, I64, I64, I64, I64, I64, I64, int]:
-    columns = np.ascontiguousarray(rows.T)
+    columns = np.empty((7, count), np.int64)
+    for row in range(count):
+        for column in range(7):
+            columns[column, row] = rows[row, column]
     return columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], inexact

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
 from pag_graph.kernels.assembly import NO_EDGE
+from pag_graph.kernels.compiling import kernel
 
 I8 = NDArray[np.int8]
 I64 = NDArray[np.int64]
@@ -23,7 +23,7 @@ SRC, DST, SRC_EPOCH, START, DURATION, WHO, ACTIVATION, RECORDS, CHANNEL, BYTES, 
 EDGE_NUMBERS, MESSAGE_NUMBERS, ALL_NUMBERS = 8, 12, 13
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def runs(values: I64) -> tuple[I64, I64]:
     """Return the distinct values of a column that does not decrease, and how often each occurs."""
     count = 0
@@ -39,7 +39,7 @@ def runs(values: I64) -> tuple[I64, I64]:
     return distinct, rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def edges_in(edge: I8, rows: I64) -> I64:
     """Count the vertices of each run that an edge leads to from the one before.
 
@@ -59,7 +59,7 @@ def edges_in(edge: I8, rows: I64) -> I64:
     return counts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -> I64:
     """Return the epochs of vertices.
 
@@ -80,7 +80,7 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def place_vertices(
     row: I32,
     pos: I64,
@@ -126,7 +126,7 @@ def place_vertices(
             numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = ABSENT, ABSENT, inserted - 1 - source
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def place_edges(
     pos: I64,
     t: I64,
@@ -219,7 +219,7 @@ def place_edges(
         previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], epoch[vertex]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mixed_with(mixed: Any, value: int) -> Any:
     """Return a number of 64 bits with another one mixed in; differences go into all bits of it."""
     # Multiplication carries differences up and the shift brings them down again (splitmix64).
@@ -227,7 +227,7 @@ def mixed_with(mixed: Any, value: int) -> Any:
     return x ^ (x >> np.uint64(29))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mix(mixed: U64, values: I64, null: int) -> None:
     """Mix a column into one number per row.
 
@@ -242,7 +242,7 @@ def mix(mixed: U64, values: I64, null: int) -> None:
         mixed[i] = mixed_with(mixed[i], values[i] if values[i] != ABSENT else null)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mix_codes(mixed: U64, values: I8, meaning: I64) -> None:
     """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code."""
     for i in range(mixed.shape[0]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.layout import mixed_with
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _LINE_BITS = 4
 """Slots of a cache line, as a power of two: sixteen numbers of four bytes."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bits(slots: int) -> int:
     bits = 0
     while (1 << bits) < slots:
@@ -31,7 +31,7 @@ def _bits(slots: int) -> int:
     return bits
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _slot(wanted: I64, at: int, key: I64, table: I32, bits: int) -> int:
     """Return where in the table the key of a row is, or the free slot where it belongs.
 
@@ -55,7 +55,7 @@ def _slot(wanted: I64, at: int, key: I64, table: I32, bits: int) -> int:
     return slot  # type: ignore[no-any-return]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def index_sends(key: I64) -> tuple[I32, I32]:
     """Make the hash table of sends.
 
@@ -92,7 +92,7 @@ def index_sends(key: I64) -> tuple[I32, I32]:
     return table, following
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
     """Find all sends of receives.
 

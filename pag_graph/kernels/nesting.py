@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+
+from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def nest(worker: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
     """Nest intervals into each other; one that another cuts across ends where the other one starts.
 
@@ -58,7 +59,7 @@ def nest(worker: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
     return parent, ended, cut_by
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool_]]:
     """Follow the parents of intervals.
 

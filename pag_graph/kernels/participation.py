@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+
+from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ LIMB_BITS = 256
 _LIMB = 2.0**LIMB_BITS
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _add(mantissa: float, limbs: int, more: float, more_limbs: int) -> tuple[float, int]:
     """Add two numbers; what the larger one cannot hold is rounded off, as with all floating-point numbers."""
     if more == 0.0:
@@ -38,7 +39,7 @@ def _add(mantissa: float, limbs: int, more: float, more_limbs: int) -> tuple[flo
     return mantissa, limbs
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_paths(
     first: I64, src: I64, dst: I64, starts: NDArray[np.bool_], ends: NDArray[np.bool_]
 ) -> tuple[F64, I64, F64, I64, float, int]:
@@ -85,7 +86,7 @@ def count_paths(
     return before, before_limbs, after, after_limbs, paths, paths_limbs
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_paths_of_windows(
     vertex_first: I64, first: I64, src: I64, dst: I64, starts: NDArray[np.bool_], ends: NDArray[np.bool_]
 ) -> tuple[F64, I64, F64, I64, F64, I64]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import above, grown, not_below
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 REACHED_START, GAP, CYCLE, NO_ENDER, NO_END = 0, 1, 2, 3, 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_back(
     last_vertex: int,
     local_dst: I64,
@@ -66,26 +67,27 @@ def walk_back(
     O(hops x log edges). Times never increase along the walk, and positions fall wherever a worker is visited again;
     more hops than waits can only be a cycle.
     """
-    hops = wait_dst.shape[0] + 2
-    low = np.empty(hops, np.int64)
-    high = np.empty(hops, np.int64)
-    message = np.full(hops, -1, np.int64)
-    vertex = last_vertex
-    for hop in range(hops):
-        wait = np.searchsorted(wait_dst, vertex, side="right") - 1
-        high[hop] = np.searchsorted(local_dst, vertex, side="right")
-        edge = high[hop] - 1
+    most = wait_dst.shape[0] + 2
+    low, high, message = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    vertex, hops, outcome = last_vertex, 0, CYCLE
+    while hops < most and outcome == CYCLE:
+        wait = above(wait_dst, vertex) - 1
+        high[hops] = above(local_dst, vertex)
+        edge = high[hops] - 1
         if not ((edge >= 0 and local_dst[edge] == vertex) or (wait >= 0 and wait_dst[wait] == vertex)):
-            return low[:hop], high[:hop], message[:hop], GAP, vertex
+            outcome = GAP
+            break
         inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
+        message[hops] = -1
         if inside and wait_end[wait] > window_start:
-            low[hop] = np.searchsorted(local_dst, wait_dst[wait], side="right")
-            if ender[wait] < 0:
-                return low[: hop + 1], high[: hop + 1], message[: hop + 1], NO_ENDER, wait_dst[wait]
-            message[hop] = ender[wait]
-            if ender_start[ender[wait]] <= window_start:
-                return low[: hop + 1], high[: hop + 1], message[: hop + 1], REACHED_START, ender_src[ender[wait]]
-            vertex = ender_src[ender[wait]]
+            low[hops] = above(local_dst, wait_dst[wait])
+            by = ender[wait]
+            if by < 0:
+                vertex, outcome = wait_dst[wait], NO_ENDER
+            else:
+                message[hops], vertex = by, ender_src[by]
+                if ender_start[by] <= window_start:
+                    outcome = REACHED_START
         else:
             first = edge
             while (
@@ -94,12 +96,13 @@ def walk_back(
                 and local_dst[first - 1] >> POSITION_BITS == vertex >> POSITION_BITS
             ):
                 first -= 1
-            low[hop] = first
-            return low[: hop + 1], high[: hop + 1], message[: hop + 1], REACHED_START, vertex
-    return low, high, message, CYCLE, vertex
+            low[hops] = first
+            outcome = REACHED_START
+        hops += 1
+    return low[:hops], high[:hops], message[:hops], outcome, vertex
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def last_edge(
     src: I64,
     dst: I64,
@@ -107,6 +110,7 @@ def last_edge(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_end: int,
     end_vertex: int,
@@ -115,8 +119,9 @@ def last_edge(
 
     Parameters
     ----------
-    src, dst, start, end, message, waiting, spawn
-        Edges of the window, sorted by `dst`, local ones before messages, and by `src`.
+    src, dst, start, end, message, waiting, resting, spawn
+        Edges of the window, sorted by `dst`, local ones before messages, and by `src`. Whoever rests does nothing, as
+        far as anybody knows, and waits for no worker.
     window_end
         Where it ends.
     end_vertex
@@ -126,12 +131,14 @@ def last_edge(
     -------
     edge
         The local edge, or the birth, that leads to the vertex that closes the window. Without one, the first local edge
-        that is no wait; where everybody waits, the message under way that was sent last (ties: the lowest sender), or
-        the first wait. -1 where no edge ends at, or crosses, the window's end.
+        of somebody at work; where nobody is, that of whoever came to rest last (ties: the lowest worker); where
+        everybody waits, the message under way that was sent last (ties: the lowest sender), or the first wait. -1 where
+        no edge ends at, or crosses, the window's end.
     ends
-        How many workers are active where the window ends.
+        How many workers are at work where the window ends; where none is, how many rest there. If a vertex closes the
+        window: how many end their work at that very instant, itself included.
     """
-    ends, worker, active, idle, latest = 0, -1, -1, -1, -1
+    working, until, rests, worker, active, rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
     for edge in range(dst.shape[0]):
         if not start[edge] < window_end <= end[edge]:
             continue
@@ -142,23 +149,31 @@ def last_edge(
             idle = edge if idle < 0 else idle
         else:
             # Several edges of one worker can touch the end only if some have no length; the first of them is taken.
-            active = edge if active < 0 else active
-            if dst[edge] >> POSITION_BITS != worker:
-                worker = dst[edge] >> POSITION_BITS
-                ends += 1
+            another = dst[edge] >> POSITION_BITS != worker
+            worker = dst[edge] >> POSITION_BITS
+            if resting[edge]:
+                rests += another
+                if rest < 0 or start[edge] > start[rest]:
+                    rest = edge
+            else:
+                working += another
+                closes = dst[edge] >> POSITION_BITS == end_vertex >> POSITION_BITS
+                until += another and end[edge] == window_end and not closes
+                active = edge if active < 0 else active
+    ends = working if working > 0 else rests
     if end_vertex >= 0:
-        at = np.searchsorted(dst, end_vertex)
+        at = not_below(dst, end_vertex)
         while at < dst.shape[0] and dst[at] == end_vertex:
             if not message[at] or spawn[at]:
-                return int(at), max(ends, 1)
+                return at, until + 1
             at += 1
         return -1, ends
-    if active >= 0:
-        return active, ends
+    if ends > 0:
+        return (active if active >= 0 else rest), ends
     return (latest if latest >= 0 else idle), 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def enders(
     dst: I64,
     born: Bools,
@@ -182,9 +197,10 @@ def enders(
         Per vertex: index of a message, or -1. Where several end at a wait's end, because it is read there too what
         came earlier, the one sent last ended the wait (ties: the lowest sender).
     """
-    result = np.full(dst.shape[0], -1, np.int64)
+    result = np.empty(dst.shape[0], np.int64)
     for place in range(dst.shape[0]):
-        at = np.searchsorted(message_dst, dst[place])
+        result[place] = -1
+        at = not_below(message_dst, dst[place])
         while at < message_dst.shape[0] and message_dst[at] == dst[place]:
             best = result[place]
             fits = spawn[at] == born[place] and message_start[at] <= message_end[at]
@@ -194,7 +210,7 @@ def enders(
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def last_edges(
     first: I64,
     src: I64,
@@ -203,6 +219,7 @@ def last_edges(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_end: I64,
     end_vertex: I64,
@@ -211,7 +228,7 @@ def last_edges(
 
     Parameters
     ----------
-    first, src, dst, start, end, message, waiting, spawn, window_end, end_vertex
+    first, src, dst, start, end, message, waiting, resting, spawn, window_end, end_vertex
         As for `walk_windows`.
 
     Returns
@@ -231,6 +248,7 @@ def last_edges(
             end[low:high],
             message[low:high],
             waiting[low:high],
+            resting[low:high],
             spawn[low:high],
             window_end[window],
             end_vertex[window],
@@ -241,7 +259,7 @@ def last_edges(
     return chosen, -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_windows(
     first: I64,
     src: I64,
@@ -250,6 +268,7 @@ def walk_windows(
     end: I64,
     message: Bools,
     waiting: Bools,
+    resting: Bools,
     spawn: Bools,
     window_start: I64,
     window_end: I64,
@@ -261,7 +280,7 @@ def walk_windows(
     ----------
     first
         Shape (windows + 1,): where the edges of each window begin.
-    src, dst, start, end, message, waiting, spawn
+    src, dst, start, end, message, waiting, resting, spawn
         Per edge, sorted by `dst` within its window, local ones before messages, and by `src`.
     window_start, window_end, end_vertex
         Per window; -1 where no vertex closes it.
@@ -273,7 +292,7 @@ def walk_windows(
     path
         Indices of the edges, in time order.
     ends, all_waiting
-        Per window: how many workers are active where it ends, and whether none is.
+        Per window: how many workers its path may end on, as `last_edge` has it; and whether all wait.
     failed, outcome, vertex
         A window whose walk had to stop, why, and where; -1, `REACHED_START` and 0 where there is none. The outcome
         `NO_END` says that no edge ends at, or crosses, the window's end.
@@ -283,6 +302,7 @@ def walk_windows(
     path = np.empty(max(1024, first[windows] // 8), np.int64)
     count = 0
     ends, all_waiting = np.zeros(windows, np.int64), np.zeros(windows, np.bool_)
+    failed, outcome, where = -1, REACHED_START, 0
     for window in range(windows):
         path_first[window] = count
         if window_end[window] <= window_start[window]:
@@ -296,18 +316,21 @@ def walk_windows(
             until,
             message[low:high],
             waiting[low:high],
+            resting[low:high],
             spawn[low:high],
             window_end[window],
             end_vertex[window],
         )
         if at < 0:
-            return path_first, path, ends, all_waiting, window, NO_END, end_vertex[window]
+            failed, outcome, where = window, NO_END, end_vertex[window]
+            break
         ends[window], all_waiting[window] = active, active == 0
-        messages = low + np.flatnonzero(message[low:high])
         # The way back leaves a worker where a wait ended, or where it was born.
-        begun = low + np.flatnonzero(waiting[low:high] | spawn[low:high])
-        sent = start[messages]
-        ender = enders(dst[begun], spawn[begun], dst[messages], sent, end[messages], spawn[messages])
+        begun, messages = _places(waiting, spawn, low, high), _places(message, message, low, high)
+        begun_at, sent = _taken(dst, begun), _taken(start, messages)
+        ender = enders(
+            begun_at, _flags(spawn, begun), _taken(dst, messages), sent, _taken(end, messages), _flags(spawn, messages)
+        )
         last, vertex = low + at, -1
         if message[last] or active == 0:
             # Everybody waits: the walk begins with the message under way, or with the wait itself. Or the window
@@ -318,17 +341,29 @@ def walk_windows(
             last, vertex = -1, dst[last]
         begin = count
         if last >= 0:
-            path = _room(path, count + 1)
+            path = grown(path, count, count + 1)
             path[count] = last
             count += 1
         if vertex >= 0:
             # Messages lie among the local edges here; they lead to vertices that those lead to, at the same time.
             lows, highs, by, outcome, where = walk_back(
-                vertex, into, until, dst[begun], end[begun], ender, src[messages], sent, window_start[window]
+                vertex,
+                into,
+                until,
+                begun_at,
+                _taken(end, begun),
+                ender,
+                _taken(src, messages),
+                sent,
+                window_start[window],
             )
             if outcome != REACHED_START:
-                return path_first, path, ends, all_waiting, window, outcome, where
-            path = _room(path, count + np.sum(highs - lows) + lows.shape[0])
+                failed = window
+                break
+            room = count + lows.shape[0]
+            for hop in range(lows.shape[0]):
+                room += highs[hop] - lows[hop]
+            path = grown(path, count, room)
             for hop in range(lows.shape[0]):
                 for edge in range(low + highs[hop] - 1, low + lows[hop] - 1, -1):
                     if not message[edge]:
@@ -337,15 +372,37 @@ def walk_windows(
                 if by[hop] >= 0:
                     path[count] = messages[by[hop]]
                     count += 1
-        path[begin:count] = path[begin:count][::-1].copy()
-    path_first[windows] = count
-    return path_first, path[:count], ends, all_waiting, -1, REACHED_START, 0
+        for near in range((count - begin) // 2):
+            path[begin + near], path[count - 1 - near] = path[count - 1 - near], path[begin + near]
+    if failed < 0:
+        # Where the last walk led to matters to nobody.
+        path_first[windows], where = count, 0
+    return path_first, path[:count], ends, all_waiting, failed, outcome, where
 
 
-@numba.njit(cache=True, nogil=True)
-def _room(path: I64, wanted: int) -> I64:
-    if wanted <= path.shape[0]:
-        return path
-    more = np.empty(max(wanted, 2 * path.shape[0]), np.int64)
-    more[: path.shape[0]] = path
-    return more
+@kernel
+def _places(one: Bools, other: Bools, low: int, high: int) -> I64:
+    """Return the places from `low` to `high` (exclusive) where one of two things holds."""
+    # Written for every place, counted for some: without a branch, and in one pass.
+    places = np.empty(high - low + 1, np.int64)
+    count = 0
+    for place in range(low, high):
+        places[count] = place
+        count += one[place] | other[place]
+    return places[:count]
+
+
+@kernel
+def _taken(values: I64, places: I64) -> I64:
+    taken = np.empty(places.shape[0], np.int64)
+    for at in range(places.shape[0]):
+        taken[at] = values[places[at]]
+    return taken
+
+
+@kernel
+def _flags(values: Bools, places: I64) -> Bools:
+    taken = np.empty(places.shape[0], np.bool_)
+    for at in range(places.shape[0]):
+        taken[at] = values[places[at]]
+    return taken

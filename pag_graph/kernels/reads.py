@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels import ABSENT
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.layout import (
     ACTIVATION,
     ALL_NUMBERS,
@@ -25,6 +25,7 @@ from pag_graph.kernels.layout import (
     START,
     WHO,
 )
+from pag_graph.kernels.search import not_below
 
 if TYPE_CHECKING:
     from pag_graph.kernels.activations import I64
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 I32 = NDArray[np.int32]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_reads(reads: I32, send_id: I64, peer: I64, worker: int) -> int:
     """Count the rows of a worker that read a message with a known send from another one."""
     count = 0
@@ -41,7 +42,7 @@ def count_reads(reads: I32, send_id: I64, peer: I64, worker: int) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def edges_of_reads(
     epoch: I64,
     t: I64,
@@ -128,7 +129,7 @@ def edges_of_reads(
             numbers[message, BUFFERED] = t[row] - when
         message += 1
     for wait in range(ender.shape[0]):
-        message = np.searchsorted(at, ender[wait])
+        message = not_below(at, ender[wait])
         row, end, when = ender[wait], arrival[wait], numbers[message, START]
         numbers[message, DST], numbers[message, DST_EPOCH] = base | wait_pos[wait], epoch[wait_row[wait]]
         numbers[message, DURATION] = end - when

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
+
+from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ _LANES = 10
 """So many replays that differ in some weights are computed together."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, int]:
     """Order vertices so that every arc leads forward.
 
@@ -92,7 +93,7 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
     return order, -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     """Group arcs by the vertex that they lead to.
 
@@ -127,7 +128,7 @@ def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     return first, position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def earliest(first: I64, src: I64, weight: I64, start: int) -> I64:
     """Replay: every vertex happens as soon as all arcs into it allow.
 
@@ -149,7 +150,7 @@ def earliest(first: I64, src: I64, weight: I64, start: int) -> I64:
     return time
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _replay(first: I64, src: I64, weight: I64, time: I64, low: int, high: int) -> None:
     for vertex in range(low, high):
         at = first[vertex]
@@ -159,7 +160,7 @@ def _replay(first: I64, src: I64, weight: I64, time: I64, low: int, high: int) -
         time[vertex] = best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
     """Say how late every vertex may be without making the end later.
 
@@ -187,7 +188,7 @@ def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
     return time
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def slacks(first: I64, src: I64, weight: I64, row: I64, rows: int, early: I64, late: I64) -> I64:
     """Say by how much every activity may last longer without making the end later.
 
@@ -216,7 +217,7 @@ def slacks(first: I64, src: I64, weight: I64, row: I64, rows: int, early: I64, l
     return slack
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def binding_arcs(first: I64, src: I64, weight: I64, time: I64, end: int) -> I64:
     """Walk back from the end along arcs that bind, to the origin.
 
@@ -248,7 +249,7 @@ def binding_arcs(first: I64, src: I64, weight: I64, time: I64, end: int) -> I64:
     return arcs[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def bound(
     first: I64, src: I64, weight: I64, time: I64, origins: I64, ends: I64, row: I64, rows: int
 ) -> NDArray[np.bool_]:
@@ -283,7 +284,7 @@ def bound(
     return on_path
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def scaled_ends(
     first: I64,
     src: I64,
@@ -337,21 +338,22 @@ def scaled_ends(
             moved = min(moved, dst[group_arc[at]])
         moved = max(moved, origin + 1)
         for vertex in range(origin, moved):
-            time[vertex - origin, :] = early[vertex]
+            for lane in range(_LANES):
+                time[vertex - origin, lane] = early[vertex]
         for done in range(0, steps, _LANES):
             for lane in range(_LANES):
                 # The last pass may have room for more steps than are asked for.
                 factors[lane] = max(steps - done - 1 - lane, 0) / steps
             # Nothing after the end can move it.
             _replay_lanes(first, src, weight, time, origin, moved, end + 1, place, group_duration, factors)
-            until = min(done + _LANES, steps)
-            ends[group, done:until] = time[end - origin, : until - done]
+            for step in range(done, min(done + _LANES, steps)):
+                ends[group, step] = time[end - origin, step - done]
         for at in range(group_first[group], group_first[group + 1]):
             place[group_arc[at]] = -1
     return ends
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _replay_lanes(
     first: I64,
     src: I64,

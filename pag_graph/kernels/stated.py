@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from pag_graph.kernels.activations import I8, I32, I64, START
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.waits import slop
 
 # Verdicts.
 ENDED, NO_TIME, NOTHING_CAME = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def judge_waits(
     wait_row: I64,
     begin: I64,

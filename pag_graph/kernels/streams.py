@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
+from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.messages import EVERYONE
 from pag_graph.model.ids import POSITION_BITS
 
@@ -22,7 +22,7 @@ NUMBER, VERTEX, TIME, EPOCH, SEND_COLUMNS = range(5)
 """Columns of a send, and how many there are."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def message_ends(kind: I8) -> tuple[I32, I32]:
     """Return the rows that send something, and those that read something, ascending.
 
@@ -45,7 +45,7 @@ def message_ends(kind: I8) -> tuple[I32, I32]:
     return sent[:sends], read[:reads]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _slot(channel: int, sender: int, receiver: int, streams: I64, table: I32) -> int:
     """Return where in the table a stream is, or the free slot where it belongs."""
     mask = table.shape[0] - 1
@@ -63,7 +63,7 @@ def _slot(channel: int, sender: int, receiver: int, streams: I64, table: I32) ->
     return slot  # type: ignore[no-any-return]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def index_streams(streams: I64, count: int, size: int) -> I32:
     """Make the hash table of streams.
 
@@ -126,7 +126,7 @@ _FEW = 256
 """For how many streams there is room at first, a power of two."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _find_streams(
     sending: I32, kind: I8, channel: I64, peer: I64, worker: int, which: I32, streams: I64, sends: I64, table: I32
 ) -> int:
@@ -147,7 +147,7 @@ def _find_streams(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_streams(
     sending: I32,
     message_seq: I64,
@@ -194,7 +194,7 @@ def fill_streams(
     return increase
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def order_streams(first: I64, sends: I64) -> None:
     """Sort the sends of each stream by number; those of one number stay in the order of the log.
 
@@ -210,7 +210,7 @@ def order_streams(first: I64, sends: I64) -> None:
         mine[:] = mine[np.argsort(mine[:, NUMBER], kind="mergesort")]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _find(number: int, low: int, high: int, hint: int, sends: I64) -> int:
     """Return the first of the sends `low` to `high` (exclusive) whose number is not smaller; `hint` is tried first."""
     if hint < high and sends[hint, NUMBER] == number:
@@ -226,7 +226,7 @@ def _find(number: int, low: int, high: int, hint: int, sends: I64) -> int:
     return low
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def follow_streams(
     reading: I32,
     kind: I8,
@@ -297,7 +297,7 @@ def follow_streams(
     return lost
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[I64, I64, I64]:
     """Return the sends that were not received as often as they should be.
 
@@ -320,7 +320,9 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
         wanted = workers if streams[stream, 2] == EVERYONE else 1
         for send in range(first[stream], first[stream + 1]):
             lacking[stream] += _received(seen, send) != wanted
-    total = lacking.sum()
+    total = 0
+    for stream in range(streams.shape[0]):
+        total += lacking[stream]
     left, of, missing = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     count = 0
     # Most streams lack nothing.
@@ -336,7 +338,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
     return left, of, missing
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _received(seen: I32, send: int) -> int:
     """Return how often a send was received, in all lanes."""
     count: Any = 0

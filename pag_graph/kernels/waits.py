@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PROCESSING, START
+from pag_graph.kernels.compiling import kernel
 
 # Verdicts.
 WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def slop(sender: int, worker: int, processes: I64, uncertainty: I64) -> int:
     """Return how far the clocks of two workers may disagree: not at all within a process."""
     return 0 if processes[sender] == processes[worker] else uncertainty[sender] + uncertainty[worker]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _works(kind: I8, role: I8, low: int, high: int) -> bool:
     """Say whether an activation that does work starts in rows `low` to `high` (exclusive)."""
     row = low
@@ -26,7 +26,7 @@ def _works(kind: I8, role: I8, low: int, high: int) -> bool:
     return row < high
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def judge_intervals(
     t: I64,
     kind: I8,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
+
+from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import grown, not_below, sort
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spread(first: I64, last: I64) -> tuple[I64, I64]:
     """List every edge once per window that it belongs to.
 
@@ -42,7 +44,7 @@ def spread(first: I64, last: I64) -> tuple[I64, I64]:
     return edges, windows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
     """Order edges by window, and in each as `sort_within` does.
 
@@ -83,7 +85,7 @@ def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
     return first, order
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sort_within(first: I64, order: I64, keys: I64) -> None:
     """Sort the rows of each window, in place.
 
@@ -106,7 +108,8 @@ def sort_within(first: I64, order: I64, keys: I64) -> None:
     spare, bounds = np.empty(most, np.int64), np.empty(most + 1, np.int64)
     for window in range(first.shape[0] - 1):
         part = order[first[window] : first[window + 1]]
-        runs = 0
+        # An integer of any value: numba compiles what gets a 0 once more for the constant.
+        runs: Any = np.int64(0)
         for place in range(part.shape[0]):
             if place == 0 or _before(part[place], part[place - 1], keys):
                 bounds[runs] = place
@@ -116,12 +119,13 @@ def sort_within(first: I64, order: I64, keys: I64) -> None:
             runs = _merge_neighbours(part, spare, bounds, runs, keys)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) -> int:
     """Merge every two runs of edges, the first with the second and so on, and return how many there are then."""
     for run in range(0, runs - 1, 2):
         begin, middle, end = bounds[run], bounds[run + 1], bounds[run + 2]
-        spare[begin:middle] = part[begin:middle]
+        for place in range(begin, middle):
+            spare[place] = part[place]
         left, right = begin, middle
         for place in range(begin, end):
             # Of equal edges the one that came first stays first.
@@ -137,7 +141,7 @@ def _merge_neighbours(part: I64, spare: I64, bounds: I64, runs: int, keys: I64) 
     return (runs + 1) // 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _before(a: int, b: int, keys: I64) -> bool:
     for key in range(keys.shape[1]):
         if keys[a, key] != keys[b, key]:
@@ -145,7 +149,7 @@ def _before(a: int, b: int, keys: I64) -> bool:
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     """Return per group the row with the largest value; of equal ones that with the lowest `src`, then `dst`.
 
@@ -178,7 +182,7 @@ def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]:
     """Return the median of the values before each one, and the median of their distances from it (MAD).
 
@@ -209,7 +213,7 @@ def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]
             # It is among those before the next one, in place of the earliest of them if there are enough.
             place = count
             if count == over:
-                place = np.searchsorted(ordered, value[at - over])
+                place = not_below(ordered, value[at - over])
                 while place + 1 < count and ordered[place + 1] < value[at]:
                     ordered[place] = ordered[place + 1]
                     place += 1
@@ -222,7 +226,7 @@ def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]
     return median, mad
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _median(ordered: F64) -> float:
     """Return the value in the middle, or the mean of the two there."""
     half = ordered.shape[0] // 2
@@ -231,7 +235,7 @@ def _median(ordered: F64) -> float:
     return float((ordered[half - 1] + ordered[half]) / 2)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _median_distance(ordered: F64, centre: float) -> float:
     """Return the median of the distances of values from their own median, the smallest first from both sides of it."""
     count = ordered.shape[0]
@@ -249,7 +253,7 @@ def _median_distance(ordered: F64, centre: float) -> float:
     return distance if count % 2 else (before + distance) / 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def project(
     first: I64, src: I64, dst: I64, start: I64, end: I64, arrives: Bools, begins: I64, finishes: I64
 ) -> tuple[I64, I64, I64, I64, I64]:
@@ -285,15 +289,15 @@ def project(
     room = first[windows] + 2 * windows + 16
     ids, t = np.empty(room, np.int64), np.empty(room, np.int64)
     vertex_first = np.zeros(windows + 1, np.int64)
-    source, target = np.full(first[windows], -1, np.int64), np.full(first[windows], -1, np.int64)
-    count = 0
+    source, target = np.empty(first[windows], np.int64), np.empty(first[windows], np.int64)
+    count: Any = np.int64(0)
     for window in range(windows):
         low, high = first[window], first[window + 1]
         begin, finish = begins[window], finishes[window]
         vertex_first[window] = count
         # Where nothing of the window leads to: vertices at its start.
         early = np.empty(2 * (high - low), np.int64)
-        found = 0
+        found: Any = np.int64(0)
         for edge in range(low, high):
             if start[edge] == begin:
                 early[found] = src[edge]
@@ -301,12 +305,9 @@ def project(
             if end[edge] == begin:
                 early[found] = dst[edge]
                 found += 1
-        early = np.sort(early[:found])
-        if count + 2 + (high - low) + found > ids.shape[0]:
-            more = 2 * ids.shape[0] + found
-            grown_ids, grown_t = np.empty(more, np.int64), np.empty(more, np.int64)
-            grown_ids[:count], grown_t[:count] = ids[:count], t[:count]
-            ids, t = grown_ids, grown_t
+        sort(early, found)
+        room = count + 2 + (high - low) + found
+        ids, t = grown(ids, count, room), grown(t, count, room)
         ids[count], t[count], ids[count + 1], t[count + 1] = -1, begin, -2, finish
         vertex = count + 2
         at = 0
@@ -323,8 +324,9 @@ def project(
                 ids[vertex], t[vertex] = dst[edge], end[edge]
                 vertex += 1
         known = ids[count + 2 : vertex]
-        near = 0
+        near: Any = np.int64(0)
         for edge in range(low, high):
+            source[edge] = target[edge] = -1
             if not begin <= end[edge] <= finish:
                 target[edge] = count + 1
             else:
@@ -342,16 +344,16 @@ def project(
     return vertex_first, ids[:count], t[:count], source, target
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _place(known: I64, wanted: int, near: int) -> int:
     """Return where a number would be in a sorted list; it is looked for near a place first."""
     for place in range(max(near, 0), min(near + 2, known.shape[0])):
         if known[place] == wanted:
             return place
-    return int(np.searchsorted(known, wanted))
+    return not_below(known, wanted)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
     """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both."""
     result = np.zeros(dst.shape[0], np.bool_)
@@ -361,6 +363,7 @@ def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
         while until < dst.shape[0] and dst[until] == dst[edge] and window[until] == window[edge]:
             found |= marked[until]
             until += 1
-        result[edge:until] = found
-        edge = until
+        while edge < until:
+            result[edge] = found
+            edge += 1
     return result

@@ -90,6 +90,10 @@ MESSAGE_TYPES = (
 LOCAL_TYPES = tuple(kind for kind in ActivityType if kind not in MESSAGE_TYPES)
 """Edge types that stay on one worker."""
 
+RESTING_TYPES = (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.UNKNOWN)
+"""Edge types of a worker that does nothing, as far as anybody knows, and waits for no other worker: no path ends there
+while somebody works."""
+
 
 class EdgeFlags(IntFlag):
     """Bits of the edges' `flags` column."""

@@ -454,14 +454,14 @@ SKEW = pa.schema(
         _column("worker", _I32, "worker; also one that read nothing"),
         _column("records", _I64, "records that it read"),
         _column("share", _F64, "the same as a share of the operator's records"),
-        _column("mean_ratio", _F64, "the same over the mean of all workers"),
+        _column("mean_ratio", _F64, "the same over the mean of all workers that run the same"),
         _column("skew_ratio", _F64, "the highest mean_ratio of the operator's workers; 1 is perfect balance"),
         _column("skewed", pa.bool_(), "whether that is above the parameter"),
         _column("activations", _I64, "activations that read records"),
         _column("processing_ns", _I64, "time that the worker processed in the operator"),
     ]
 )
-"""One row per operator that read records and worker, most skewed first."""
+"""One row per operator that read records and worker that is comparable with a reader, most skewed first."""
 
 STRAGGLERS = pa.schema(
     [
@@ -472,7 +472,9 @@ STRAGGLERS = pa.schema(
         _column("blamed_ns", _I64, "waiting of others that is charged to it"),
         _column("records", _I64, "records that it read"),
         _column("ns_per_record", _F64, "work per record; null where none was read", null=True),
-        _column("work_ratio", _F64, "work_ns over the median of all workers; null if that is 0", null=True),
+        _column(
+            "work_ratio", _F64, "work_ns over the median of all workers that run the same; null if that is 0", null=True
+        ),
         _column("straggler", pa.bool_(), "whether work_ratio is above the parameter and others waited for it"),
         _column(
             "cause", _STR, "data where it also read that many more records, else speed; null for others", null=True

@@ -1,10 +1,24 @@
-"""Times and names as people read them."""
+"""Times and names as people read them, on terminals and in files.
+
+A name of a trace can hold anything. `printable` is for terminals, pictures and pages: one line, and nothing that a
+terminal obeys. `in_file` is for text that other programs read, `in_cell` for cells of CSV, which spreadsheets open.
+"""
 
 from __future__ import annotations
 
 import re
+from html import escape
 
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&])")
+
+NO_TEXT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+"""What no text file should hold: control characters but for tabs and line feeds, and what turns the direction round."""
+FORMULA = r"^[=+\-@'\t\n\uff1d\uff0b\uff0d\uff20]"
+"""Begins of cells that spreadsheets do not take for text, and the apostrophe by which they are told."""
+NOT_SHOWN = "\ufffd"
+"""Stands for a character that cannot be in a file."""
+
+_NO_TEXT, _FORMULA = re.compile(f"{NO_TEXT}|[\ud800-\udfff]"), re.compile(FORMULA)
 
 
 def duration(ns: float) -> str:
@@ -30,6 +44,53 @@ def printable(name: str) -> str:
     'Map??[31m'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def printable_lines(text: str) -> str:
+    r"""Return a text with the lines and tabs that it has, and with nothing in them that a terminal would obey.
+
+    Examples
+    --------
+    >>> printable_lines("two\nlines\x1b[2J")
+    'two\nlines?[2J'
+    """
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+
+
+def in_file(text: str) -> str:
+    r"""Return a text of a trace without what no text file should hold.
+
+    Examples
+    --------
+    >>> in_file("Map\x00\u202eold\tnew")
+    'Map\ufffd\ufffdold\tnew'
+    """
+    return _NO_TEXT.sub(NOT_SHOWN, text)
+
+
+def in_cell(text: str) -> str:
+    """Return a text of a trace as a cell of CSV, with an apostrophe in front where a spreadsheet would calculate.
+
+    A text that begins with an apostrophe gets one as well, so that to take off the first one gives the text back.
+
+    Examples
+    --------
+    >>> in_cell("=cmd()"), in_cell("-1"), in_cell("'quoted'"), in_cell("a=b")
+    ("'=cmd()", "'-1", "''quoted'", 'a=b')
+    """
+    text = in_file(text)
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def in_html(text: str) -> str:
+    """Return a text of a trace for a page or a picture that shows it, and does nothing else.
+
+    Examples
+    --------
+    >>> in_html('<script>"&"')
+    '&lt;script&gt;&quot;&amp;&quot;'
+    """
+    return escape(printable(text))
 
 
 def in_markdown(text: str) -> str:

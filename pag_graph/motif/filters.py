@@ -128,6 +128,17 @@ def parse_filter(text: str, parameters: Mapping[str, Value] | None = None) -> No
     return _Parser(text, parameters or {}).whole()
 
 
+def parameters_of(text: str) -> set[str]:
+    """Return the names of the parameters that a filter uses.
+
+    Examples
+    --------
+    >>> sorted(parameters_of("e.duration_ns > $least_ns and e.type != '$none'"))
+    ['least_ns']
+    """
+    return {match["parameter"][1:] for match in _TOKEN.finditer(text) if match["parameter"]}
+
+
 class _Token(NamedTuple):
     kind: str
     text: str

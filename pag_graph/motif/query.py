@@ -6,14 +6,15 @@ What matches is found on row numbers and ids alone; the columns of the answer ar
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.motif.filters import Binary, Column, Node, check, parse_filter, to_polars, whole_numbers
+from pag_graph.motif.filters import Binary, Column, Node, check, parameters_of, parse_filter, to_polars, whole_numbers
 from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, chosen_fields, identity, make_plan
 from pag_graph.motif.shape import Shape
 from pag_graph.motif.syntax import Motif, must_exist, parse_motif
@@ -112,6 +113,7 @@ def ask(
     *,
     columns: Sequence[str] | None = None,
     parameters: Mapping[str, Value] | None = None,
+    distinct: bool = False,
 ) -> Question:
     """Read a motif and its filter.
 
@@ -125,11 +127,18 @@ def ask(
         See `pag_graph.motif.plan.chosen_fields`.
     parameters
         Values of the filter's parameters.
+    distinct
+        Whether no two named edges may be the same edge.
 
     Returns
     -------
     Question
         To be planned for an engine.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `distinct` is asked for, and nothing tells the graph's edges apart; or no filter uses a parameter.
     """
     motif = parse_motif(pattern)
     edges = motif.edges
@@ -138,15 +147,46 @@ def ask(
         for name in motif.columns
     }
     condition: Node | None = None
+    used: set[str] = set()
     for text in [where] if isinstance(where, str) else where or []:
         if not text.strip():
             continue
         node = parse_filter(text, parameters)
+        used |= parameters_of(text)
         check(node, text, types)
         condition = node if condition is None else Binary("and", condition, node)
+    unused = sorted(set(parameters or {}) - used)
+    if unused:
+        given = ", ".join(f"${name}" for name in sorted(used)) or "none"
+        message = f"No filter uses the parameter ${unused[0]}; they use {given}."
+        raise InvalidParameterError(message, f"Use it, such as `e.duration_ns > ${unused[0]}`, or leave it out.")
+    if distinct:
+        for first, second in _named_pairs(motif):
+            node = _different(first, second, shape)
+            condition = node if condition is None else Binary("and", condition, node)
     # A column that does not exist is told now, and not when the answer is asked for.
     chosen_fields(motif, shape, columns)
     return Question(motif=motif, condition=condition, columns=tuple(columns) if columns else None, shape=shape)
+
+
+def _named_pairs(motif: Motif) -> list[tuple[str, str]]:
+    """Return every two edges that have names, in the order of the motif."""
+    return list(combinations([name for name in motif.columns if name in motif.edges], 2))
+
+
+def _different(first: str, second: str, shape: Shape) -> Node:
+    """Return the condition that two names stand for two edges.
+
+    Raises
+    ------
+    InvalidParameterError
+        If nothing tells edges apart.
+    """
+    if not shape.edge_key:
+        message = "Edges of this graph may be the same in everything, so nothing keeps two of them apart."
+        raise InvalidParameterError(message, "Leave out `distinct`, and compare columns in the filter.")
+    apart = [Binary("!=", Column(first, name), Column(second, name)) for name in shape.edge_key]
+    return reduce(lambda left, right: Binary("or", left, right), apart)
 
 
 @dataclass(kw_only=True)
@@ -191,6 +231,30 @@ class PlannedQuery:
         if analyse:
             self._counted, self._total = self._counted_matches()
         return self.plan.explain(self._counted, self._total)
+
+    def same_edges(self, answer: pa.Table) -> list[tuple[str, str]]:
+        """Return the names that stand for one and the same edge in every row of an answer.
+
+        Parameters
+        ----------
+        answer
+            Rows of this query. Edges whose key (`Shape.edge_key`) is not among the columns are left out.
+
+        Returns
+        -------
+        list of tuple of str and str
+            Pairs of names; none of an answer without rows. Such a pair is rarely meant: see `distinct` in `ask`.
+        """
+        key = self.question.shape.edge_key
+        keys = {
+            name: [answer[name].combine_chunks().field(column) for column in key]
+            for name in self.question.motif.edges
+            if key
+            and name in answer.column_names
+            and {*key} <= {child.name for child in answer.schema.field(name).type}
+        }
+        pairs = [pair for pair in _named_pairs(self.question.motif) if {*pair} <= set(keys)] if answer.num_rows else []
+        return [(first, second) for first, second in pairs if keys[first] == keys[second]]
 
     _of_plan: ClassVar[tuple[str, ...]] = ()
     """Cached properties that depend on the plan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -10,7 +11,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.motif.plan import Counts
 from pag_graph.motif.query import Graph, shares
 from pag_graph.motif.shape import PAG_SHAPE
-from pag_graph.pag.snapshot import epochs_between
+from pag_graph.pag.snapshot import epochs_between, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +41,14 @@ def chosen_epochs(run: Run, epochs: Sequence[int] | None) -> tuple[int, ...] | N
     Raises
     ------
     InvalidParameterError
-        If there is no such epoch.
+        If there is no such epoch, or it is no list of whole numbers.
     """
     if epochs is None:
         return None
+    if isinstance(epochs, str) or not isinstance(epochs, Iterable):
+        message = f"epochs is {epochs!r}, and must be a list of epochs."
+        raise InvalidParameterError(message, "Such as epochs=[4], or epochs=range(3, 8).")
+    epochs = [whole_number(epoch, "epochs") for epoch in epochs]
     known = run.epochs["epoch"].to_list()
     missing = sorted(set(epochs).difference(known))
     if missing or not epochs:

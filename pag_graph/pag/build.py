@@ -30,7 +30,8 @@ from pag_graph.pag import in_order, slices, steps
 from pag_graph.pag.engine import silent
 from pag_graph.pag.epochs import Windows, epochs_table, windows
 from pag_graph.pag.match import RECEIVES, SENDS
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, plan_run
+from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS, RunPlan, Slice, check_memory, plan_run
+from pag_graph.pag.rule_choice import choose_rules
 from pag_graph.rules import st2
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.store.delta import StoreInfo, check_target, commit, is_committed
@@ -75,6 +76,7 @@ def build(
     engine: Engine,
     rules: RuleSet | None = None,
     parameters: RuleParameters | None = None,
+    force_rules: bool = False,
     mode: Mode = "error",
     slice_events: int | None = None,
     progress: Progress = silent,
@@ -89,6 +91,8 @@ def build(
         Where the tasks run.
     rules, parameters
         The rule set, the one that the trace asks for where absent, and its parameters.
+    force_rules
+        Build by `rules` even if the trace contradicts them (see `choose_rules`), which is then a finding.
     mode
         ``error`` refuses a store that exists, ``replace`` takes its place, ``append`` adds the epochs that every
         worker has left since.
@@ -111,15 +115,12 @@ def build(
     StoreConflictError
         If another build was faster, or an append would change epochs that are committed.
     UnsupportedPlanError
-        If the rules cannot be applied to this trace.
+        If the trace contradicts the rules, or lacks events that they need.
     """
     opened = Trace.open(trace)
     target = Path(store).absolute()
     previous = check_target(target, mode)
-    rules = RuleSet(opened.meta.rules) if rules is None else rules
-    if rules is not RuleSet.ST2 and opened.meta.prepared:
-        message = f"{trace} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
-        raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", {"trace": str(trace)})
+    rules, forced = choose_rules(opened, rules, force=force_rules)
     kept = previous if mode == "append" else None
     if kept is not None:
         _check_workers(kept, opened)
@@ -134,7 +135,7 @@ def build(
         if built is None:
             return _nothing_to_do(kept)
         opened.check_same()
-        found = pa.concat_tables([built.findings, *(output.findings for output in built.outputs)])
+        found = pa.concat_tables([forced, built.findings, *(output.findings for output in built.outputs)])
         parts = {
             name: [part for output in built.outputs for part in output.parts.get(name, [])]
             for name in ("vertices", "edges")
@@ -197,7 +198,7 @@ def construct(
         Rows of `PAG_EPOCHS`, as `build` commits them.
     """
     opened = Trace.open(trace)
-    rules = RuleSet(opened.meta.rules) if rules is None else rules
+    rules, _ = choose_rules(opened, rules)
     plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
     steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
     try:
@@ -645,6 +646,7 @@ def _read_and_assemble_st2(plan: RunPlan, target: Path | None, staging: Path, pa
 
 
 def _read_st2(plan: RunPlan, part: Slice) -> list[WorkerRows]:
+    check_memory(plan, part)
     return each(lambda worker: slices.read_rows(plan, worker, *part.rows[worker]), sorted(part.rows))
 
 
@@ -673,7 +675,12 @@ def _assemble_st2(plan: RunPlan, target: Path | None, rows: Sequence[WorkerRows]
 
 def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
-    found = each(lambda mine: epochs_of_rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), 0), rows)
+    found = each(
+        lambda mine: epochs_of_rows(
+            mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), np.zeros(mine.rows, np.bool_), 0
+        ),
+        rows,
+    )
     epoch, events, entry, exit_ = np.concatenate([mine[:4] for mine in found], axis=1)
     epochs, place = np.unique(epoch, return_inverse=True)
     sums = {name: np.zeros(len(epochs), np.int64) for name in ("events", "vertices", "edges", "waiting_ns")}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from pag_graph.errors import MissingExtraError
 from pag_graph.kernels.clocks import ends_between_clocks, lower_hull
 from pag_graph.kernels.threads import each
 from pag_graph.model.ids import POSITION_BITS
@@ -225,9 +226,20 @@ def _middle(most: F64, a: I64, b: I64, delay: I64) -> tuple[I64, bool]:
 
 
 def _with_drift(a: I64, b: I64, sent: I64, read: I64, clocks: int) -> tuple[I64, F64, F64, F64] | None:
-    """Fit offsets and drifts that leave every message as much time as possible; None if there are none."""
-    # Needed only for clocks that run at different speeds, and slow to load.
-    from scipy.optimize import linprog
+    """Fit offsets and drifts that leave every message as much time as possible; None if there are none.
+
+    Raises
+    ------
+    MissingExtraError
+        If scipy, which solves the linear program, is not installed.
+    """
+    # Needed only for clocks that run at different speeds, large, and slow to load.
+    try:
+        from scipy.optimize import linprog
+    except ImportError as absent:
+        message = "No constant offsets of the clocks agree with all messages; to fit their drift as well needs scipy."
+        hint = "pip install 'pag-graph[clocks]', or build with the clocks as they were recorded: --clocks recorded"
+        raise MissingExtraError(message, hint, {"extra": "clocks"}) from absent
 
     zero = int(min(sent.min(), read.min()))
     span = float(max(sent.max(), read.max()) - zero) or 1.0

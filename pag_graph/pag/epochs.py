@@ -75,8 +75,8 @@ def windows(
     -------
     Windows
         The round of epoch e closes with the earliest `epoch_end` of e on any worker (ties: one that is a vertex, then
-        one of a worker that did something else at that instant, then the lowest worker). Only epochs that every worker
-        with events that exists at that time has ended have a round; what follows is `shutdown`.
+        one of a worker that did something else at that instant than to end a rest, then the lowest worker). Only epochs
+        that every worker with events that exists at that time has ended have a round; what follows is `shutdown`.
     """
     merged = (
         epochs.sort("worker", "epoch", "entry_ns")

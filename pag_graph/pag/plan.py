@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, START, STOP, UNPARK
 from pag_graph.kernels.layout import runs
 from pag_graph.kernels.threads import each
@@ -20,6 +20,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.pag.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.pag.reading import KINDS, read_columns
 from pag_graph.rules.rows import RuleParameters
+from pag_graph.store.capacity import lacking
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ In process and in tasks of Spark this is the fastest of 0.5 to 4 million: larger
 slices cost more around them.
 """
 
+_EVENT_BYTES = 400
+_MANY_EVENTS = 8 * DEFAULT_SLICE_EVENTS
+"""Events of a slice that is read without asking how much memory there is."""
+_CUTS = {
+    RuleSet.TIMELY: "no wait begins there, and no epoch ends on a worker that never waits",
+    RuleSet.STATED: "no activity starts there right after another one stopped",
+    RuleSet.ST2: "they are of one epoch",
+}
+"""Why there is no place to cut."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
@@ -52,6 +63,33 @@ class Slice:
     def events(self) -> int:
         """Number of events in the slice."""
         return sum(high - low for low, high in self.rows.values())
+
+
+def check_memory(plan: RunPlan, part: Slice) -> None:
+    """Refuse a slice that does not fit in memory, before it is read.
+
+    Slices are about as large as asked for, but no smaller than the logs allow: between two places where the log of a
+    worker may be cut nothing can be judged without the rest.
+
+    Parameters
+    ----------
+    plan, part
+        The build, and the slice that is about to be read.
+
+    Raises
+    ------
+    TraceFormatError
+        Names the worker with most rows in the slice, and what they take.
+    """
+    if part.events < _MANY_EVENTS or (lack := lacking(part.events * _EVENT_BYTES)) is None:
+        return
+    worker, (low, high) = max(part.rows.items(), key=lambda item: item[1][1] - item[1][0])
+    message = (
+        f"{plan.trace.path}: the log of worker {worker} can be cut nowhere between its rows {low} and {high}:"
+        f" {_CUTS[plan.rules]}. The slice of {part.events} events takes {lack}."
+    )
+    hint = "Give the process more memory, or record such places: docs/architecture.md says where slices are cut."
+    raise TraceFormatError(message, hint, {"worker": worker, "rows": (low, high), "events": part.events})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

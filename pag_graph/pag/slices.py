@@ -38,6 +38,7 @@ from pag_graph.kernels.threads import each
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.pag.match import apply_stitched, match
+from pag_graph.pag.plan import check_memory
 from pag_graph.pag.reading import check_order, nothing, read_columns
 from pag_graph.rules import stated, timely
 from pag_graph.rules.columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
@@ -229,6 +230,7 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     SliceRows
         Workers with rows in the slice, ascending.
     """
+    check_memory(plan, part)
     rules = _RULES[plan.rules]
 
     def read(worker: int) -> tuple[WorkerRows, Survey]:
@@ -440,7 +442,9 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
 
 
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
-    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rows.first_order)
+    rests = np.zeros(rows.rows, np.bool_)
+    rests[survey.rests] = True
+    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests, rows.first_order)
     return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import polars as pl
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import printable
+from pag_graph.pag.peers import peers_of, time_in_operators
 from pag_graph.store.readers import open_held
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class Window:
     """No event at or after the window's start has a lower epoch."""
     follows: bool = False
     """Whether an epoch's window lies before this one: the first may have no length, and then holds just the origin."""
+    alone: bool = False
+    """Whether the run has no round but its startup, which then is known by its epoch."""
 
     @property
     def after_ns(self) -> int:
@@ -77,7 +82,38 @@ class Window:
             return f"{self.start_ns}..{self.end_ns} ns"
         if self.role is None:
             return f"latency of epoch {self.epoch}"
-        return str(self.role) if self.role in {EpochRole.STARTUP, EpochRole.SHUTDOWN} else f"epoch {self.epoch}"
+        if self.role is EpochRole.SHUTDOWN or (self.role is EpochRole.STARTUP and not self.alone):
+            return str(self.role)
+        return f"epoch {self.epoch}"
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Return a whole number that somebody gave, such as an epoch.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+    """
+    # Numbers of NumPy and Arrow are whole numbers too; a truth value is not meant to be one.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        message = f"{name} is {value!r}, and must be a whole number."
+        raise InvalidParameterError(message, None, {name: value})
+    return index(value)
+
+
+def _two_instants(between: Any) -> tuple[int, int]:
+    """Return the ends of a free window.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are not two whole numbers.
+    """
+    if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:  # noqa: PLR2004
+        message = f"between is {between!r}, and must be two instants in nanoseconds from the run's origin."
+        raise InvalidParameterError(message, "Such as between=(5_000_000, 7_500_000).")
+    return whole_number(between[0], "between"), whole_number(between[1], "between")
 
 
 class Run:
@@ -133,6 +169,37 @@ class Run:
         """Numbers of all workers, ascending."""
         return sorted(self.scan("workers").collect()["worker"].to_list())
 
+    @cached_property
+    def worker_names(self) -> dict[int, str]:
+        """What people call the workers that have a name, as it can be printed."""
+        rows = self.scan("workers").collect()
+        named = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
+        return {worker: printable(name) for worker, name in named if name}
+
+    def worker_label(self, worker: int) -> str:
+        """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
+        name = self.worker_names.get(worker)
+        return f"worker {worker}" if name is None else f"{name} (worker {worker})"
+
+    @cached_property
+    def peers(self) -> dict[int, int]:
+        """Per worker: the lowest of those that it can be compared with, because they run the same (see `peers_of`).
+
+        Where the source does not state what its workers do, they all run one dataflow.
+        """
+        if self.rules is not RuleSet.STATED:
+            return dict.fromkeys(self.workers, self.workers[0])
+        return peers_of(self.workers, time_in_operators(self.scan("edges")))
+
+    def peer_group(self, worker: int) -> list[int]:
+        """Return the workers that a worker can be compared with, itself included, ascending."""
+        return [other for other, group in self.peers.items() if group == self.peers[worker]]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether there are workers that cannot be compared with each other."""
+        return len(set(self.peers.values())) > 1
+
     @property
     def end_ns(self) -> int:
         """The run's end."""
@@ -142,7 +209,7 @@ class Run:
         self,
         *,
         epoch: int | None = None,
-        role: EpochRole | None = None,
+        role: EpochRole | str | None = None,
         between: tuple[int, int] | None = None,
         latency: int | None = None,
     ) -> Window:
@@ -173,9 +240,14 @@ class Run:
             If a free window is asked for and the run's clocks are not aligned.
         """
         if between is not None:
-            return self._free(*between)
+            return self._free(*_two_instants(between))
         if latency is not None:
-            return self._latency(latency)
+            return self._latency(whole_number(latency, "latency"))
+        if epoch is not None:
+            whole_number(epoch, "epoch")
+        if role is not None and str(role) not in set(EpochRole):
+            message = f"role is {role!r}, and must be {' or '.join(EpochRole)}."
+            raise InvalidParameterError(message)
         row = self._row(epoch, role)
         return self._labelled(
             row["start_ns"],
@@ -184,6 +256,7 @@ class Run:
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
             follows=row["epoch"] != self.epochs["epoch"][0],
+            alone=self._one_round,
         )
 
     def windows(self) -> list[Window]:
@@ -198,6 +271,7 @@ class Run:
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
                 follows=number > 0,
+                alone=self._one_round,
             )
             for number, row in enumerate(rows.iter_rows(named=True))
         ]
@@ -242,13 +316,17 @@ class Run:
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
         return [self._labelled(start, min(start + every_ns, whole.end_ns)) for start in starts]
 
+    @cached_property
+    def _one_round(self) -> bool:
+        return not (self.epochs["role"] == str(EpochRole.ROUND)).any()
+
     def slowest(self) -> Window:
         """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""
         rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
         ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
         return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
 
-    def _row(self, epoch: int | None, role: EpochRole | None) -> dict[str, Any]:
+    def _row(self, epoch: int | None, role: EpochRole | str | None) -> dict[str, Any]:
         wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
         rows = self.epochs.filter(wanted).to_dicts()
         if not rows:

@@ -168,6 +168,8 @@ class Survey:
     """Epoch of the first activation that is open, which may yet do something; None where there is none."""
     marks: Stack
     """Starts and stops that do not cancel each other, in order, under rules that carry them from slice to slice."""
+    rests: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Rows that only end a rest, so that the worker did nothing then, where these rows tell so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

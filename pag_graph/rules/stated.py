@@ -15,7 +15,7 @@ from pag_graph.kernels.activations import EPOCH_END, START, STOP
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START, NO_EDGE
 from pag_graph.kernels.stated import ENDED, NOTHING_CAME, judge_waits
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags
 from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Survey, local_messages, opened
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _WAITING, _UNKNOWN, _BUSY, _PROCESSING = (
     EDGE_CODES[kind]
     for kind in (ActivityType.WAITING, ActivityType.UNKNOWN, ActivityType.BUSY, ActivityType.PROCESSING)
 )
+_RESTING = [EDGE_CODES[kind] for kind in RESTING_TYPES]
 _NOT_LOCAL = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
 
 
@@ -97,6 +98,8 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     inside = opened_at >= 0
     waits[inside] = types[opened_at[inside]] == _WAITING
     dropped[ends[waits]] = ENDED_IN_WAIT
+    # The stop of a rest, right after its start: no slice begins between the two.
+    ends_rest = ~starts[1:] & starts[:-1] & np.isin(types[:-1], _RESTING)
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
     columns = (rows.operator[at], position, types, rows.inferred[at], rows.seq[at])
@@ -107,6 +110,7 @@ def survey(rows: WorkerRows) -> StatedSurvey:
         idle=None,
         active=None,
         marks=marks,
+        rests=at[1:][ends_rest],
         at=at,
         starts=starts,
         types=types,

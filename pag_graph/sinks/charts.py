@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.columns import operator_labels
 from pag_graph.analyses.definition import Analysis, Chart, table_of
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.units import duration, printable
+from pag_graph.model.units import duration, in_html
 from pag_graph.sinks.svg import COLOURS, timeline
 
 if TYPE_CHECKING:
@@ -84,10 +83,18 @@ def picture(analysis: Analysis, result: pa.Table | Result, *, run: Run, snapshot
         return timeline(snapshot)
     where = "" if snapshot is None else f", {snapshot.window.name} ({duration(snapshot.window.span_ns)})"
     rows = table_of(result).to_pylist()
-    return draw(chart, rows, title=f"{analysis.name}{where}", labels=operator_labels(run))
+    title = f"{analysis.name}{where}"
+    return draw(chart, rows, title=title, labels=operator_labels(run), workers=run.worker_names)
 
 
-def draw(chart: Chart, rows: Sequence[Row], *, title: str, labels: Mapping[int, str] | None = None) -> str:
+def draw(
+    chart: Chart,
+    rows: Sequence[Row],
+    *,
+    title: str,
+    labels: Mapping[int, str] | None = None,
+    workers: Mapping[int, str] | None = None,
+) -> str:
     """Draw rows as bars, lines or a matrix.
 
     Parameters
@@ -98,8 +105,8 @@ def draw(chart: Chart, rows: Sequence[Row], *, title: str, labels: Mapping[int, 
         What to draw.
     title
         Its first line.
-    labels
-        Names of operators, by number.
+    labels, workers
+        Names of operators and of workers, by number.
 
     Returns
     -------
@@ -107,7 +114,8 @@ def draw(chart: Chart, rows: Sequence[Row], *, title: str, labels: Mapping[int, 
         An SVG document.
     """
     make = {"bars": _bars, "lines": _lines, "matrix": _matrix}[chart.kind]
-    drawn = make(chart, rows, dict(labels or {})) if rows else _Drawn([_text(20, 50, "no rows")], 900, 70)
+    names = _Names(operators=dict(labels or {}), workers=dict(workers or {}))
+    drawn = make(chart, rows, names) if rows else _Drawn([_text(20, 50, "no rows")], 900, 70)
     size = f'width="{drawn.width}" height="{drawn.height}"'
     return "\n".join(
         [
@@ -122,6 +130,16 @@ def draw(chart: Chart, rows: Sequence[Row], *, title: str, labels: Mapping[int, 
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    operators: dict[int, str]
+    workers: dict[int, str]
+
+    def worker(self, number: int) -> str:
+        """Return a worker's name with its number, or its number alone."""
+        return f"{self.workers[number]} ({number})" if number in self.workers else str(number)
+
+
 @dataclass(frozen=True, slots=True)
 class _Drawn:
     shapes: list[str]
@@ -131,9 +149,7 @@ class _Drawn:
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False, fill: str = _INK) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{escape(printable(text))}</text>'
-    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{in_html(text)}</text>'
 
 
 def _shortened(text: str, letters: int) -> str:
@@ -158,7 +174,7 @@ def _titled(column: str) -> str:
     return column.replace("_", " ")
 
 
-def _name(row: Row, columns: Iterable[str], labels: Mapping[int, str]) -> str:
+def _name(row: Row, columns: Iterable[str], names: _Names) -> str:
     """Return what the columns say together; what is null says nothing."""
     parts = []
     for column in columns:
@@ -166,7 +182,9 @@ def _name(row: Row, columns: Iterable[str], labels: Mapping[int, str]) -> str:
         if value is None:
             continue
         if column == "operator":
-            parts.append(labels.get(value, f"operator {value}"))
+            parts.append(names.operators.get(value, f"operator {value}"))
+        elif column.endswith("worker") and value in names.workers:
+            parts.append(f"to {names.worker(value)}" if column == "to_worker" else names.worker(value))
         elif isinstance(value, str):
             parts.append(value.replace("_", " "))
         else:
@@ -219,14 +237,14 @@ class _Bar:
         return max(sum(abs(value) for value in measure.values()) for measure in self.parts)
 
 
-def _bars(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Drawn:
+def _bars(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     width, y = 900, 44
     panels: dict[Any, list[Row]] = {}
     for row in rows:
         panels.setdefault(row[chart.panel] if chart.panel else None, []).append(row)
-    series = _series_of(chart, rows, labels)
-    names = series if chart.colour else [_titled(column) for column in chart.y]
-    shapes, high = _legend(names, _NAMES, y, width) if len(names) > 1 else ([], 0)
+    series = _series_of(chart, rows, names)
+    shown = series if chart.colour else [_titled(column) for column in chart.y]
+    shapes, high = _legend(shown, _NAMES, y, width) if len(shown) > 1 else ([], 0)
     y += high + 8
     if not high:
         shapes.append(_text(_NAMES, y - 10, _titled(chart.y[0]), fill=_FAINT))
@@ -235,33 +253,33 @@ def _bars(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Draw
             shapes.append(_text(20, y + 8, f"by {panel}" if chart.panel == "by" else str(panel), bold=True))
             y += 20
         unit = members[0][chart.unit] if chart.unit else None
-        drawn, y = _panel(chart, _collected(chart, members, series, labels), series, y, width, unit)
+        drawn, y = _panel(chart, _collected(chart, members, series, names), series, y, width, unit)
         shapes += drawn
     return _Drawn(shapes, width, y + 4)
 
 
-def _series_of(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> list[str]:
+def _series_of(chart: Chart, rows: Sequence[Row], names: _Names) -> list[str]:
     """Return the names of the stacked series, largest first; too many become `(other)`."""
     if not chart.colour:
         return []
     sums: dict[str, float] = {}
     for row in rows:
-        name = _name(row, chart.colour, labels)
+        name = _name(row, chart.colour, names)
         sums[name] = sums.get(name, 0) + sum(abs(row[column] or 0) for column in chart.y)
     ordered = sorted(sums, key=lambda name: (-sums[name], name))
     return ordered if len(ordered) <= _SERIES else [*ordered[: _SERIES - 1], "(other)"]
 
 
-def _collected(chart: Chart, rows: Sequence[Row], series: Sequence[str], labels: Mapping[int, str]) -> dict[str, _Bar]:
+def _collected(chart: Chart, rows: Sequence[Row], series: Sequence[str], names: _Names) -> dict[str, _Bar]:
     """Sum rows to bars: largest first, but in the order of numbers where the names are such; the rest as `(other)`."""
     bars: dict[str, _Bar] = {}
     order: dict[str, float] = {}
     for row in rows:
-        name = _name(row, chart.x, labels)
+        name = _name(row, chart.x, names)
         bar = bars.setdefault(name, _Bar([{} for _ in chart.y]))
         if len(chart.x) == 1 and isinstance(row[chart.x[0]], int) and chart.x[0] != "operator":
             order[name] = row[chart.x[0]]
-        part = _name(row, chart.colour, labels) if chart.colour else ""
+        part = _name(row, chart.colour, names) if chart.colour else ""
         part = part if part in series or not series else "(other)"
         for measure, column in zip(bar.parts, chart.y, strict=True):
             measure[part] = measure.get(part, 0) + (row[column] or 0)
@@ -309,7 +327,7 @@ def _panel(
         top = y + place * row_height
         middle = top + row_height / 2 + 4
         label = _text(_NAMES - 8, middle, _shortened(name, 36), anchor="end")
-        shapes.append(f"<g><title>{escape(printable(name))}</title>{label}</g>")
+        shapes.append(f"<g><title>{in_html(name)}</title>{label}</g>")
         for number, (column, measure) in enumerate(zip(chart.y, bar.parts, strict=True)):
             at = top + 3 + number * thick
             positive = negative = 0.0
@@ -322,7 +340,7 @@ def _panel(
                 about = ", ".join(text for text in (name, part, f"{_titled(column)} {show(value)}") if text)
                 shapes.append(
                     f'<rect x="{min(x(begin), x(begin + value)):.1f}" y="{at:.1f}" width="{abs(value) * scale:.1f}"'
-                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{escape(printable(about))}</title></rect>'
+                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{in_html(about)}</title></rect>'
                 )
                 positive, negative = (begin + value, negative) if value > 0 else (positive, begin + value)
             total = sum(measure.values())
@@ -338,14 +356,14 @@ def _panel(
     return shapes, bottom + 34
 
 
-def _lines(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Drawn:
+def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     """Draw the series that reach farthest; how many are left out is said."""
     width, left = 900, 90
     (across,), (up,) = chart.x, chart.y
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row[across] is not None and row[up] is not None:
-            series.setdefault(_name(row, chart.colour, labels), []).append((row[across], row[up]))
+            series.setdefault(_name(row, chart.colour, names), []).append((row[across], row[up]))
     farthest = sorted(series, key=lambda name: (-max(abs(value) for _, value in series[name]), name))
     shown = farthest[:_SERIES]
     legend, high_legend = _legend(shown, left, 44, width)
@@ -382,8 +400,7 @@ def _lines(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Dra
             x, y = place(point)
             about = f"{name}: {show_y(point[1])} at {_titled(across)} {show_x(point[0])}"
             shapes.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{escape(printable(about))}</title>'
-                "</circle>"
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{in_html(about)}</title></circle>'
             )
     if len(farthest) > len(shown):
         note = f"{len(farthest) - len(shown)} others, nearer to 0, are not drawn"
@@ -391,7 +408,7 @@ def _lines(chart: Chart, rows: Sequence[Row], labels: Mapping[int, str]) -> _Dra
     return _Drawn(shapes, width, bottom + 48)
 
 
-def _matrix(chart: Chart, rows: Sequence[Row], _: Mapping[int, str]) -> _Drawn:
+def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     """Draw a heat map; the value stands in every cell."""
     (across,), (down,), value = chart.x, chart.y, chart.value
     assert value is not None  # noqa: S101  (every definition of a matrix has one)
@@ -406,23 +423,26 @@ def _matrix(chart: Chart, rows: Sequence[Row], _: Mapping[int, str]) -> _Drawn:
     most = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
     shapes = [
         _text(left, 42, f"{_titled(value)} ({_titled(down)} down, {_titled(across)} across)", fill=_FAINT),
-        *(_text(left + (at + 0.5) * _CELL, top - 8, str(key), anchor="middle") for at, key in enumerate(shown)),
+        *(
+            _text(left + (at + 0.5) * _CELL, top - 8, _shortened(names.workers.get(key, str(key)), 10), anchor="middle")
+            for at, key in enumerate(shown)
+        ),
         _text(left - 30, top - 8, _titled(down), anchor="end", fill=_FAINT),
     ]
     for at_row, key_row in enumerate(shown):
         y = top + at_row * _CELL * 0.6
-        shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, str(key_row), anchor="end"))
+        shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, _shortened(names.worker(key_row), 20), anchor="end"))
         for at, key in enumerate(shown):
             amount = sums.get((key_row, key), 0)
             share = amount / most
             # From white to a dark blue; the writing turns white where it is dark.
             shade = "#" + "".join(f"{round(255 - share * (255 - full)):02x}" for full in (0x1D, 0x4F, 0x7C))
             x = left + at * _CELL
-            about = f"{_titled(down)} {key_row}, {_titled(across)} {key}: {show(amount)}"
+            about = f"{_titled(down)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {show(amount)}"
             ink = "#ffffff" if share > 0.55 else _INK  # noqa: PLR2004
             number = _text(x + _CELL / 2, y + _CELL * 0.3 + 4, _short(amount, show), anchor="middle", fill=ink)
             shapes.append(
-                f'<g><title>{escape(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
+                f'<g><title>{in_html(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
                 f' height="{_CELL * 0.6 - 2:.1f}" fill="{shade}" stroke="{_GRID}"/>{number if amount else ""}</g>'
             )
     bottom = int(top + len(shown) * _CELL * 0.6) + 8

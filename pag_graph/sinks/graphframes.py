@@ -169,6 +169,7 @@ def graphframe(run: Run, spark: SparkSession, epochs: Sequence[int] | None = Non
     if detail not in get_args(Detail):
         message = f"There is no detail {detail!r}; there are {', '.join(get_args(Detail))}."
         raise InvalidParameterError(message)
+    chosen_epochs(run, epochs)
     if importlib.util.find_spec("graphframes") is None:
         raise MissingExtraError.from_extra(what="A GraphFrame", extra="graphframes")
     jar = graphframes_jar(spark)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import tempfile
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration
+from pag_graph.model.units import duration, in_html
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.query import MotifQuery, ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
+from pag_graph.sinks.svg import lane_label
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -62,7 +62,15 @@ class _Line:
     end_ns: int
 
 
-def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str = "", *, width: int = 760) -> str:
+def match_picture(
+    motif: Motif,
+    row: Mapping[str, Any],
+    title: str,
+    purpose: str = "",
+    *,
+    width: int = 760,
+    names_of_workers: Mapping[int, str] | None = None,
+) -> str:
     """Draw one match.
 
     Parameters
@@ -75,6 +83,8 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         Stand above the picture.
     width
         In pixels.
+    names_of_workers
+        As they can be printed, by number.
 
     Returns
     -------
@@ -110,12 +120,12 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         "<style>text { font-size: 12px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }",
         ".small { font-size: 11px; fill: #555555 }</style>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="20" font-weight="600">{escape(title)}</text>',
-        f'<text x="12" y="38">{escape(purpose)}</text>',
-        f'<text x="12" y="56" class="small">{escape(str(motif))}</text>',
+        f'<text x="12" y="20" font-weight="600">{in_html(title)}</text>',
+        f'<text x="12" y="38">{in_html(purpose)}</text>',
+        f'<text x="12" y="56" class="small">{in_html(str(motif))}</text>',
     ]
     for worker, y in lanes.items():
-        drawn.append(f'<text x="12" y="{y + 4}" font-weight="600">worker {worker}</text>')
+        drawn.append(lane_label(names_of_workers or {}, worker, 12, y + 4))
         drawn.append(f'<line x1="{_LEFT - 8}" y1="{y}" x2="{width - 12}" y2="{y}" stroke="#e4e4e4"/>')
     for line in lines:
         drawn += _edge(line, at[line.src], at[line.dst])
@@ -127,7 +137,7 @@ def match_picture(motif: Motif, row: Mapping[str, Any], title: str, purpose: str
         drawn.append(f'<circle cx="{left:.1f}" cy="{y}" r="5" fill="#ffffff" stroke="#222222" stroke-width="1.6"/>')
         label = ", ".join(names.get(vertex, []))
         if label:
-            drawn.append(f'<text x="{left:.1f}" y="{name_y}" text-anchor="middle">{escape(label)}</text>')
+            drawn.append(f'<text x="{left:.1f}" y="{name_y}" text-anchor="middle">{in_html(label)}</text>')
         since = f"+{duration(times[vertex] - first)}"
         drawn.append(f'<text x="{left:.1f}" y="{time_y}" text-anchor="middle" class="small">{since}</text>')
     note = "red: nothing to do; green: work; blue: data; grey: other messages; gaps in time by their square roots"
@@ -151,11 +161,11 @@ def _edge(line: _Line, begin: tuple[float, int], end: tuple[float, int]) -> list
     else:
         # Where no name of a vertex stands: these are at the ends.
         place = f'x="{(x1 + x2) / 2:.1f}" y="{y1 + (16 if shown == line.name else -9)}" text-anchor="middle"'
-    title = f"<title>{escape(label)}, {duration(line.end_ns - line.start_ns)}</title>"
+    title = f"<title>{in_html(label)}, {duration(line.end_ns - line.start_ns)}</title>"
     return [
         f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="{colour}" stroke-width="{thick}">',
         f"{title}</line>",
-        f'<text {place} fill="{colour}">{escape(shown)}</text>',
+        f'<text {place} fill="{colour}">{in_html(shown)}</text>',
     ]
 
 
@@ -189,7 +199,7 @@ def pattern_picture(run: Run, name: str, parameters: Mapping[str, int]) -> str:
     pattern = PATTERNS[name]
     question = ask(pattern.motif, pattern.where, PAG_SHAPE, parameters=pattern.values(parameters))
     (row,) = MotifQuery(question=question, graph=graph_of_run(run), limit=1).frame().to_dicts()
-    return match_picture(question.motif, row, name, pattern.purpose)
+    return match_picture(question.motif, row, name, pattern.purpose, names_of_workers=run.worker_names)
 
 
 def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:

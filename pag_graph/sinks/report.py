@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.definition import Analysis, table_of
 from pag_graph.analyses.why import Why
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.units import printable
+from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import in_html
 from pag_graph.sinks.charts import picture
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def page(
     where = f"run {run.info.run['run_id']}"
     if snapshot is not None:
         where = f"{snapshot.window.name}, {where}"
-    version = _safe(str(run.info.run["product_version"]))
-    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, top)
+    version = in_html(str(run.info.run["product_version"]))
+    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, run, top)
     try:
         drawn = [f"<figure>{picture(analysis, result, run=run, snapshot=snapshot)}</figure>"]
     except InvalidParameterError:
@@ -66,20 +66,16 @@ def page(
         [
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
-            f"<title>{escape(analysis.name)}: {_safe(where)}</title>",
+            f"<title>{in_html(analysis.name)}: {in_html(where)}</title>",
             f"<style>{_STYLE}</style></head><body>",
             *body[:2],
             *drawn,
             *body[2:],
-            f"<footer>pag {escape(analysis.name)}, {_safe(where)}, built with pag_graph {version}</footer>",
+            f"<footer>pag {in_html(analysis.name)}, {in_html(where)}, built with pag_graph {version}</footer>",
             "</body></html>",
             "",
         ]
     )
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
 
 
 def _report(result: Why, top: int) -> list[str]:
@@ -87,23 +83,23 @@ def _report(result: Why, top: int) -> list[str]:
     (_, first), *others = result.sections(top=top)
     heading, *cause = first
     mark = "cause alarm" if result.alarm else "cause"
-    parts = [f"<h1>{_safe(heading)}</h1>", f'<p class="{mark}">{" ".join(map(_safe, cause))}</p>']
+    parts = [f"<h1>{in_html(heading)}</h1>", f'<p class="{mark}">{" ".join(map(in_html, cause))}</p>']
     for title, statements in others:
-        parts += [f"<h2>{_safe(title)}</h2>", "<ul>", *(f"<li>{_safe(text)}</li>" for text in statements), "</ul>"]
+        parts += [f"<h2>{in_html(title)}</h2>", "<ul>", *(f"<li>{in_html(text)}</li>" for text in statements), "</ul>"]
     return parts
 
 
-def _answer(analysis: Analysis, result: pa.Table | Result, top: int) -> list[str]:
+def _answer(analysis: Analysis, result: pa.Table | Result, run: Run, top: int) -> list[str]:
     table = table_of(result)
     headline = getattr(result, "headline", None)
-    said = "".join(f"<p>{_safe(line)}</p>" for line in headline().splitlines()) if headline else ""
-    rows = table.slice(0, top).to_pylist()
+    said = "".join(f"<p>{in_html(line)}</p>" for line in headline().splitlines()) if headline else ""
+    rows = with_worker_names(table.slice(0, top).to_pylist(), run.worker_names)
     columns = list(analysis.columns) or table.column_names
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    head = "".join(f"<th>{in_html(name)}</th>" for name in columns)
     body = [f"<tr>{''.join(_cell(row[name]) for name in columns)}</tr>" for row in rows]
     more = f"<p>{len(rows):,} of {table.num_rows:,} rows</p>"
     return [
-        f"<h1>{_safe(analysis.help)}</h1>",
+        f"<h1>{in_html(analysis.help)}</h1>",
         said,
         f"<table><tr>{head}</tr>",
         *body,
@@ -119,4 +115,4 @@ def _cell(value: Any) -> str:
         return f"<td>{'yes' if value else 'no'}</td>"
     if isinstance(value, float):
         return f'<td class="number">{value:,.4f}</td>'
-    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f"<td>{_safe(str(value))}</td>"
+    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f"<td>{in_html(str(value))}</td>"

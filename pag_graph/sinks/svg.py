@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration, printable
+from pag_graph.model.units import duration, in_html
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pag_graph.pag.snapshot import Snapshot
 
 COLOURS: dict[str, str] = {
@@ -30,6 +31,8 @@ COLOURS: dict[str, str] = {
 _LEFT, _TOP, _LANE, _BOX, _LEGEND = 80, 34, 54, 22, 44
 _LOCAL = {str(kind) for kind in LOCAL_TYPES}
 _MOST_EDGES = 20_000
+_NAME = 11
+"""Letters of a worker's name that fit before its lane."""
 
 
 def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
@@ -68,7 +71,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             what += f", {names.get(edge['operator'], edge['operator'])}"
         if edge["records"] is not None:
             what += f", {edge['records']:,} records"
-        title = f"<title>{escape(printable(what))}</title>"
+        title = f"<title>{in_html(what)}</title>"
         if kind in _LOCAL:
             y = lanes[worker_of(edge["dst"])]
             boxes.append(
@@ -86,7 +89,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
     for step in critical_path(snapshot).steps.to_pylist():
         y1, y2 = (lanes[step[side]] + _BOX + 5 for side in ("worker", "to_worker"))
         path.append(f"{x(step['start_ns']):.2f},{y1} {x(step['start_ns'] + step['duration_ns']):.2f},{y2}")
-    labels = [f'<text x="6" y="{y + _BOX - 6}" font-weight="600">worker {worker}</text>' for worker, y in lanes.items()]
+    labels = [lane_label(snapshot.run.worker_names, worker, 6, y + _BOX - 6) for worker, y in lanes.items()]
     note = f"; the {left_out:,} shortest of {edges.height:,} edges are not drawn" if left_out else ""
     heading = f"{window.name}: {duration(window.span_ns)}; red: the critical path{note}"
     return "\n".join(
@@ -94,7 +97,7 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
             "<style>text { font-size: 12px }</style>",
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{_LEFT}" y="20" font-weight="600">{escape(heading)}</text>',
+            f'<text x="{_LEFT}" y="20" font-weight="600">{in_html(heading)}</text>',
             *boxes,
             *lines,
             f'<polyline points="{" ".join(path)}" fill="none" stroke="#d62828" stroke-width="3"/>',
@@ -103,6 +106,18 @@ def timeline(snapshot: Snapshot, *, width: int = 1100) -> str:
             "</svg>",
             "",
         ]
+    )
+
+
+def lane_label(names: Mapping[int, str], worker: int, x: float, y: float) -> str:
+    """Return the label of a worker's lane: its name, if it has one, with its number below; a tooltip has it whole."""
+    if worker not in names:
+        return f'<text x="{x}" y="{y}" font-weight="600">worker {worker}</text>'
+    name = names[worker]
+    shown = name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
+    return (
+        f'<g><title>{in_html(name)}</title><text x="{x}" y="{y}" font-weight="600">{in_html(shown)}</text>'
+        f'<text x="{x}" y="{y + 14}" font-size="10">worker {worker}</text></g>'
     )
 
 

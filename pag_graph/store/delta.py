@@ -31,11 +31,13 @@ from pag_graph.store.delta_log import (
     commit_file,
     commit_info,
     latest,
+    newest_known,
+    note_newest,
     read_commit,
     read_state,
     write_version,
 )
-from pag_graph.store.parts import check_parts, check_sizes, damaged
+from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,7 +229,10 @@ def open_store(path: Path) -> StoreInfo:
 
 def _committed(path: Path) -> StoreInfo | None:
     directory = path / "epochs"
-    newest = latest(directory)
+    # In this order: what is noted before is there.
+    noted, newest = newest_known(directory), latest(directory)
+    if noted > newest:
+        raise damaged(commit_file(directory, noted), "it is missing")
     for version in range(newest, -1, -1):
         content = _content(directory, version)
         if content is not None:
@@ -290,6 +295,57 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCheck:
+    """What reading all of a store shows."""
+
+    files: int
+    size_bytes: int
+    unchecked: int
+    """Files of releases that kept no checksums; only their sizes and numbers of rows can be compared."""
+    damaged: Sequence[StoreError]
+    """One per file or log that is not as it was committed; names it."""
+
+
+def keeps_checksums(info: StoreInfo) -> bool:
+    """Tell whether all of a store can be checked: releases before this one kept no checksums."""
+    return info.digests is not None and all(
+        part.checksum is not None for name in STORE_TABLES for part in info.table(name).files.values()
+    )
+
+
+def check_store(info: StoreInfo) -> StoreCheck:
+    """Read every file of a committed state, and compare it with what was committed.
+
+    Parameters
+    ----------
+    info
+        From `open_store`.
+
+    Returns
+    -------
+    StoreCheck
+        Takes as long as reading the store once.
+    """
+    parts = 0
+    size = unchecked = 0
+    found: list[StoreError] = []
+    for name in STORE_TABLES:
+        try:
+            files = info.parts(name)
+        except StoreError as error:
+            found.append(error)
+            continue
+        for part in files:
+            parts, size, unchecked = parts + 1, size + part.size_bytes, unchecked + (part.checksum is None)
+            try:
+                check_parts(info.path / name, [part], again=True)
+                check_rows(info.path / name, part)
+            except StoreError as error:
+                found.append(error)
+    return StoreCheck(files=parts, size_bytes=size, unchecked=unchecked, damaged=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,7 +536,9 @@ def _publish(
     # Whoever publishes after this look takes the number that `write_version` is about to ask for.
     _check_latest(directory.parent, previous)
     info = {_COMMIT_KEY: content, _CHECKSUM_KEY: _sum(content)}
-    return write_version(directory, STORE_TABLES["epochs"], before, files, info=info, transaction=transaction)
+    version = write_version(directory, STORE_TABLES["epochs"], before, files, info=info, transaction=transaction)
+    note_newest(directory, version)
+    return version
 
 
 def is_committed(

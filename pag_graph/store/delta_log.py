@@ -11,6 +11,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -39,6 +40,7 @@ FOLDER = "_delta_log"
 CHECKPOINT_EVERY = 100
 """Versions after which what a table holds is written down whole."""
 _BASE = "pag_graph_base"
+_NEWEST = "_pag_graph_newest"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PLAIN = re.compile(r"[\w.-]+\.parquet", re.ASCII)
@@ -118,7 +120,28 @@ def latest(directory: Path) -> int:
     StoreError
         If the log cannot be listed.
     """
-    return max((int(found[1]) for found in _named(directory, _COMMIT)), default=-1)
+    return max(versions(directory), default=-1)
+
+
+def versions(directory: Path) -> list[int]:
+    """Return the numbers of the versions that the log of a table still knows, ascending."""
+    return sorted(int(found[1]) for found in _named(directory, _COMMIT))
+
+
+def newest_known(directory: Path) -> int:
+    """Return the number of a version that was once there, as `note_newest` noted it; -1 where it says nothing."""
+    try:
+        return int((directory / FOLDER / _NEWEST).read_bytes())
+    except (OSError, ValueError):
+        return -1
+
+
+def note_newest(directory: Path, version: int) -> None:
+    """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it."""
+    temporary = directory / FOLDER / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    with contextlib.suppress(OSError):
+        temporary.write_bytes(str(version).encode())
+        temporary.replace(directory / FOLDER / _NEWEST)
 
 
 def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
@@ -236,7 +259,7 @@ def _base(directory: Path, version: int, newest: list[Action]) -> Base:
             return base
         raise damaged(commit_file(directory, version), f"it says that reading begins at {base.version}")
     # Written by another program.
-    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) < version]
+    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) <= version]
     if not checkpoints:
         return Base(version=0)
     return Base(version=max(checkpoints), checkpoint=(-1, ""))
@@ -262,6 +285,34 @@ def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions:
             rows = int(orjson.loads(statistics)["numRecords"])
             files[path] = PartFile(path=path, size_bytes=int(add["size"]), rows=rows, statistics=statistics)
     return id_
+
+
+def changes(directory: Path, version: int) -> tuple[list[str], list[str]]:
+    """Return the files that came to a table with a version, and those that left it.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Its number.
+
+    Returns
+    -------
+    added, removed
+        Paths relative to the directory.
+
+    Raises
+    ------
+    StoreError
+        If the version is missing or damaged.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    try:
+        actions = read_commit(directory, version)
+        added = [_path(action["add"]) for action in actions if action.get("add")]
+        return added, [_path(action["remove"]) for action in actions if action.get("remove")]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(commit_file(directory, version), f"it holds no commit of this package ({error!r})") from error
 
 
 def _path(action: Action) -> str:

@@ -27,7 +27,13 @@ CONVERT_AGAIN = "Convert the source again with `pag convert`."
 
 
 def unreadable(file: Path, error: Exception) -> TraceFormatError:
-    """Return what to raise where a file is no Parquet, or damaged, or too large to be read whole."""
+    """Return what to raise where a file is not there, no Parquet, or damaged, or too large to be read whole."""
+    if not file.exists():
+        return TraceFormatError(
+            f"{file} is not there.",
+            "It was moved or removed while it was read, or this machine does not have it.",
+            {"file": str(file)},
+        )
     if isinstance(error, MemoryError):
         return TraceFormatError(
             f"{file} takes more memory to read than there is: {error}.",

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.errors import PagGraphError, SinkError
+from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def whole_file(target: Path) -> Iterator[Path]:
         If there is a folder at `target`, or the file system refuses.
     """
     with refusals(target, "", SinkError):
-        place = Path(os.path.realpath(target))
-        if place.exists() and not place.is_file() and not place.is_dir():
-            yield place
+        if _is_device(target):
+            yield target
             return
+        place = Path(os.path.realpath(target))
         check_file_place(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         clean_beside(place)
@@ -138,6 +138,8 @@ def check_file_place(target: Path) -> None:
     """
     with refusals(target, "", SinkError):
         place = Path(os.path.realpath(target))
+        if _is_device(target):
+            return
         if place.is_dir():
             message = f"{target} is a folder, and a file is to be written."
             raise SinkError(message, "Name a file in it.", {"path": str(target)})
@@ -151,6 +153,37 @@ def check_file_place(target: Path) -> None:
         if not folder.is_dir():
             message = f"{target} cannot be written: {folder} is no folder."
             raise SinkError(message, "Choose a place that can be written.", {"path": str(target)})
+
+
+def check_output(file: Path | None, *endings: str) -> None:
+    """Refuse a file that cannot be written, or whose name says something else, before the work that it is to hold.
+
+    Parameters
+    ----------
+    file
+        The file; None is none.
+    endings
+        What its name may end in, if it has an ending.
+
+    Raises
+    ------
+    InvalidParameterError
+        If its name ends in something else.
+    SinkError
+        If it cannot be written.
+    """
+    if file is None:
+        return
+    if file.suffix and file.suffix.lower() not in endings:
+        written = endings[0].removeprefix(".").upper()
+        message = f"{file} ends in {file.suffix}, and {written} would be written."
+        raise InvalidParameterError(message, f"Choose a name that ends in {endings[0]}.", {"path": str(file)})
+    check_file_place(file)
+
+
+def _is_device(target: Path) -> bool:
+    """Tell whether something is no place for a file, but takes what is written: a device, or a pipe."""
+    return target.exists() and not target.is_file() and not target.is_dir()
 
 
 # --- Folders ----------------------------------------------------------------------------------------------------------
@@ -296,8 +329,10 @@ def clean_beside(target: Path, *, dry_run: bool = False) -> dict[Path, int]:
             continue
         for path in found:
             size = size_of(path)
-            if _clean(path, parent, dry_run=dry_run):
-                removed[path] = size
+            # What may not be touched stays.
+            with suppress(OSError):
+                if _clean(path, parent, dry_run=dry_run):
+                    removed[path] = size
     return removed
 
 

@@ -16,14 +16,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
-
-import orjson
-from deltalake import DeltaTable
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store.delta import commits, open_store
+from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 from pag_graph.store.in_place import clean_beside, refusals, size_of
 from pag_graph.store.readers import is_read
@@ -35,10 +32,8 @@ if TYPE_CHECKING:
 
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
-_LOG = "_delta_log"
 # Files of rows as builds name them, and what Delta writes before it gives a commit its name.
 _ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")
-_COMMIT = re.compile(r"\d{20}\.json")
 _UNFINISHED_COMMIT = re.compile(r"_commit_[-0-9a-f]+\.json\.tmp|.+#\d+")
 _NEVER = 2**62
 
@@ -97,15 +92,24 @@ def staging(store: Path) -> Iterator[Path]:
     if store.is_symlink() and not store.exists():
         message = f"{store} is a link to {store.readlink()}, and nothing is there."
         raise StoreError(message, "Remove the link, or make the folder that it names.", {"path": str(store)})
-    with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
-        _remove_unfinished(store, own=held)
-        try:
-            yield held / "slices"
-        except BaseException:
-            # What went wrong is what counts: if this fails too, the next build does it.
-            with suppress(PagGraphError, OSError):
-                _remove_unfinished(store, own=held, failed=True)
-            raise
+    is_new = not store.exists()
+    try:
+        with refusals(store, "The store", StoreError), held_folder(store, STAGING) as held:
+            _remove_unfinished(store, own=held)
+            try:
+                yield held / "slices"
+            except BaseException:
+                # What went wrong is what counts: if this fails too, the next build does it.
+                with suppress(PagGraphError, OSError):
+                    _remove_unfinished(store, own=held, failed=True)
+                raise
+    except BaseException:
+        if is_new:
+            for folder in (*(store / table for table in STORE_TABLES), store):
+                # Another build may have come, and has something there.
+                with suppress(OSError):
+                    folder.rmdir()
+        raise
 
 
 def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
@@ -151,7 +155,7 @@ def _files(store: Path) -> dict[Path, int]:
     """
     found = {}
     for table in STORE_TABLES:
-        for folder, pattern in ((store / table, _ROWS), (store / table / _LOG, _UNFINISHED_COMMIT)):
+        for folder, pattern in ((store / table, _ROWS), (store / table / FOLDER, _UNFINISHED_COMMIT)):
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -192,25 +196,16 @@ def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
     Raises
     ------
     StoreError
-        If Delta's log cannot be read.
+        If the log is damaged.
     """
-    log = directory / _LOG
-    versions = sorted(int(file.stem) for file in log.glob("*.json") if _COMMIT.fullmatch(file.name))
+    known = versions(directory)
     began: dict[str, int] = {}
     lives: dict[str, list[tuple[int, int]]] = {}
-    if versions and versions[0] > 0:
+    if known and known[0] > 0:
         # What came before is gone from the log.
-        table = DeltaTable(directory, version=versions[0])
-        began = dict.fromkeys((unquote(uri).rpartition("/")[2] for uri in table.file_uris()), -1)
-    for version in versions:
-        file = log / f"{version:020}.json"
-        try:
-            actions = [orjson.loads(line) for line in file.read_bytes().splitlines() if line]
-            added = [unquote(action["add"]["path"]) for action in actions if action.get("add")]
-            removed = [unquote(action["remove"]["path"]) for action in actions if action.get("remove")]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"{file} cannot be read: {error}."
-            raise StoreError(message, "Nothing is removed of a store that is damaged.", {"file": str(file)}) from error
+        began = dict.fromkeys(read_state(directory, known[0]).files, -1)
+    for version in known:
+        added, removed = changes(directory, version)
         for name in removed:
             if name in began:
                 lives.setdefault(name, []).append((began.pop(name), version))

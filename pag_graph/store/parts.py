@@ -215,6 +215,31 @@ def _check_size(file: Path, part: PartFile) -> os.stat_result:
     return found
 
 
+def check_rows(directory: Path, part: PartFile) -> None:
+    """Read all of a file, and count its rows.
+
+    Parameters
+    ----------
+    directory
+        Of its table.
+    part
+        The file, its checksum compared before.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read, or has other rows than were committed; names it.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    file = directory / part.path
+    try:
+        with pq.ParquetFile(file) as parquet:
+            rows = sum(batch.num_rows for batch in parquet.iter_batches())
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(file, f"it cannot be read: {error}") from error
+    if rows != part.rows:
+        raise damaged(file, f"it has {rows:,} rows, and {part.rows:,} were committed")
+
+
 def _check_part(directory: Path, part: PartFile, *, again: bool) -> None:
     file = directory / part.path
     try:

@@ -13,6 +13,7 @@ A trace is a directory::
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,6 @@ from pag_graph.store.meta import TraceMeta, read_meta, write_meta
 from pag_graph.store.safe_files import check_folder
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterable, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
@@ -86,8 +86,8 @@ class Trace:
     """Files with at least one event, in the order of their names."""
     findings: pa.Table = field(default_factory=no_findings)
     """Rows of `PAG_FINDINGS`: what the source's reader found odd, and what it did about it."""
-    stamp: tuple[int, ...] | None = field(default=None, compare=False)
-    """Tells the folder from one that takes its place."""
+    stamp: tuple[str, int, int, int] | None = field(default=None, compare=False)
+    """Tells the folder from one that takes its place, on the machine that opened it."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -175,7 +175,7 @@ class Trace:
         TraceFormatError
             If so: what was read may be of both.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
-        if self.stamp is not None and _stamp(self.path) != self.stamp:
+        if self.stamp is not None and self.stamp[0] == os.uname().nodename and _stamp(self.path) != self.stamp:
             raise _replaced(self.path)
 
     @property
@@ -370,13 +370,13 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
     return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
 
 
-def _stamp(root: Path) -> tuple[int, ...] | None:
+def _stamp(root: Path) -> tuple[str, int, int, int] | None:
     """Return what differs between the folder of a trace and one that takes its place."""
     try:
         found = root.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return os.uname().nodename, found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _replaced(root: Path) -> TraceFormatError:

@@ -54,8 +54,12 @@ def reference_path(
         across = [edge for edge in edges if edge["start_ns"] < end <= edge["start_ns"] + edge["duration_ns"]]
         active = [edge for edge in across if edge["type"] in _LOCAL - {"waiting"}]
         under_way = [edge for edge in across if edge["type"] not in _LOCAL]
-        if active:
-            edge = min(active, key=lambda edge: edge["dst"] // 2**40)
+        at_work = [edge for edge in active if edge["type"] not in {"idle", "input_wait", "unknown"}]
+        if at_work:
+            edge = min(at_work, key=lambda edge: edge["dst"] // 2**40)
+        elif active:
+            # Nobody works: whoever did so last.
+            edge = min(active, key=lambda edge: (-edge["start_ns"], edge["dst"] // 2**40))
         elif under_way:
             edge = min(under_way, key=lambda edge: (-edge["start_ns"], edge["src"], edge["dst"]))
         else:

@@ -33,7 +33,7 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
     if running := os.environ.get("PAG_TEST_NEO4J_HOME"):
         yield server.status(Path(running))
         return
-    home = tmp_path_factory.mktemp("neo4j-shared") / "home"
+    home = tmp_path_factory.mktemp("neo4j-shared") / "neo4j"
     yield server.start(home, bolt_port=0, http_port=0, heap="512m")
     assert server.stop(home)
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import networkx as nx
 import polars as pl
 import pytest
 
@@ -18,7 +19,7 @@ from pag_graph.model.enums import LOCAL_TYPES, RuleSet
 from pag_graph.sinks import graphframes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -94,6 +95,8 @@ def test_rules_without_critical_paths_are_refused(spark: SparkSession, tmp_path:
 def test_an_unknown_detail_is_refused(spark: SparkSession, pag: api.Pag) -> None:
     with pytest.raises(InvalidParameterError, match="there are full, waits, critical"):
         pag.graphframe(spark, detail="everything")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match=r"epochs is 4, and must be a list"):
+        pag.graphframe(spark, epochs=4)  # type: ignore[arg-type]
 
 
 def test_a_session_says_where_the_jar_is_from(spark: SparkSession) -> None:
@@ -103,20 +106,55 @@ def test_a_session_says_where_the_jar_is_from(spark: SparkSession) -> None:
     assert (named in jar.how) if named else jar.how
 
 
+class _Ways:
+    """What the recipe of the shortest way needs of a graph, without GraphFrames' jar."""
+
+    def __init__(self, edges: DataFrame) -> None:
+        self.edges = edges
+        self.length = 0
+
+    def bfs(self, start: str, end: str, edgeFilter: str, maxPathLength: int) -> DataFrame:  # noqa: N803
+        graph = nx.DiGraph(pl.DataFrame(self.edges.filter(edgeFilter).toArrow()).select("src", "dst").rows())
+        first, last = (int(text.removeprefix("id = ")) for text in (start, end))
+        self.length = nx.shortest_path_length(graph, first, last)
+        assert self.length <= maxPathLength
+        return self.edges.limit(1)
+
+
+def test_the_recipe_of_the_shortest_way_finds_one(
+    spark: SparkSession, pag: api.Pag, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (recipe,) = [block for block in blocks if ".bfs(" in block]
+    graph = _Ways(pag.spark_edges(spark, [4]))
+    exec(compile(recipe, str(PAGE), "exec"), {"graph": graph})
+    capsys.readouterr()
+    assert graph.length > 1
+
+
 @pytest.mark.graphframes
 @needs_jar
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
-def test_the_recipes_run(spark: SparkSession, pag: api.Pag, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_recipes_run(
+    spark: SparkSession,
+    pag: api.Pag,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     recipes = PAGE.read_text(encoding="utf-8").split("## Recipes")[1]
     blocks = re.findall(r"```python\n(.*?)```", recipes, flags=re.DOTALL)
     assert len(blocks) > 7
-    names: dict[str, Any] = {"spark": spark, "pag": pag, "checkpoints": str(tmp_path)}
+    (tmp_path / "run.pag").symlink_to(pag.run.info.path)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"spark": spark}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     capsys.readouterr()
     edges = pag.edges().filter(pl.col("epoch") == 4).collect()
     degrees = pl.concat([edges["src"], edges["dst"]]).value_counts(sort=True)
     assert names["busiest"].first()["degree"] == degrees["count"][0]
+    assert names["way"].count() > 0
     blamed = names["blame"].toArrow()["waited_for_ns"].to_pylist()
     assert sum(blamed) == pag.edges().filter(pl.col("type") == "waiting").collect()["duration_ns"].sum()
     groups = names["groups"].toArrow()["count"].to_pylist()

@@ -111,20 +111,23 @@ def test_jobs_run_on_a_standalone_cluster(
     master: Cluster, submit: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     store = tmp_path / "job.pag"
-    assert submit("build.py", SAMPLES / "skewed", store, "--slice-events", 1000)["committed"] is True
+    # Relative to the folder of the driver; executors have folders of their own.
+    trace, new = (path.relative_to("/") for path in (SAMPLES / "skewed", store))
+    assert submit("build.py", trace, new, "--slice-events", 1000)["committed"] is True
     api.build(SAMPLES / "skewed", tmp_path / "local.pag", engine="local", slice_events=1000)
     here, there = api.open(tmp_path / "local.pag"), api.open(store)
     assert_frame_equal(there.vertices().sort("id").collect(), here.vertices().sort("id").collect())
     keys = ["dst", "src", "type"]
     assert_frame_equal(there.edges().sort(keys).collect(), here.edges().sort(keys).collect())
 
-    answer = submit("analyse.py", store, tmp_path / "paths", "--analysis", "critical-path")
+    answer = submit("analyse.py", new, (tmp_path / "paths").relative_to("/"), "--analysis", "critical-path")
     steps = pl.read_parquet(tmp_path / "paths" / "*.parquet").group_by("epoch").agg(pl.col("duration_ns").sum())
     spans = here.epochs.select("epoch", duration_ns=pl.col("end_ns") - pl.col("start_ns"))
     assert answer["windows"] == spans.height
     assert_frame_equal(steps.sort("epoch"), spans.sort("epoch"))
 
-    found = submit("motif.py", store, tmp_path / "late", "late_sender", "--epochs", "2-6", "--set", "min_ns=1000")
+    late = (tmp_path / "late").relative_to("/")
+    found = submit("motif.py", new, late, "late_sender", "--epochs", "2-6", "--set", "min_ns=1000")
     expected = here.motif("late_sender", epochs=range(2, 7), parameters={"min_ns": 1000}).frame()
     assert found["matches"] == expected.height > 0
     matches = pl.read_parquet(tmp_path / "late" / "*.parquet")

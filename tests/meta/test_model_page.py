@@ -17,6 +17,7 @@ INDIRECT = {
     "message_across_epochs",
     "message_received_twice",
     "receive_without_send",
+    "rules_contradict_trace",
     "send_without_receive",
     "spawn_of_nobody",
     "spawned_after_birth",

@@ -29,6 +29,11 @@ MAPPED_EACH = 20 if PROVE else 5
 """Of so many read ones, one is mapped and diagnosed as well."""
 
 
+NUMBERS = (b"1e308", b"9223372036854775808", b"2147483647", b"4611686018426", b"9" * 5_000)
+TEXTS = (rb'"\ud800"', rb'"\u0000\u202e[/x]"', b"[" * 2_000 + b"]" * 2_000)
+"""Numbers at the limits of what computers hold, and texts that some of them cannot hold at all."""
+
+
 def original() -> EventLog:
     log = EventLog(cores=[2, 1]).job(0, 100, [0, 1], parents={1: [0]}, spark_sql_execution_id="0")
     log.add(
@@ -82,7 +87,18 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
             case 5:
                 lines[at] = _other_number(lines[at], chance)
             case 6:
-                words = [b"null", b"{}", b"[]", b'""', b"true", b"-1", b"1e9", b"99999999999999999999"]
+                words = [
+                    b"null",
+                    b"{}",
+                    b"[]",
+                    b'""',
+                    b"true",
+                    b"-1",
+                    b"1e9",
+                    b"99999999999999999999",
+                    *NUMBERS,
+                    *TEXTS,
+                ]
                 head, colon, rest = lines[at].rpartition(b":")
                 tail = rest.lstrip(b'0123456789"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-')
                 lines[at] = head + colon + chance.choice(words) + tail

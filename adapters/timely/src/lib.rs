@@ -10,9 +10,9 @@
 //!
 //! # let place = std::env::temp_dir().join(format!("pag-timely-doc-{}", std::process::id()));
 //! # let directory = place.clone();
-//! timely::execute(timely::Config::process(2), move |worker| {
+//! let workers = timely::execute(timely::Config::process(2), move |worker| -> Result<(), pag_timely::Error> {
 //!     # let place = place.clone();
-//!     let tracer = pag_timely::attach(worker, Config::new(place)).expect("begin the trace");
+//!     let tracer = pag_timely::attach(worker, Config::new(place))?;
 //!
 //!     let mut input = InputHandle::new();
 //!     let probe = worker.dataflow(|scope| {
@@ -30,13 +30,20 @@
 //!         tracer.tick();
 //!     }
 //!
-//!     tracer.finish().expect("write the trace");
-//! })
-//! .expect("start the workers");
+//!     tracer.finish()
+//! })?;
+//! for worker in workers.join() {
+//!     worker??; // a worker that panicked, or a trace that could not be begun or written
+//! }
 //! # let text = std::fs::read_to_string(directory.join("meta.json")).unwrap();
 //! # assert!(text.contains("\"complete\": true"), "{text}");
 //! # std::fs::remove_dir_all(directory).unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Where there is something already, `attach` is an error on every worker: [`Error::Exists`] on one, and
+//! [`Error::Elsewhere`] on the others. Return it from the closure, as above: a process that exits at once, or panics,
+//! makes those that it is connected to panic.
 //!
 //! # What is recorded
 //!

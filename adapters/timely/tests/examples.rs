@@ -4,6 +4,7 @@ mod support;
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Output;
 
 use support::{Place, Trace, checksum, example, find_checksum, int, text, wait};
 
@@ -120,8 +121,8 @@ fn ground_truth() {
     assert_eq!(found, 2 * 5 * 4);
 }
 
-/// Runs `bfs` as two processes over TCP, each with a directory of its own name; returns the checksum.
-fn run_two(place: &Path, arguments: &[&str], traces: [&Path; 2]) -> Option<String> {
+/// Runs `bfs` as two processes over TCP, each with a directory of its own name.
+fn start_two(place: &Path, arguments: &[&str], traces: [&Path; 2]) -> [Output; 2] {
     // The ports are free again when the listeners are dropped.
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let hosts: Vec<_> = ports.iter().map(|port| port.local_addr().expect("it is bound").to_string()).collect();
@@ -133,7 +134,12 @@ fn run_two(place: &Path, arguments: &[&str], traces: [&Path; 2]) -> Option<Strin
         command.args(arguments).args(["-n", "2", "-w", "2", "-p", process, "-h"]).arg(&file);
         command.arg("--trace").arg(trace).spawn().expect("it starts")
     });
-    let outputs = children.map(wait);
+    children.map(wait)
+}
+
+/// The same, to its end; returns the checksum.
+fn run_two(place: &Path, arguments: &[&str], traces: [&Path; 2]) -> Option<String> {
+    let outputs = start_two(place, arguments, traces);
     for output in &outputs {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -155,6 +161,29 @@ fn two_processes() {
         trace.check();
         check_processes(&trace);
     }
+}
+
+#[test]
+fn a_second_run_says_why_it_ends() {
+    let place = Place::new("again");
+    let directory = place.0.join("trace");
+    let run = |arguments: &[&str]| {
+        let mut command = example("skewed");
+        command.args(["--epochs", "2", "--records", "10", "--trace"]).arg(&directory).args(arguments);
+        wait(command.spawn().expect("it starts"))
+    };
+    assert!(run(&[]).status.success());
+    let trace_id = Trace::read(&directory).meta["trace_id"].clone();
+    let [one, other] = start_two(&place.0, &SMALL, [&directory, &directory]);
+    for output in [run(&[]), one, other] {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        assert_eq!(said.matches("exists already").count(), 1, "{said}");
+    }
+    assert_eq!(Trace::read(&directory).meta["trace_id"], trace_id);
+    assert!(run(&["--replace"]).status.success());
+    assert_ne!(Trace::read(&directory).meta["trace_id"], trace_id);
 }
 
 #[test]

@@ -190,6 +190,29 @@ fn what_is_there_is_not_replaced_unasked() {
 }
 
 #[test]
+fn a_second_run_is_an_error_on_every_worker_and_leaves_the_trace() {
+    let place = Place::new("second");
+    let path = place.0.join("trace");
+    record(&path, 3, 2, true);
+    let first = Trace::read(&path).meta["trace_id"].clone();
+    let again = path.clone();
+    let workers = timely::execute(timely::Config::process(3), move |worker| -> Result<(), Error> {
+        let tracer = pag_timely::attach(worker, Config::new(&again))?;
+        exchange(worker, 2, || {
+            tracer.tick();
+        });
+        tracer.finish()
+    })
+    .expect("workers start");
+    let results: Vec<_> = workers.join().into_iter().map(|result| result.expect("no worker panics")).collect();
+    assert_eq!(results.iter().filter(|result| matches!(result, Err(Error::Exists(at)) if *at == path)).count(), 1);
+    assert_eq!(results.iter().filter(|result| matches!(result, Err(Error::Elsewhere(_)))).count(), 2);
+    let trace = Trace::read(&path);
+    trace.check();
+    assert_eq!(trace.meta["trace_id"], first);
+}
+
+#[test]
 fn streams_have_one_listener() {
     let place = Place::new("taken");
     let path = place.0.join("trace");

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
+from pag_graph.model.units import FORMULA, NO_TEXT, NOT_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,8 @@ def write(content: Content, target: Path) -> dict[str, int]:
 
     Notes
     -----
-    Strings are in quotes, so that an empty one differs from none: ``""`` and nothing.
+    Strings are in quotes, so that an empty one differs from none: ``""`` and nothing. A text with which a spreadsheet
+    would calculate has an apostrophe in front, and so has one that begins with an apostrophe (`in_cell`).
     """
     edge = pa.schema([*PAG_EDGES, pa.field("critical", pa.bool_())])
     path = pa.schema([*CRITICAL_PATH, pa.field("epoch", pa.int64()), pa.field("window", pa.string())])
@@ -67,6 +69,12 @@ def _write(file: Path, schema: pa.Schema, frames: Iterable[pl.DataFrame]) -> int
     rows = 0
     with pa_csv.CSVWriter(file, plain) as writer:
         for frame in frames:
-            writer.write_table(frame.select(plain.names).to_arrow().cast(plain))
+            writer.write_table(_safe(frame.select(plain.names)).to_arrow().cast(plain))
             rows += frame.height
     return rows
+
+
+def _safe(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with their texts as `in_cell` has them, column by column."""
+    text = pl.col(pl.String).str.replace_all(NO_TEXT, NOT_SHOWN)
+    return frame.with_columns(pl.when(text.str.contains(FORMULA)).then(pl.lit("'") + text).otherwise(text).name.keep())

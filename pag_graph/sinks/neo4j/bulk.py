@@ -7,10 +7,8 @@ runs, in the same way as by a load, and the epochs are published last. The resul
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -36,9 +34,11 @@ from pag_graph.sinks.neo4j.model import (
 )
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.writer import Writer
+from pag_graph.store.held import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pag_graph.pag.build import Progress
     from pag_graph.pag.snapshot import Run
@@ -129,8 +129,8 @@ def load_bulk(
         message = f"The Neo4j server in {folder} runs; an import needs it stopped."
         raise Neo4jError(message, "Stop it: `pag neo4j stop`.", {"home": str(folder)})
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="pag-graph-import-") as name:
-        files = ImportFiles(Reader(run), detail, Path(name))
+    with scratch_folder("pag-graph-import-") as scratch:
+        files = ImportFiles(Reader(run), detail, scratch)
         files.write(options.group_edges, report)
         files_s = time.monotonic() - began
         report("import", 0, 1)

@@ -1,4 +1,4 @@
-"""Neo4j's jars: pinned in `neo4j.lock`, fetched by the Ivy that pyspark ships, checked by sha256.
+"""Neo4j's jars: pinned in `neo4j.lock`, fetched by the Maven client jgo, checked by sha256.
 
 An installation is one folder, named by version and lock file. A jar enters it only after its checksum held,
 by a rename; so an interrupted installation goes on where it was, and a folder is complete when no jar lacks.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as memoised
@@ -32,27 +31,15 @@ LOCK_FILE = Path(__file__).with_name("neo4j.lock")
 
 _JAVA_MINIMUM = 17
 
-# Ivy asks for one file after the other and mostly waits: four at once take half the time of one.
-_IVY_PROCESSES = 4
+_FETCHING = "fetching Neo4j's jars"
 
-# Without a network, Ivy would wait for every single jar; when none arrives for this long, it is stopped.
-_STALLED_S = 180.0
+# Most of the time goes to waiting for answers.
+_AT_ONCE = 4
 
-# Checksums of the repository are not asked for, being weaker than ours; POMs are not needed, the list being flat.
-# The cache pattern makes Ivy's own cache the flat folder that is wanted, so nothing is copied afterwards.
-_IVY_SETTINGS = """\
-<ivysettings>
-  <settings defaultResolver="central"/>
-  <timeout-constraints>
-    <timeout-constraint name="patient" connectionTimeout="20000" readTimeout="60000"/>
-  </timeout-constraints>
-  <caches defaultCacheDir="${ivy.settings.dir}" artifactPattern="[artifact]-[revision](-[classifier]).[ext]"/>
-  <resolvers>
-    <ibiblio name="central" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""
-             timeoutConstraint="patient"/>
-  </resolvers>
-</ivysettings>
-"""
+_TIMEOUT_S = 30
+
+# Without a network every jar would be waited for in vain: after so many that did not come, no other is asked for.
+_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +93,9 @@ def install(cache: Path | None = None, progress: Progress | None = None) -> Path
     Raises
     ------
     Neo4jError
-        When jars cannot be fetched, when one has another checksum than the pinned one (it is removed), or
-        when there is no Java to fetch them with.
+        When jars cannot be fetched, or when one has another checksum than the pinned one (it is removed).
     MissingExtraError
-        When jars have to be fetched and pyspark, whose Ivy does it, is not installed.
+        When jars have to be fetched and jgo, which does it, is not installed.
     """
     report = progress or (lambda *_: None)
     jars = locked_jars()
@@ -121,13 +107,13 @@ def install(cache: Path | None = None, progress: Progress | None = None) -> Path
         missing = [jar for jar in jars if not _is_present(jar, folder)]
         if missing:
             staging = folder / "incoming"
-            _fetch(missing, staging, report)
+            failures = _fetch(missing, staging, report)
             for jar in missing:
                 if _is_present(jar, staging):
                     (staging / jar.file_name).replace(folder / jar.file_name)
-            _check_complete(missing, folder, staging)
+            _check_complete(missing, folder, failures)
             shutil.rmtree(staging)
-            report("fetching Neo4j's jars", len(missing), len(missing))
+            report(_FETCHING, len(missing), len(missing))
     return folder
 
 
@@ -150,103 +136,70 @@ def _is_present(jar: Jar, folder: Path) -> bool:
     raise Neo4jError(message, hint, {"file": str(path), "jar": jar.file_name, "expected_sha256": jar.sha256})
 
 
-def _fetch(jars: Sequence[Jar], staging: Path, report: Progress) -> None:
-    """Let Ivy download `jars` into `staging`, where those of an interrupted run are kept if they are intact."""
-    staging.mkdir(exist_ok=True)
+def _fetch(jars: Sequence[Jar], staging: Path, report: Progress) -> list[str]:
+    """Download `jars` into `staging`, where those of an interrupted run are kept if they are intact.
+
+    Returns
+    -------
+    list of str
+        What went wrong, a line per jar that did not come.
+
+    Raises
+    ------
+    MissingExtraError
+        When jgo is not installed.
+    """
+    try:
+        from jgo.maven import MavenContext
+    except ImportError as absent:
+        error = MissingExtraError.from_extra(what="Fetching Neo4j", extra="neo4j")
+        raise error from absent
+    repository = staging / "repository"
+    # What is left there arrived in part: whole jars leave it.
+    shutil.rmtree(repository, ignore_errors=True)
+    repository.mkdir(parents=True)
     for jar in jars:
         path = staging / jar.file_name
         if path.exists() and not jar.is_intact(path):
             path.unlink()
-    (staging / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     wanted = [jar for jar in jars if not (staging / jar.file_name).exists()]
-    command = [str(find_java()), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(_ivy_jar())]
-    command += ["-novalidate", "-warn", "-confs", "default", "-settings", str(staging / "settings.xml")]
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for number in range(_IVY_PROCESSES):
-            ivy_file = staging / f"ivy-{number}.xml"
-            ivy_file.write_text(_ivy_module(wanted, number), encoding="utf-8")
-            with (staging / f"ivy-{number}.log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [*command, "-ivy", str(ivy_file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-                    )
-                )
-        arrived, last_arrival = -1, time.monotonic()
-        while any(process.poll() is None for process in processes) and time.monotonic() < last_arrival + _STALLED_S:
-            before, arrived = arrived, sum((staging / jar.file_name).exists() for jar in jars)
-            if arrived > before:
-                last_arrival = time.monotonic()
-                report("fetching Neo4j's jars", arrived, len(jars))
-            time.sleep(0.2)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    maven = MavenContext(repo_cache=repository, timeout=_TIMEOUT_S)
+    failures: list[str] = []
+    report(_FETCHING, len(jars) - len(wanted), len(jars))
+
+    def fetch(jar: Jar) -> None:
+        if len(failures) < _FAILURES:
+            component = maven.project(jar.group, jar.artifact).at_version(jar.version)
+            try:
+                Path(component.artifact(jar.classifier or "", "jar").resolve()).replace(staging / jar.file_name)
+            except (OSError, RuntimeError) as error:
+                # Of its errors those of the network are OSErrors, and a jar that is not there is a RuntimeError.
+                failures.append(f"{jar.file_name}: {error}")
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for arrived, _ in enumerate(pool.map(fetch, wanted), len(jars) - len(wanted) + 1):
+            report(_FETCHING, arrived - len(failures), len(jars))
+    return failures
 
 
-def _ivy_module(jars: Sequence[Jar], number: int) -> str:
-    """Write the Ivy file with the share of `jars` that process `number` fetches."""
-    modules: dict[tuple[str, str, str], list[Jar]] = {}
-    for jar in jars:
-        modules.setdefault((jar.group, jar.artifact, jar.version), []).append(jar)
-    lines = []
-    for (group, artifact, version), parts in list(modules.items())[number::_IVY_PROCESSES]:
-        lines.append(f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="false">')
-        for jar in parts:
-            classifier = f' classifier="{jar.classifier}"' if jar.classifier else ""
-            lines.append(f'  <artifact name="{artifact}" type="jar" ext="jar"{classifier}/>')
-        lines.append("</dependency>")
-    return "\n".join(
-        (
-            '<ivy-module version="2.0">',
-            f'<info organisation="pag-graph" module="neo4j-{number}" revision="1"/>',
-            '<configurations defaultconfmapping="default->default"><conf name="default"/></configurations>',
-            "<dependencies>",
-            *lines,
-            "</dependencies></ivy-module>",
-        )
-    )
-
-
-def _check_complete(missing: Sequence[Jar], folder: Path, staging: Path) -> None:
+def _check_complete(missing: Sequence[Jar], folder: Path, failures: Sequence[str]) -> None:
     """Check that all jars have arrived.
 
     Raises
     ------
     Neo4jError
-        When some have not, with what Ivy said about it.
+        When some have not, with the reasons.
     """
     lacking = [jar.file_name for jar in missing if not (folder / jar.file_name).exists()]
     if not lacking:
         return
-    # Ivy ends with a long list of all that lacks; the reasons stand before it.
-    log = [line.strip() for file in sorted(staging.glob("ivy-*.log")) for line in tail(file, 1000)]
-    reasons = [line for line in log if re.search(r"host|rror|xception|timed? ?out", line, re.IGNORECASE)]
-    said = "".join(f"\n    {line}" for line in reasons[:3] or log[-3:])
-    message = f"{len(lacking)} of Neo4j's {len(locked_jars())} jars could not be fetched. Ivy said:{said}"
+    said = "".join(f"\n    {line}" for line in failures[:_FAILURES])
+    message = f"{len(lacking)} of Neo4j's {len(locked_jars())} jars could not be fetched:{said}"
     hint = (
         "Connect this computer to the internet and try again: the jars that arrived are kept. "
-        "Behind a proxy, set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...'."
+        "Behind a proxy, set HTTPS_PROXY."
     )
     raise Neo4jError(message, hint, {"jars": lacking})
-
-
-def _ivy_jar() -> Path:
-    """Find the Ivy jar among pyspark's, without importing pyspark.
-
-    Raises
-    ------
-    MissingExtraError
-        When pyspark is not installed.
-    """
-    spec = importlib.util.find_spec("pyspark")
-    places = spec.submodule_search_locations if spec else None
-    for place in places or ():
-        for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
-            return jar
-    error = MissingExtraError.from_extra(what="Fetching Neo4j", extra="neo4j")
-    raise error
 
 
 def find_java() -> Path:

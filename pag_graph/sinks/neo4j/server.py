@@ -138,7 +138,7 @@ def start(
         When the server cannot be installed or started, with the last lines of its log; when `home` holds data
         of another version of Neo4j, or something else.
     MissingExtraError
-        When the driver, or pyspark for the installation, is not installed.
+        When the driver, or jgo for the installation, is not installed.
     """
     _require_driver()
     home = home_folder(home)

@@ -16,6 +16,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.activities.events import Converter
 from pag_graph.sources.activities.files import SUFFIXES, header_of, kind_of, read
+from pag_graph.sources.activities.names import doubtful_workers
 from pag_graph.sources.files import fingerprint
 from pag_graph.store.findings import no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
@@ -77,6 +78,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
     tables, files = read(source)
     found: list[pa.Table] = [no_findings()]
     trace = Converter(tables, found)
+    found += doubtful_workers(tables, trace.workers)
     events = trace.events()
     meta = TraceMeta(
         trace_id=fingerprint((file.name, file) for file in files),

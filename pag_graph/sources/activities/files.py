@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".csv", ".jsonl", ".ndjson", ".parquet")
-ROW_BYTES = 600
+_ROW_BYTES = 900
 """Memory that a row of a table takes until it is events, at most and about."""
-_CSV_BYTES, _LINES_BYTES = 12, 6
-"""The same of a byte of a file of text."""
+_TEXT_BYTES = 3
+"""What each byte of a file of text takes beside."""
+_SHORTEST_LINE = 8
+"""Bytes of a line of a table of activities or messages, at least."""
 _LINES = 1 << 16
 """Rows of JSON lines that are objects of Python at a time."""
 
@@ -53,6 +55,7 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
     else:
         files = [source]
         named = [(source, "activities")]
+    _check_size(source, files)
     parts: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     for number, (file, name) in enumerate(named):
         for table, frame in _tables_of(file, str(name)):
@@ -63,18 +66,33 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
     }, files
 
 
-def check_size(file: Path, needed: int) -> None:
-    """Refuse a file whose rows do not fit in memory, for tables are sorted as a whole; `needed` is in bytes.
+def _check_size(source: Path, files: Sequence[Path]) -> None:
+    """Refuse tables that do not fit in memory, in which they are sorted as a whole, before any of them is read.
+
+    A few bytes of Parquet can stand for a billion rows, and who takes more memory than there is is ended without a word.
 
     Raises
     ------
     TraceFormatError
-        Says how much memory it takes, and how much there is.
+        Says how much memory they take, and how much there is.
     """
+    sizes = {file: file.stat().st_size for file in files}
+    stored = {file: parquet_rows(file) for file in files if file.suffix == ".parquet"}
+    text = {file: size for file, size in sizes.items() if file not in stored}
+    # No row of text is shorter than its commas: lines need not be counted in files that fit however short they are.
+    if lacking(sum(stored.values()) * _ROW_BYTES + sum(text.values()) * _ROW_BYTES // _SHORTEST_LINE) is None:
+        return
+    rows = sum(stored.values()) + sum(_count_lines(file) for file in text)
+    needed = rows * _ROW_BYTES + sum(text.values()) * _TEXT_BYTES
     if (lack := lacking(needed)) is not None:
-        message = f"{file} needs {lack}."
-        hint = "Give the process more memory, or write down a part of the run; several parts are several traces."
-        raise TraceFormatError(message, hint, {"file": str(file), "bytes": needed})
+        message = f"{source} has {rows} rows, which take {lack}."
+        hint = "Give the process more memory, or write down a part of the run."
+        raise TraceFormatError(message, hint, {"file": str(source), "rows": rows, "bytes": needed})
+
+
+def _count_lines(file: Path) -> int:
+    with file.open("rb") as content:
+        return sum(piece.count(b"\n") for piece in iter(lambda: content.read(1 << 20), b""))
 
 
 def header_of(file: Path) -> list[str]:
@@ -107,7 +125,6 @@ def _tables_of(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _read_csv(file: Path) -> pl.DataFrame:
-    check_size(file, file.stat().st_size * _CSV_BYTES)
     _check_names(file, header_of(file))
     try:
         frame = pl.read_csv(file, infer_schema=False, comment_prefix="#", glob=False)
@@ -128,7 +145,6 @@ def _read_csv(file: Path) -> pl.DataFrame:
 
 def _read_parquet(file: Path) -> pl.DataFrame:
     _check_names(file, parquet_columns(file))
-    check_size(file, parquet_rows(file) * ROW_BYTES)
     try:
         frames = [pl.DataFrame(batch) for batch in iter_batches(file)]
         frame = pl.concat(frames) if frames else pl.DataFrame(schema=parquet_columns(file))
@@ -149,7 +165,6 @@ def _check_names(file: Path, names: Sequence[str]) -> None:
 
 
 def _read_lines(file: Path, name: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    check_size(file, file.stat().st_size * _LINES_BYTES)
     rows: dict[str, list[dict[str, Any]]] = {}
     frames: dict[str, list[pl.DataFrame]] = {}
     for number, line in _lines(file):
@@ -183,9 +198,7 @@ def _columns(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Return rows of JSON as columns of text, plus `_row`."""
     names = dict.fromkeys(key for row in rows for key in row)
     # Values of one column may be of several types, as people write them: "1ms" here and 5 there.
-    columns = [
-        pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"
-    ]
+    columns = [pl.Series(key, [_written(row.get(key)) for row in rows], pl.String) for key in names if key != "_row"]
     return pl.DataFrame([*columns, pl.Series("_row", [row["_row"] for row in rows], pl.Int64)])
 
 

@@ -143,7 +143,7 @@ def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl
             moments = rest.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
             # Nanoseconds of a far year come round to a near one.
             years = rest.str.head(4).cast(pl.Int32, strict=False)
-            near = _FIRST_YEAR <= years
+            near = years >= _FIRST_YEAR
             near &= years <= _LAST_YEAR
             numbers = pl.select(pl.coalesce(numbers, moments.to_physical().set(~near, None))).to_series()
     expected = "must be a time such as 1.5ms, 20us, 3s, or whole nanoseconds, less than 146 years from zero"

@@ -9,7 +9,7 @@ from pag_graph.pag.engine import silent
 from pag_graph.sources.files import fingerprint
 from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
-from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.schedule import infer_schedule
 from pag_graph.sources.spark.texts import private
 from pag_graph.store.trace import write_trace
@@ -70,8 +70,8 @@ def convert(
         raise TraceFormatError(
             message, "Convert one at a time, or ask for all with `pag spark`.", {"file": str(source)}
         )
-    mapped = map_log(read_log(logs[0], keep_texts=keep_texts, progress=progress))
-    with private(keep_texts):
+    with private(keep_texts), enough_memory(logs[0]):
+        mapped = map_log(read_log(logs[0], keep_texts=keep_texts, progress=progress))
         write_mapped(mapped, target, replace=replace)
     return mapped.meta
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.model.units import in_html, printable
 from pag_graph.sources.spark.schedule import executor_ends
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pag_graph.sources.spark.why import SparkAnswer
 
 __all__ = ["html_page", "text_lines"]
@@ -77,7 +79,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         shown = [f"{row['node']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top]]
         lines.append("  by plan node: " + ", ".join(shown))
     lines.append(
-        f"  {answer.coverage:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
+        f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
     )
     busy = diagnosis.core_ns
     whole = max(sum(busy.values()), 1)
@@ -101,7 +103,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
     if counted:
         lines += ["", f"Findings: {counted}."]
-    return lines
+    return [printable(line) for line in lines]
 
 
 def html_page(answers: list[SparkAnswer]) -> str:
@@ -121,7 +123,7 @@ def html_page(answers: list[SparkAnswer]) -> str:
     title = answers[0].log.app_name if len(answers) == 1 else f"{len(answers)} applications"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title or 'Spark application')}</title>\n<style>{_STYLE}</style></head>\n"
+        f"<title>{in_html(title or 'Spark application')}</title>\n<style>{_STYLE}</style></head>\n"
         f"<body>\n{body}\n</body></html>\n"
     )
 
@@ -137,11 +139,11 @@ _STYLE = (
 
 def _section(answer: SparkAnswer) -> str:
     log, diagnosis = answer.log, answer.diagnosis
-    spark = f"{escape(log.name)}, Spark {escape(log.version or '?')}"
+    spark = f"{in_html(log.name)}, Spark {in_html(log.version or '?')}"
     before = f"{seconds(diagnosis.span_ns - diagnosis.active_ns)} before the first job"
     cut = "" if log.complete else " <b>The log does not have the application's end.</b>"
     parts = [
-        f"<h1>{escape(log.app_name or log.app_id or log.name)}</h1>",
+        f"<h1>{in_html(log.app_name or log.app_id or log.name)}</h1>",
         f"<p>{spark}: {seconds(diagnosis.span_ns)}, of which {before}.{cut}</p>",
         "<h2>Why it was slow</h2>",
     ]
@@ -151,8 +153,8 @@ def _section(answer: SparkAnswer) -> str:
             most = "at most " if cause.bound else ""
             part = f"{cause.share:.0%} of the time since the first job"
             parts.append(
-                f"<li><b>{escape(cause.cause)}</b>: {most}{seconds(cause.saved_ns)} ({part})"
-                f'<br>{escape(cause.text)}<br><span class="advice">{escape(cause.advice)}</span></li>'
+                f"<li><b>{in_html(cause.cause)}</b>: {most}{seconds(cause.saved_ns)} ({part})"
+                f'<br>{in_html(cause.text)}<br><span class="advice">{in_html(cause.advice)}</span></li>'
             )
         parts.append("</ol>")
     else:
@@ -181,20 +183,26 @@ def _section(answer: SparkAnswer) -> str:
     parts += ["<h2>Stages</h2>", _stage_rows(answer)]
     if answer.findings:
         parts.append("<h2>Findings</h2><ul>")
-        parts += [f"<li>{count} x {escape(name)}</li>" for name, count in answer.findings.items()]
+        parts += [f"<li>{count} x {in_html(name)}</li>" for name, count in answer.findings.items()]
         parts.append("</ul>")
     return "\n".join(parts)
 
 
-def _share_row(row: dict[str, Any]) -> list[str]:
-    bar = f'<span class="bar" style="width:{max(1, round(row["share"] * 300))}px"></span>'
-    return [row["key"], seconds(row["path_ns"]), f"{row['share']:.1%}", bar]
+class _Bar:
+    """A cell that shows a share: the only one that is no text."""
+
+    def __init__(self, share: float) -> None:
+        self.html = f'<span class="bar" style="width:{max(1, round(share * 300))}px"></span>'
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    def cell(tag: str, text: str) -> str:
-        number = text[:1].isdigit() and tag == "td"
-        content = text if text.startswith("<span") else escape(text)
+def _share_row(row: dict[str, Any]) -> list[str | _Bar]:
+    return [row["key"], seconds(row["path_ns"]), f"{row['share']:.1%}", _Bar(row["share"])]
+
+
+def _table(head: list[str], rows: Sequence[Sequence[str | _Bar]]) -> str:
+    def cell(tag: str, text: str | _Bar) -> str:
+        number = isinstance(text, str) and text[:1].isdigit() and tag == "td"
+        content = text.html if isinstance(text, _Bar) else in_html(text)
         return f"<{tag}{' class=n' if number else ''}>{content}</{tag}>"
 
     lines = ["<table><tr>" + "".join(cell("th", text) for text in head) + "</tr>"]
@@ -235,7 +243,7 @@ def _timeline(answer: SparkAnswer) -> str:
         y, height = row * _ROW + (0 if thin else 3), (2.5 if thin else _ROW - 5)
         shapes.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" fill="{colour}">'
-            f"<title>{escape(text)}</title></rect>"
+            f"<title>{in_html(text)}</title></rect>"
         )
 
     lanes = min(mapped.lanes, 8)
@@ -261,7 +269,7 @@ def _timeline(answer: SparkAnswer) -> str:
         if worker in row_of:
             box(row_of[worker], start, start + length, _PATH, "critical path", thin=True)
     labels = "".join(
-        f'<text x="0" y="{k * _ROW + 12}" font-size="11">{escape(text)}</text>' for k, text in enumerate(rows)
+        f'<text x="0" y="{k * _ROW + 12}" font-size="11">{in_html(text)}</text>' for k, text in enumerate(rows)
     )
     height = len(rows) * _ROW + 20
     marks = "".join(

@@ -6,6 +6,7 @@ What cannot be read is counted and becomes a `LogFinding`; the rest is read all 
 from __future__ import annotations
 
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["read_log"]
+__all__ = ["enough_memory", "read_log"]
 
 _LONGEST_LINE = 64 << 20
+_MOST_EXECUTORS = 100_000
+"""Each of them is a worker at least, whatever it did."""
 _MOST_NAMES = 1_000
 """Names of events that are told apart: Spark has some hundred."""
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
@@ -71,33 +74,38 @@ def read_log(
     -----
     One pass, a line at a time. Memory grows with the number of tasks (60 to 170 bytes each, as large as their numbers),
     stages and plans, not with the length of the log.
-    """  # noqa: DOC501  (the function that makes the error is taken for one)
+    """
     reading = _Reading(Texts(keep_texts))
     try:
-        _read_files(log, reading, progress)
+        with enough_memory(log):
+            _read_files(log, reading, progress)
+            if log.missing:
+                detail = "parts of a rolling log are not there; what they said is lost"
+                reading.find("log_part_missing", "error", log.missing, "files", detail)
+            if reading.counts:
+                return reading.result(log)
     except OSError as error:
         message = f"{log.name} cannot be read: {error.strerror or error}."
         raise TraceFormatError(message, "Look at the file and who may read it.", {"file": log.name}) from error
-    except MemoryError as error:
-        raise _too_large(log, reading) from error
-    if not reading.counts:
-        message = f"{log.name} is no event log of Spark: none of its lines is an event."
-        raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
-    if log.missing:
-        detail = "parts of a rolling log are not there; what they said is lost"
-        reading.find("log_part_missing", "error", log.missing, "files", detail)
+    message = f"{log.name} is no event log of Spark: none of its lines is an event."
+    raise TraceFormatError(message, "Give the file or directory below spark.eventLog.dir.", {"file": log.name})
+
+
+@contextmanager
+def enough_memory(log: LogFiles) -> Iterator[None]:
+    """Say of which log it is, if memory runs out.
+
+    Raises
+    ------
+    TraceFormatError
+        Instead of `MemoryError`.
+    """
     try:
-        return reading.result(log)
+        yield
     except MemoryError as error:
-        raise _too_large(log, reading) from error
-
-
-def _too_large(log: LogFiles, reading: _Reading) -> TraceFormatError:
-    read, events = reading.read_bytes, sum(reading.counts.values())
-    reading.let_go()
-    message = f"{log.name} needs more memory than there is: it ran out after {events:,} events in {read:,} bytes."
-    hint = "Read it where there is more: memory grows with tasks, stages, plans, and one line of at most 64 MiB."
-    return TraceFormatError(message, hint, {"file": log.name, "events": events, "read_bytes": read})
+        message = f"{log.name} needs more memory than there is."
+        hint = "Ask where there is more: it grows with tasks, stages and plans, and takes lines of up to 64 MiB."
+        raise TraceFormatError(message, hint, {"file": log.name}) from error
 
 
 def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, int], None]) -> None:
@@ -111,6 +119,9 @@ def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, 
 
         for line in _lines(decode(file, stopped=stops.append, progress=advance), reading):
             reading.line(line)
+            if len(reading.executors) > _MOST_EXECUTORS:
+                message = f"{log.name} has more than {_MOST_EXECUTORS:,} executors, which is the limit."
+                raise TraceFormatError(message, "Look at whether it is a log of one application.", {"file": log.name})
         for stop in stops:
             detail = f"{file.name}: {stop.reason} at byte {stop.offset}; read what is before"
             reading.find(f"file_{stop.reason}", "warning", stop.offset, "bytes", detail)
@@ -190,14 +201,6 @@ class _Reading:
             f"{_SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
             f"{_SQL}DriverAccumUpdates": self._driver_metrics,
         }
-
-    def let_go(self) -> None:
-        """Forget what was read, so that there is room to say so."""
-        self.tasks = TaskRows()
-        for kept in (self.jobs, self.job_stages, self.stages, self.executors, self.executions, self.plans):
-            kept.clear()
-        for more in (self.metrics, self.driver_metrics, self.running, self.wanted):
-            more.clear()
 
     def find(self, finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
         """Note something odd."""

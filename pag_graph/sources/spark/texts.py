@@ -63,9 +63,9 @@ class Texts:
     Examples
     --------
     >>> texts = Texts()
-    >>> texts.call_site("collect at /home/ada/etl.py:12"), texts.call_site("SELECT * FROM t WHERE pin = 1234")
+    >>> texts.call_site("collect at /srv/ada/etl.py:12"), texts.call_site("SELECT * FROM t WHERE pin = 1234")
     ('collect at etl.py:12', '')
-    >>> texts.node("Scan JDBCRelation((select pin from t) x)"), texts.reason("Exit status: 137. /home/ada")
+    >>> texts.node("Scan JDBCRelation((select pin from t) x)"), texts.reason("Exit status: 137. /srv/ada")
     ('Scan JDBCRelation', 'Exit status: 137')
     """
 

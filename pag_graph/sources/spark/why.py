@@ -22,7 +22,7 @@ from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results
 from pag_graph.sources.spark.list_schedule import list_schedule
 from pag_graph.sources.spark.look import Thresholds, driver_gaps
 from pag_graph.sources.spark.nodes import node_shares
-from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SparkAnswer:
     """Rows of change, predicted_ns and saved_ns, greatest saving first."""
     cores: list[dict[str, Any]]
     """Rows of cores and predicted_ns."""
-    coverage: float
+    explained: float
     """Share of the path that is not unknown."""
     inferred: float
     """Share of the path whose place within a task is by policy."""
@@ -83,7 +83,7 @@ class SparkAnswer:
             "path": {
                 "length_ns": int(self.steps["duration_ns"].sum()),
                 "steps": self.steps.height,
-                "coverage": self.coverage,
+                "explained": self.explained,
                 "inferred_share": self.inferred,
                 **{f"by_{name}": rows for name, rows in self.shares.items()},
             },
@@ -153,18 +153,19 @@ def answer(
     if any(count < 1 for count in cores):
         message = "A number of cores must be positive."
         raise InvalidParameterError(message, None, {"cores": list(cores)})
-    read = read_log(log, keep_texts=keep_texts, progress=progress)
-    mapped = map_log(read)
-    diagnosis = diagnose(mapped.schedule, thresholds)
-    if folder is None:
-        with temporary_results() as place:
+    with enough_memory(log), private(keep_texts):
+        read = read_log(log, keep_texts=keep_texts, progress=progress)
+        mapped = map_log(read)
+        diagnosis = diagnose(mapped.schedule, thresholds)
+        if folder is None:
+            with temporary_results() as place:
+                return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
+        kept = place_of(folder)
+        if not replace and is_result_of(mapped, kept):
+            return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)
+        with new_results(mapped, kept, replace=replace) as place:
+            # They come to their place when all is done: a command that is killed before can be repeated as it was.
             return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
-    kept = place_of(folder)
-    if not replace and is_result_of(mapped, kept):
-        return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)
-    with private(keep_texts), new_results(mapped, kept, replace=replace) as place:
-        # They come to their place when all is done: a command that is killed before can be repeated as it was.
-        return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
 
 
 def _built(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
@@ -211,7 +212,7 @@ def _walked(
         plan_nodes=node_shares(mapped, steps),
         what_if=what_ifs,
         cores=predict_cores(mapped.schedule, diagnosis.plan, cores),
-        coverage=path.coverage,
+        explained=path.explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
         findings=dict(found.iter_rows()),
     )

@@ -160,9 +160,12 @@ class Oracle:
         # A worker that is born where the window ends has done nothing yet: its birth is under way like a message.
         stays = {n for n, edge in across.items() if self._is_local(edge) and edge["type"] != "spawn"}
         local = sorted((edge["dst"], n) for n, edge in across.items() if n in stays)
-        active = [n for _, n in local if across[n]["type"] != "waiting"]
+        works = [n for _, n in local if across[n]["type"] not in {"waiting", "idle", "input_wait", "unknown"}]
+        rests = [(-across[n]["start_ns"], dst, n) for dst, n in local if across[n]["type"] != "waiting"]
         under_way = [(-edge["start_ns"], edge["src"], edge["dst"], n) for n, edge in across.items() if n not in stays]
-        return active[0] if active else min(under_way)[-1] if under_way else local[0][1]
+        if works or rests:
+            return works[0] if works else min(rests)[-1]
+        return min(under_way)[-1] if under_way else local[0][1]
 
     def _vertex(self, number: int, edge: Row, end: str) -> Vertex:
         t = edge["start_ns"] if end == "src" else self._finish(edge)

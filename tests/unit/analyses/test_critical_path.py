@@ -10,6 +10,7 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
 from pag_graph.model.ids import vertex_id
 from pag_graph.pag.snapshot import Snapshot
 from pag_graph.testing.traces import draw
@@ -57,7 +58,8 @@ def test_a_path_goes_back_over_the_messages_that_ended_waits(build: Build) -> No
         " | 70 1>0:data_message | 70 0:wake_up | 80 0:busy | 85 0:processing | 86 0:processing | 90 0:busy"
     )
     assert path.by_type == {"processing": 69, "wake_up": 15, "busy": 6, "data_message": 0}
-    assert (path.ends, path.all_waiting, path.coverage, path.alternatives) == (2, False, 1.0, 0)
+    # Worker 1 is asleep there.
+    assert (path.ends, path.all_waiting, path.explained, path.alternatives) == (1, False, 1.0, 0)
     assert path.steps["edge_dst"].to_pylist()[-1] == pag.epochs["end_vertex"][0] == vertex_id(0, 18)
 
 
@@ -82,10 +84,88 @@ def test_a_free_window_ends_at_the_lowest_worker_that_is_not_waiting(build: Buil
     assert (drawn(path), path.ends) == ("41 1:processing", 1)
 
 
+def pipeline(source_rests: str, *, enrich_until: int = 60, sink: str = "60 exit") -> tuple[str, str, str]:
+    """Draw a source that works to 20 and then rests, what enriches its records from 20 on, and their sink to 60."""
+    return (
+        f"0 start 1 | 20 send 3>1 #0 | 20 stop 1 | {source_rests}",
+        (
+            "0 start 2 =waiting | 20 recv 3<0 #0 | 20 stop 2 | 20 start 2 | 45 send 4>2 #0"
+            f" | {enrich_until} stop 2 | {enrich_until} end"
+        ),
+        f"0 start 3 =waiting | 45 recv 4<1 #0 | 45 stop 3 | 45 start 3 | 60 stop 3 | {sink}",
+    )
+
+
+def lasting(path: CriticalPath) -> list[tuple[int, str, int]]:
+    """Steps that last, as (worker, type, nanoseconds)."""
+    rows = pl.DataFrame(pl.from_arrow(path.steps)).filter(pl.col("duration_ns") > 0)
+    return rows.select("worker", "type", "duration_ns").rows()
+
+
+SOURCE, ENRICH, SINK = (0, "processing", 20), (1, "processing", 25), (2, "processing", 15)
+
+
+@pytest.mark.parametrize(
+    "rests", ["20 start 1 =idle | 60 stop 1", "20 start 1 =idle | 59 stop 1", "20 start 1 =input_wait | 60 stop 1", ""]
+)
+def test_who_rests_at_the_end_ends_no_path_while_anybody_works(build: Build, rests: str) -> None:
+    pag = build(*pipeline(rests, enrich_until=45), rules=RuleSet.STATED)
+    path = pag.critical_path(between=(0, 60))
+    assert lasting(path) == [SOURCE, ENRICH, SINK]
+    assert (path.ends, path.ties, path.rests_at_end) == (1, 0, False)
+    assert path.doubts_at_end() == []
+    assert pag.why(between=(0, 60)).confidence == "high"
+
+
+def test_the_other_ends_are_said_and_lower_the_confidence(build: Build) -> None:
+    pag = build(*pipeline("20 start 1 =idle | 60 stop 1"), rules=RuleSet.STATED)
+    path = pag.critical_path(between=(0, 60))
+    assert lasting(path) == [SOURCE, ENRICH, (1, "processing", 15)]
+    assert (path.ends, path.ties, path.summary()["ties"]) == (2, 1, 1)
+    said = "2 workers worked where the window ends: 1 other path of the same length ends there"
+    assert path.headline().splitlines()[-1] == f"  {said}"
+    told = pag.why(between=(0, 60))
+    assert told.confidence == "medium"
+    assert said in [row["statement"] for row in told.table.to_pylist()]
+
+
+IDLE_TO_THE_END = "20 start 1 =idle | 60 stop 1 | 60 end"
+
+
+def test_a_round_that_all_end_at_once_ends_with_who_worked(build: Build) -> None:
+    source, enrich, sink = pipeline(IDLE_TO_THE_END, enrich_until=45, sink="60 end")
+    pag = build(source, enrich.replace("45 end", "60 end"), sink, rules=RuleSet.STATED)
+    path = pag.critical_path(epoch=0)
+    assert path.window.end_vertex is not None
+    assert lasting(path) == [SOURCE, ENRICH, SINK]
+    assert (path.ends, path.ties) == (1, 0)
+
+
+def test_a_round_says_who_else_ends_with_it(build: Build) -> None:
+    pag = build(*pipeline(IDLE_TO_THE_END, sink="60 end"), rules=RuleSet.STATED)
+    path = pag.critical_path(epoch=0)
+    assert lasting(path) == [SOURCE, ENRICH, (1, "processing", 15)]
+    assert (path.ends, path.ties, pag.why(epoch=0).confidence) == (2, 1, "medium")
+
+
+def test_where_nobody_works_at_the_end_the_path_is_that_of_who_worked_last(build: Build) -> None:
+    rests = "20 start 1 =idle | 70 stop 1 | 70 end"
+    pag = build(*pipeline(rests, enrich_until=50, sink="70 end"), rules=RuleSet.STATED)
+    path = pag.critical_path(between=(0, 65))
+    assert lasting(path) == [SOURCE, ENRICH, SINK, (2, "unknown", 5)]
+    assert (path.ends, path.ties, path.rests_at_end) == (3, 2, True)
+    assert path.headline().splitlines()[-2:] == [
+        "  where the window ends nobody worked: the path ends with who did so last",
+        "  3 workers rested where the window ends: 2 other paths of the same length end there",
+    ]
+
+
 def test_the_shutdown_follows_the_last_round(build: Build) -> None:
     pag = build(PING, PONG)
-    assert drawn(pag.critical_path(role=api.EpochRole.SHUTDOWN)) == "90 0:unknown"
-    assert pag.critical_path(role=api.EpochRole.SHUTDOWN).coverage == 0
+    # Nobody knows what worker 0 does after its last event.
+    assert drawn(pag.critical_path(role=api.EpochRole.SHUTDOWN)) == "90 1:idle | 105 1:busy"
+    path = pag.critical_path(between=(91, 105))
+    assert (drawn(path), path.ends, path.explained) == ("91 0:unknown", 2, 0)
 
 
 def test_where_all_wait_the_message_under_way_that_was_sent_last_is_taken(build: Build) -> None:
@@ -134,15 +214,19 @@ def test_rounds_end_at_their_own_epoch_end_even_if_others_are_active(build: Buil
     ]
     assert drawn(pag.critical_path(epoch=1)) == "0 2:busy"
     assert pag.critical_path(epoch=0).steps.num_rows == 0
-    assert pag.critical_path(epoch=0).coverage == 1.0
+    assert pag.critical_path(epoch=0).explained == 1.0
 
 
 def test_windows_show_workers_that_log_nothing_in_them(build: Build) -> None:
     # Worker 0 never logs anything, and worker 1 begins late; both live all the time.
     pag = build("", "~3 45 start 1 | 60 end", "0 start 1 | 10 end | 20 end | 30 end | 50 stop 1 | 60 end")
-    for between in ((1, 5), (41, 55), (12, 18)):
-        path = pag.critical_path(between=between)
-        assert (drawn(path), path.ends) == (f"{between[0]} 0:unknown", 3)
+    for between, shown in (
+        ((1, 5), "1 2:spinning"),
+        ((41, 55), "41 1:unknown | 45 1:spinning"),
+        ((12, 18), "12 2:spinning"),
+    ):
+        assert set(pag.snapshot(between=between).local["dst"] // 2**40) == {0, 1, 2}
+        assert drawn(pag.critical_path(between=between)) == shown
 
 
 def test_epochs_that_nobody_ended_are_seen(build: Build) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -135,8 +136,8 @@ def test_the_job_says_so_before_it_starts_spark(tmp_path: Path) -> None:
     job = Path(__file__).parents[3] / "spark_jobs" / "analyse.py"
     command = [sys.executable, str(job), "store", str(tmp_path / "out"), "--analysis", "slack", "--across"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 2
-    assert "slack follows a window's edges one after the other" in found.stderr
+    assert found.returncode == 8
+    assert "slack follows a window's edges one after the other" in json.loads(found.stdout)["message"]
     assert not (tmp_path / "out").exists()
 
 

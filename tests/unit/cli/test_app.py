@@ -7,12 +7,16 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pag_graph.cli.demo import SAMPLES
+from pag_graph.model.enums import RuleSet
+from pag_graph.store.meta import read_meta, write_meta
+from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,11 +44,46 @@ def test_every_command_has_help_with_an_example(run_pag: Command) -> None:
         assert "Example: pag" in " ".join(text_of_command.split())
 
 
+def test_the_version_is_said(run_pag: Command) -> None:
+    import pag_graph
+
+    assert run_pag("--version")[:2] == (0, f"pag_graph {pag_graph.__version__}\n")
+
+
+def test_without_spark_a_build_says_how_to_do_without(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "pyspark" else find(name, *a))
+    code, _, error = run_pag("build", SAMPLES / "skewed", tmp_path / "s")
+    assert code == 7
+    assert "pip install 'pag-graph[spark]'" in error
+    assert "--engine local" in " ".join(error.split())
+
+
+def test_an_installed_package_promises_no_recording(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorder() -> dict[str, object]:
+        code, text, _ = run_pag("doctor", "--format", "json")
+        assert code == 0
+        (found,) = [part for part in json.loads(text) if part["needed_for"].startswith("pag record")]
+        return found
+
+    monkeypatch.setenv("PAG_ADAPTER", str(tmp_path))
+    assert not recorder()["ok"]
+    assert "checkout" in str(recorder()["advice"])
+    monkeypatch.delenv("PAG_ADAPTER")
+    assert recorder()["name"] == "cargo"
+
+
 def test_critical_path_as_json_connects_and_adds_up(run_pag: Command, store: Path) -> None:
     code, text, _ = run_pag("critical-path", store, "--epoch", 5, "--format", "json")
     answer = json.loads(text)
     assert code == 0
-    assert {"span_ns", "length_ns", "coverage", "edge_count", "by_type", "path"} <= set(answer)
+    assert {"span_ns", "length_ns", "explained", "edge_count", "by_type", "path"} <= set(answer)
     path = answer["path"]
     assert {"src", "dst", "type", "worker", "duration_ns", "operator"} <= set(path[0])
     assert len(path) == answer["edge_count"]
@@ -99,6 +138,36 @@ def test_k_hops_as_csv(run_pag: Command, store: Path) -> None:
     assert code == 0
     assert {int(row["hop"]) for row in rows} == {1, 2, 3}
     assert {row["type"] for row in rows if row["hop"] == "1"} <= {"data_message", "progress_message"}
+
+
+def test_info_of_a_source_without_a_version_and_of_one_epoch(run_pag: Command, tmp_path: Path) -> None:
+    draw("0 start 1 | 5 stop 1 | 9 end").write(tmp_path / "trace")
+    meta = tmp_path / "trace" / "meta.json"
+    known = read_meta(meta)
+    write_meta(replace(known, source=replace(known.source, system="flink", version="")), meta)
+    assert run_pag("build", tmp_path / "trace", tmp_path / "store", "--engine", "local")[0] == 0
+    _, text, _ = run_pag("info", tmp_path / "store")
+    assert text.splitlines()[0].endswith(": flink, 1 worker")
+    assert " epoch 0 " in text
+    assert "startup" not in text
+
+
+def test_a_replay_needs_a_change(run_pag: Command, store: Path) -> None:
+    code, text, error = run_pag("what-if", store)
+    assert (code, text) == (2, "")
+    assert "Nothing is to be changed" in " ".join(error.split())
+    assert run_pag("what-if", store, "--type", "processing", "--factor", "0.5")[0] == 0
+
+
+def test_rules_that_a_trace_contradicts_are_refused_and_can_be_forced(run_pag: Command, tmp_path: Path) -> None:
+    draw("0 start 1 =waiting | 5 stop 1 | 9 end", rules=RuleSet.STATED).write(tmp_path / "trace")
+    build = ("build", tmp_path / "trace", tmp_path / "store", "--engine", "local", "--rules", "timely")
+    code, _, error = run_pag(*build)
+    assert code == 8
+    assert "--force-rules" in error
+    code, text, _ = run_pag(*build, "--force-rules")
+    assert code == 0
+    assert "1 x rules_contradict_trace" in text
 
 
 def test_info_lists_the_windows(run_pag: Command, store: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pag_graph.errors import MissingExtraError
 from pag_graph.kernels.clocks import lower_hull
 from pag_graph.pag.clocks import MAX_DRIFT, Clock, estimate_clocks
 
@@ -99,6 +101,16 @@ def test_no_message_is_negative_and_the_truth_lies_within_the_bounds(data: st.Da
             assert abs(estimate.clocks[worker].offset_ns - truth[worker]) <= width
         else:
             assert estimate.uncertainty_ns[worker] is None
+
+
+def test_without_scipy_a_drift_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    # Worker 1 is behind by 50 at least as of the first message, and ahead by as much as of the second one.
+    assert estimate_clocks(frame((0, 1, 100, 50)), {0: 0, 1: 0}).margin_ns == 0
+    with pytest.raises(MissingExtraError, match="drift") as caught:
+        estimate_clocks(frame((0, 1, 100, 50), (1, 0, 1_000, 960)), {0: 0, 1: 0})
+    assert "pag-graph[clocks]" in str(caught.value)
+    assert "--clocks recorded" in str(caught.value)
 
 
 @pytest.mark.parametrize("drift", [3e-5, -8e-5])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pag_graph import api
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.pag.plan import plan_run
 from pag_graph.rules.rows import RuleParameters
@@ -163,3 +163,18 @@ def test_windows_that_do_not_exist(tmp_path: Path) -> None:
     for between in ((-1, 5), (5, 5), (0, 51)):
         with pytest.raises(InvalidParameterError, match="does not lie in the run, which goes from 0 to 50"):
             run.window(between=between)
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [(RuleSet.TIMELY, "no wait begins there"), (RuleSet.ST2, "they are of one epoch")],
+)
+def test_a_log_that_cannot_be_cut_and_does_not_fit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: RuleSet, why: str
+) -> None:
+    written = draw("0 start 1 | 1 stop 1 | 2 start 1 | 3 stop 1 | 9 end", "0 end").write(tmp_path / "trace")
+    api.build(written, tmp_path / "store", rules=rules, engine="local", slice_events=2)
+    monkeypatch.setattr("pag_graph.pag.plan._MANY_EVENTS", 5)
+    monkeypatch.setattr("pag_graph.store.capacity.available_bytes", lambda: 100)
+    with pytest.raises(TraceFormatError, match=rf"log of worker 0 .* rows 0 and 5: {why}.* of 6 events .*GiB"):
+        api.build(written, tmp_path / "store", rules=rules, engine="local", slice_events=2, mode="replace")

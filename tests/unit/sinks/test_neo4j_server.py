@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -8,8 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -43,17 +45,6 @@ def test_lock_has_nothing_but_coordinates_and_checksums() -> None:
     assert all(line.fullmatch(found) for found in text.splitlines() if not found.startswith("#"))
 
 
-def test_ivy_processes_share_the_jars_without_overlap() -> None:
-    modules = [jars._ivy_module(jars.locked_jars(), number) for number in range(jars._IVY_PROCESSES)]
-    text = "".join(modules)
-
-    assert text.count("<artifact ") == len(jars.locked_jars())
-    # Two classifiers of one module are two artifacts of one dependency: Ivy ignores a second dependency.
-    names = re.findall(r'<dependency org="(\S+)" name="(\S+)"', text)
-    assert len(names) == len(set(names))
-    assert 'classifier="linux-x86_64"' in text
-
-
 # ---- installation
 
 
@@ -69,13 +60,94 @@ def one_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def fetch_stub(content: bytes | None) -> object:
-    def fetch(wanted: list[jars.Jar], staging: Path, _report: object) -> None:
+    def fetch(wanted: list[jars.Jar], staging: Path, _report: object) -> list[str]:
         staging.mkdir(exist_ok=True)
-        (staging / "ivy-0.log").write_text("Host example not found.\nmodule not found\n", encoding="utf-8")
         for jar in wanted if content else ():
             (staging / jar.file_name).write_bytes(content or b"")
+        return [] if content else ["good-1.0.jar: Host example not found."]
 
     return fetch
+
+
+class FakeMaven:
+    """The part of jgo that is used: writes jars into its repository, as long as it is not told to fail."""
+
+    asked: ClassVar[list[tuple[str, ...]]] = []
+    fails: ClassVar[Exception | None] = None
+
+    def __init__(self, repo_cache: Path, timeout: int) -> None:
+        self.folder, self.timeout, self.name = repo_cache, timeout, ()
+
+    def project(self, group: str, artifact: str) -> FakeMaven:
+        return self._named(group, artifact)
+
+    def at_version(self, version: str) -> FakeMaven:
+        return self._named(*self.name, version)
+
+    def artifact(self, classifier: str, packaging: str) -> FakeMaven:
+        return self._named(*self.name, classifier, packaging)
+
+    def resolve(self) -> Path:
+        FakeMaven.asked.append(self.name)
+        if FakeMaven.fails:
+            raise FakeMaven.fails
+        path = self.folder / "-".join(self.name)
+        path.write_bytes(CONTENT)
+        return path
+
+    def _named(self, *name: str) -> FakeMaven:
+        other = copy.copy(self)
+        other.name = name
+        return other
+
+
+@pytest.fixture
+def fake_maven(monkeypatch: pytest.MonkeyPatch) -> type[FakeMaven]:
+    monkeypatch.setattr(FakeMaven, "asked", [])
+    monkeypatch.setattr(FakeMaven, "fails", None)
+    monkeypatch.setitem(sys.modules, "jgo", types.ModuleType("jgo"))
+    module = types.ModuleType("jgo.maven")
+    module.MavenContext = FakeMaven  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jgo.maven", module)
+    return FakeMaven
+
+
+def some_jars(count: int) -> list[jars.Jar]:
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    return [
+        jars.Jar("org.example", f"part{number}", "1.0", "linux" if number else None, digest) for number in range(count)
+    ]
+
+
+def test_jars_are_asked_for_by_their_coordinates_and_what_arrived_before_is_not(
+    fake_maven: type[FakeMaven], tmp_path: Path
+) -> None:
+    wanted = some_jars(3)
+    staging = tmp_path / "incoming"
+    (staging / "repository").mkdir(parents=True)
+    (staging / "repository" / "half.jar").write_bytes(b"half")
+    (staging / wanted[1].file_name).write_bytes(CONTENT)
+    (staging / wanted[2].file_name).write_bytes(b"cut off")
+    told: list[tuple[str, int, int]] = []
+    assert jars._fetch(wanted, staging, lambda *step: told.append(step)) == []
+    assert sorted(fake_maven.asked) == [
+        ("org.example", "part0", "1.0", "", "jar"),
+        ("org.example", "part2", "1.0", "linux", "jar"),
+    ]
+    assert [step[1:] for step in told] == [(1, 3), (2, 3), (3, 3)]
+    assert all(jar.is_intact(staging / jar.file_name) for jar in wanted)
+    assert not list((staging / "repository").iterdir())
+
+
+@pytest.mark.parametrize("error", [OSError("Host example not found."), RuntimeError("not in any repository")])
+def test_without_a_network_not_every_jar_is_waited_for(
+    error: Exception, fake_maven: type[FakeMaven], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fake_maven, "fails", error)
+    failures = jars._fetch(some_jars(50), tmp_path / "incoming", lambda *_: None)
+    # Those that are asked for at the same time fail as well.
+    assert jars._FAILURES <= len(failures) == len(fake_maven.asked) <= jars._FAILURES + jars._AT_ONCE
+    assert all(str(error) in line for line in failures)
 
 
 def test_installed_jars_are_not_fetched_again(one_jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +189,7 @@ def test_altered_download_never_enters_the_installation(one_jar: Path, monkeypat
 def test_missing_download_gives_the_reason(one_jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "_fetch", fetch_stub(None))
 
-    with pytest.raises(Neo4jError, match=r"1 of Neo4j's 1 jars could not be fetched.*\n.*Host example") as caught:
+    with pytest.raises(Neo4jError, match=r"1 of Neo4j's 1 jars could not be fetched:\n.*Host example") as caught:
         jars.install(one_jar.parent)
 
     assert caught.value.hint is not None
@@ -141,11 +213,13 @@ def test_lock_is_waited_for(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_fetching_without_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+def test_fetching_without_the_client_names_the_extra(one_jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jgo.maven", None)
 
-    with pytest.raises(MissingExtraError, match="neo4j"):
-        jars._ivy_jar()
+    with pytest.raises(MissingExtraError, match="neo4j") as caught:
+        jars.install(one_jar.parent)
+
+    assert caught.value.hint == "pip install 'pag-graph[neo4j]'"
 
 
 def fake_java(folder: Path, version: str) -> Path:

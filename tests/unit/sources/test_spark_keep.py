@@ -100,7 +100,8 @@ def test_a_log_that_is_done_is_not_done_again(logs: list[LogFiles], tmp_path: Pa
         answer(logs[1], folder=tmp_path / "out")
     assert answer(logs[1], folder=tmp_path / "out", replace=True).facts() != first.facts()
     # A store of the same trace that was built otherwise is somebody's own.
-    api.build(tmp_path / "out" / "trace", tmp_path / "out" / "pag", engine="local", rules="timely", mode="replace")
+    out = tmp_path / "out"
+    api.build(out / "trace", out / "pag", engine="local", rules="timely", mode="replace", force_rules=True)
     with pytest.raises(StoreExistsError):
         answer(logs[1], folder=tmp_path / "out")
 

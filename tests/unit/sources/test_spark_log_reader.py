@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import detect_format
+from pag_graph.sources.spark import reader
+from pag_graph.sources.spark.causes import diagnose
+from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.plans import plan_nodes
 from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.task_rows import LATEST_MS
 from pag_graph.testing.spark_logs import ORIGIN_MS, EventLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pag_graph.sources.spark.tables import SparkLog
+
+    Command = Callable[..., tuple[int, str, str]]
 
 
 LOGS = Path(__file__).parents[2] / "data" / "spark"
@@ -267,3 +277,135 @@ def test_a_plan_that_is_endless_or_nonsense_ends() -> None:
         node = {"nodeName": "A", "children": [node]}
     assert len(plan_nodes(node).nodes) == 10_000
     assert plan_nodes({"nodeName": 3, "children": [None, 4, {"metrics": [None, {"accumulatorId": "x"}]}]}).metrics == ()
+
+
+DEEP = b'{"Event":"SparkListenerJobStart","a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+DIGITS = b'{"Event":"SparkListenerJobStart","Job ID":' + b"9" * 5_000 + b"}"
+SURROGATE = rb'{"Event":"SparkListenerJobStart","Job ID":1,"name":"\ud800"}'
+
+
+@pytest.mark.parametrize("line", [DEEP, DIGITS, SURROGATE], ids=["deep", "digits", "surrogate"])
+@pytest.mark.parametrize("place", [0, 3])
+def test_lines_that_parsers_choke_on_are_counted(run_pag: Command, line: bytes, place: int, tmp_path: Path) -> None:
+    lines = two_stages().content.splitlines()
+    (tmp_path / "log").write_bytes(b"\n".join([*lines[:place], line, *lines[place:]]) + b"\n")
+    log = read(tmp_path / "log")
+    assert found(log) == {"line_unreadable": 1}
+    assert log.tasks.height == 3
+    assert run_pag("convert", tmp_path / "log", tmp_path / "trace")[0] == 0
+    (tmp_path / "log").write_bytes(line)
+    for command in (("spark", tmp_path / "log"), ("convert", tmp_path / "log", tmp_path / "other")):
+        code, _, error = run_pag(*command)
+        assert code == 3
+        assert "Traceback" not in error
+
+
+SQL_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+ODD = (2**31, 2**63, 2**64 - 1, -1, 1e300, "²", [])
+
+
+@pytest.mark.parametrize("value", ODD, ids=[f"{str(value)[:12]}-{k}" for k, value in enumerate(ODD)])
+def test_numbers_that_cannot_be_are_counted_and_the_rest_is_answered(value: Any, tmp_path: Path) -> None:
+    """Of jobs, stages, executions, RDDs, accumulators, executors: whatever stands for a number, it is read or told."""
+    for path in (
+        *(("SparkListenerJobStart", name) for name in ("Job ID", "Submission Time", "Stage IDs")),
+        ("SparkListenerJobStart", "Stage Infos", 0, "Stage ID"),
+        ("SparkListenerJobStart", "Stage Infos", 0, "RDD Info", 0, "RDD ID"),
+        ("SparkListenerJobStart", "Stage Infos", 0, "Parent IDs", 0),
+        ("SparkListenerJobStart", "Properties", "spark.sql.execution.id"),
+        ("SparkListenerJobEnd", "Job ID"),
+        ("SparkListenerStageSubmitted", "Stage Info", "Stage ID"),
+        ("SparkListenerStageSubmitted", "Stage Info", "Stage Attempt ID"),
+        ("SparkListenerStageSubmitted", "Stage Info", "Number of Tasks"),
+        ("SparkListenerExecutorAdded", "Executor Info", "Total Cores"),
+        ("SparkListenerExecutorAdded", "Timestamp"),
+        ("SparkListenerApplicationStart", "Timestamp"),
+        ("SparkListenerTaskEnd", "Task Info", "Task ID"),
+        ("SparkListenerTaskEnd", "Task Info", "Finish Time"),
+        ("SparkListenerTaskEnd", "Stage ID"),
+        ("SparkListenerTaskEnd", "Task Metrics", "Shuffle Read Metrics", "Remote Bytes Read"),
+        (SQL_START, "executionId"),
+        (SQL_START, "rootExecutionId"),
+        (SQL_START, "sparkPlanInfo", "metrics", 0, "accumulatorId"),
+    ):
+        log = two_stages()
+        plan = {"nodeName": "Scan", "metrics": [{"accumulatorId": 1}]}
+        log.add(SQL_START, executionId=0, time=ORIGIN_MS)
+        log.events[-1] |= {"sparkPlanInfo": plan, "rootExecutionId": 0}
+        for info in log.events[4]["Stage Infos"]:
+            info["Parent IDs"] = [0]
+        event = next(event for event in log.events if event["Event"] == path[0])
+        *way, last = path[1:]
+        for key in way:
+            event = event[key]
+        event[last] = value
+        mapped = map_log(read(log.write(tmp_path / "log")))
+        for _, table in mapped.events():
+            assert table.num_rows
+        assert diagnose(mapped.schedule).span_ns > 0
+
+
+def test_times_stay_in_range_as_nanoseconds(tmp_path: Path) -> None:
+    log = two_stages()
+    log.events[1]["Timestamp"] = 1
+    last = log.add("SparkListenerApplicationEnd", Timestamp=LATEST_MS - 1).write(tmp_path / "log")
+    assert map_log(read(last)).schedule.end_ns == (LATEST_MS - 2) * 1_000_000 < 2**62
+    log.events[-1]["Timestamp"] = LATEST_MS
+    assert found(read(log.write(tmp_path / "log"))) == {"event_damaged": 1}
+
+
+def test_what_is_no_file_is_never_opened(run_pag: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    two_stages().write(folder / "app-1")
+    os.mkfifo(folder / "app-0")
+    os.mkfifo(tmp_path / "pipe")
+    (folder / "app-2").symlink_to(tmp_path / "pipe")
+    assert [log.name for log in find_logs(folder)] == ["app-1"]
+    with pytest.raises(TraceFormatError, match="neither a file nor a directory"):
+        find_logs(tmp_path / "pipe")
+    code, _, error = run_pag("spark", folder / "app-0")
+    assert code == 3
+    assert "neither a file nor a directory" in error
+
+
+def test_a_name_that_is_no_text_is_shown_with_what_is(run_pag: Command, tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"app-\xff")
+    two_stages().write(file)
+    (log,) = find_logs(file)
+    assert log.name == "app-\ufffd"
+    assert run_pag("spark", file, "--out", tmp_path / "run")[0] == 0
+
+
+def test_a_file_that_goes_away_is_an_error_of_ours(tmp_path: Path) -> None:
+    (log,) = find_logs(two_stages().write(tmp_path / "log"))
+    (tmp_path / "log").unlink()
+    with pytest.raises(TraceFormatError, match="log cannot be read: No such file"):
+        read_log(log)
+
+
+def test_memory_that_runs_out_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (log,) = find_logs(two_stages().write(tmp_path / "log"))
+    monkeypatch.setattr(reader, "frame", Mock(side_effect=MemoryError))
+    with pytest.raises(TraceFormatError, match="log needs more memory than there is"):
+        read_log(log)
+
+
+def test_more_executors_than_any_application_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = EventLog(cores=[1] * 11).end(100).write(tmp_path / "log")
+    monkeypatch.setattr(reader, "_MOST_EXECUTORS", 11)
+    assert read(file).executors.height == 11
+    monkeypatch.setattr(reader, "_MOST_EXECUTORS", 10)
+    with pytest.raises(TraceFormatError, match="more than 10 executors"):
+        read(file)
+
+
+def test_names_of_events_are_bounded(tmp_path: Path) -> None:
+    log = two_stages()
+    for number in range(1_500):
+        log.add(f"News{number}")
+    log.add("some text that is no name")
+    counted = read(log.write(tmp_path / "log"))
+    assert sum(counted.unknown.values()) == 1_501
+    assert len(counted.events) <= 1_001
+    assert "some text that is no name" not in counted.events

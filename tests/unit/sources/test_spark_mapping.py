@@ -377,7 +377,7 @@ def test_the_path_of_random_applications_is_as_long_as_they_are(seed: int, tmp_p
     pag = path_of(random_log(1000 + seed), tmp_path)
     path = pag.critical_path(between=(0, pag.run.end_ns))
     assert path.length_ns == pag.run.end_ns
-    assert path.coverage == 1.0
+    assert path.explained == 1.0
     found = set(pag.findings()["finding"].to_list())
     assert not found & {"wait_without_ender", "message_unmatched", "cycle"}
 
@@ -471,7 +471,7 @@ class TestWordCount:
         pag = Pag(tmp_path / "pag")
         path = pag.critical_path(between=(0, pag.run.end_ns))
         assert path.length_ns == pag.run.end_ns == 12_070 * MS
-        assert path.coverage == 1.0
+        assert path.explained == 1.0
         steps = pl.DataFrame(pl.from_arrow(path.steps))
         driver = steps.filter((pl.col("worker") == 0) & (pl.col("type") == "busy"))["duration_ns"].sum()
         assert driver == (8_450 + 2_176) * MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.cores import plan_work, predict_cores, recorded_cores, with_cores
-from pag_graph.sources.spark.list_schedule import JobPlan, StagePlan, WorkPlan, list_schedule
+from pag_graph.sources.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan, list_schedule
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.look import CAUSES
 from pag_graph.sources.spark.page import html_page, text_lines
 from pag_graph.sources.spark.reader import read_log
+from pag_graph.sources.spark.schedule import IDLE_CORES
 from pag_graph.sources.spark.why import answer
 from pag_graph.testing.spark_logs import EventLog
 
@@ -157,6 +159,60 @@ def test_a_replay_on_the_recorded_cores_ends_when_it_did(tmp_path: Path) -> None
         with_cores(schedule, 0)
 
 
+# --- Cores that a log states ------------------------------------------------------------------------------------------
+
+
+def stated(cores: float, folder: Path) -> Schedule:
+    """Return a log of eleven tasks on one executor that says it has so many cores."""
+    log = EventLog(cores=[1]).job(0, 100, [0, 1], parents={1: [0]}).stage(0, 110, tasks=7)
+    log.events[2]["Executor Info"]["Total Cores"] = cores
+    for index in range(7):
+        log.task(0, index, "0", 120 + 5 * index, 400 + 50 * index, run=200, wrote=(100, 10))
+    log.stage_done(0, 1000).stage(1, 1001, tasks=4)
+    for index in range(4):
+        log.task(1, index, "0", 1010, 1400, run=300, read=(0, 100, 10))
+    return schedule_of(log.stage_done(1, 1500).job_done(0, 1501).end(2000), folder)
+
+
+@pytest.mark.parametrize("cores", [512, 65_536, 2**31 - 1])
+def test_cores_that_no_task_needs_cost_nothing(cores: int, tmp_path: Path) -> None:
+    few, many = stated(16, tmp_path), stated(cores, tmp_path)
+    # Seven tasks overlap; the others are there, and only some of them are workers.
+    assert len(few.cores) == 16
+    assert len(many.cores) == 7 + IDLE_CORES
+    assert [finding.finding for finding in many.findings] == ["idle_cores_left_out"]
+    assert sum(group.cores for group in recorded_cores(many)) == cores
+    ends = [list_schedule(plan_work(schedule), recorded_cores(schedule)) for schedule in (few, many)]
+    assert ends[0] == ends[1]
+    found = diagnose(many)
+    busy = found.core_ns["busy"] + found.core_ns["wasted"]
+    assert found.core_ns["idle"] == cores * (many.end_ns - 90 * MS - 10 * MS) - busy
+    rows = {row["cores"]: row["predicted_ns"] for row in predict_cores(many, found.plan, [10**15])}
+    assert list(rows) == [cores // 2, cores, 2 * cores, 10**15]
+    assert len(set(rows.values())) == 1
+
+
+@pytest.mark.parametrize("cores", [1e308, 2**31, 2**63, -4, "many"])
+def test_cores_that_cannot_be_are_unknown(cores: float, tmp_path: Path) -> None:
+    schedule = stated(cores, tmp_path)
+    assert len(schedule.cores) == len(stated(0, tmp_path).cores) == 4
+    assert [finding.finding for finding in schedule.log.findings] == ["value_out_of_range"]
+
+
+def test_groups_of_cores_are_the_cores_one_by_one() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        work = plan([chance.randint(1, 20) for _ in range(chance.randint(1, 12))])
+        groups = [
+            Cores(chance.randint(0, 15), chance.choice([None, chance.randint(5, 40)]), chance.randint(0, 4))
+            for _ in range(3)
+        ]
+        groups.append(Cores(chance.randint(0, 15), None))
+        single = [(since, until) for since, until, cores in groups for _ in range(cores)]
+        first = {(-1, 0): chance.randint(0, 5)}
+        assert list_schedule(work, groups, first=first) == list_schedule(work, single, first=first)
+
+
 # --- Causes by hand ---------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +320,7 @@ def test_every_cause_has_advice_and_every_answer_its_facts(tmp_path: Path) -> No
     facts = told.facts()
     assert json.loads(json.dumps(facts)) == facts
     assert facts["path"]["length_ns"] == facts["span_ns"] == 9020 * MS
-    assert facts["path"]["coverage"] == 1.0
+    assert facts["path"]["explained"] == 1.0
     for division in ("stage", "activity", "executor", "host", "query"):
         assert sum(row["path_ns"] for row in facts["path"][f"by_{division}"]) == facts["span_ns"]
     assert [cause["cause"] for cause in facts["causes"]] == ["too_few_partitions"]

@@ -317,6 +317,11 @@ def test_devices_and_pipes_are_written_to_as_they_are(tmp_path: Path) -> None:
     write_whole(tmp_path / "pipe", "text")
     assert os.read(reader, 100) == b"text"
     os.close(reader)
+    reader, writer = os.pipe()
+    write_whole(Path(f"/dev/fd/{writer}"), "more")
+    assert os.read(reader, 100) == b"more"
+    os.close(reader)
+    os.close(writer)
 
 
 def test_an_error_of_the_writer_passes(tmp_path: Path) -> None:

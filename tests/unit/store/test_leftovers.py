@@ -18,8 +18,9 @@ from pag_graph.errors import InvalidParameterError, StoreError, StoreNotFoundErr
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.pag import build as pag_build
 from pag_graph.store import held, leftovers
-from pag_graph.store.delta import open_store, write_part
+from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import staging, vacuum
+from pag_graph.store.parts import write_part
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pag_timely::{Activity, Config, Sink, Tracer};
+use pag_timely::{Activity, Config, Error, Sink, Tracer};
 use timely::worker::Worker;
 
 /// A number that can be given on the command line.
@@ -83,23 +83,33 @@ impl Arguments {
         self.sizes.iter().find(|size| size.0 == name).expect("the example names its numbers").1
     }
 
-    /// Runs `program` on every worker, and prints what worker 0 makes of it.
+    /// Runs `program` on every worker, and prints what worker 0 makes of it; ends the program if there can be no trace.
     pub fn run<T: Send + 'static>(
         mut self,
         program: impl Fn(&mut Worker, &Run) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let config = self.timely.take().expect("it runs once");
         let guards = timely::execute(config, move |worker| {
-            let run = Run::begin(worker, self.clone());
+            let run = Run::begin(worker, self.clone())?;
             let result = program(worker, &run);
-            run.end(worker);
-            result
+            run.end(worker)?;
+            Ok(result)
         });
         let guards = guards.unwrap_or_else(|error| {
             eprintln!("{error}");
             std::process::exit(1);
         });
-        guards.join().into_iter().map(|result| result.expect("a worker panicked")).collect()
+        let results: Vec<Result<T, Error>> =
+            guards.join().into_iter().map(|result| result.expect("a worker panicked")).collect();
+        // All workers have left by now, so that no other process loses its connection. Who failed says more than who
+        // heard of it.
+        let cause = |result: &&Result<T, Error>| matches!(result, Err(error) if !matches!(error, Error::Elsewhere(_)));
+        let failed = results.iter().find(cause).or_else(|| results.iter().find(|result| result.is_err()));
+        if let Some(Err(error)) = failed {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+        results.into_iter().flatten().collect()
     }
 }
 
@@ -113,15 +123,13 @@ pub struct Run {
 }
 
 impl Run {
-    fn begin(worker: &mut Worker, arguments: Arguments) -> Self {
+    fn begin(worker: &mut Worker, arguments: Arguments) -> Result<Self, Error> {
         let tracer = arguments.trace.as_ref().map(|directory| {
             let config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
-            pag_timely::attach(worker, config).unwrap_or_else(|error| {
-                eprintln!("{error}");
-                std::process::exit(1);
-            })
+            pag_timely::attach(worker, config)
         });
-        Self { arguments, tracer, checksum: Rc::default(), epoch: Rc::default(), began: Instant::now() }
+        let tracer = tracer.transpose()?;
+        Ok(Self { arguments, tracer, checksum: Rc::default(), epoch: Rc::default(), began: Instant::now() })
     }
 
     /// Ends the worker's epoch.
@@ -164,14 +172,12 @@ impl Run {
         move |value| checksum.set(checksum.get().wrapping_add(mix(value)))
     }
 
-    fn end(self, worker: &Worker) {
+    fn end(self, worker: &Worker) -> Result<(), Error> {
         if worker.index() == 0 {
             let nanoseconds = self.began.elapsed().as_nanos();
             println!("checksum {:016x} elapsed_ns {nanoseconds}", self.checksum.get());
         }
-        if let Some(Err(error)) = self.tracer.map(Tracer::finish) {
-            eprintln!("{error}");
-        }
+        self.tracer.map_or(Ok(()), Tracer::finish)
     }
 }
 

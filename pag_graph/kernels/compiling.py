@@ -1,0 +1,106 @@
+"""How kernels are compiled: once per installation, what is called, and with somebody told.
+
+numba compiles a kernel when it is first called with arguments of some types, and keeps the result: beside the module
+or, where that folder is read-only, in the user's cache folder; ``NUMBA_CACHE_DIR`` names another one. What a command is
+expected to call is compiled in several processes (`pag_graph.kernels.expected`).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache
+from numba.core.types import Array, Boolean, Type
+
+from pag_graph.kernels.expected import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Function = TypeVar("Function", bound=Callable[..., Any])
+
+_HERE = __name__.rpartition(".")[0]
+
+
+class _Cache(FunctionCache):
+    """Compiled variants of one kernel; what is missing may be expected."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        make: Any = super().__init__
+        make(function)
+        self._kernel = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        load: Any = super().load_overload
+        found = load(sig, target_context)
+        if found is None and missing(self._kernel, spelled(sig)):
+            found = load(sig, target_context)
+        return found
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function when it is first called with arguments of some types."""
+    # Nobody calls kernels from C: without an entry for that they compile faster.
+    options: Any = {"nogil": True, "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(**options)(function)
+    # Where no folder can be written to, every process compiles for itself.
+    with suppress(RuntimeError):
+        # What `cache=True` does, with a cache of our own.
+        compiled._cache = _Cache(function)  # noqa: SLF001
+    return cast("Function", compiled)
+
+
+def read_only(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Return views that cannot be written to, of columns that may be such already.
+
+    A column is read-only if it is Polars' own memory, and not if somebody computed it, or if it came in several pieces;
+    numba compiles a kernel once more for every such combination of its arguments.
+    """
+    views = [column.view() for column in columns]
+    for view in views:
+        view.flags.writeable = False
+    return tuple(views)
+
+
+def spelled(types: tuple[Type, ...]) -> str:
+    """Write types of arguments as words: ``int64`` is a number, ``int64[,]`` a table, ``int64[]!`` is read-only."""
+    return " ".join(_word(type_) for type_ in types)
+
+
+def _word(type_: Any) -> str:
+    if not isinstance(type_, Array):
+        return str(type_)
+    # Another layout than C has a word of its own, so that it is not taken for what is expected.
+    layout = "" if type_.layout == "C" else type_.layout
+    return f"{type_.dtype}[{',' * (type_.ndim - 1)}]{layout}{'' if type_.mutable else '!'}"
+
+
+def _type(word: str) -> Any:
+    name, bracket, rest = word.partition("[")
+    scalar = Boolean("bool") if name == "bool" else numba.from_dtype(np.dtype(name))
+    if not bracket:
+        return scalar
+    return Array(scalar, rest.count(",") + 1, "C", readonly=rest.endswith("!"))
+
+
+def serve(lines: str) -> None:
+    """Compile variants of kernels for another process: those whose places it gives on standard input, a byte each.
+
+    Parameters
+    ----------
+    lines
+        A kernel and the types of its arguments each. For every one that is ready a byte goes to standard output.
+    """
+    wanted = lines.splitlines()
+    while place := os.read(0, 1):
+        name, *types = wanted[place[0]].split()
+        module, _, function = name.partition(".")
+        getattr(import_module(f"{_HERE}.{module}"), function).compile(tuple(map(_type, types)))
+        os.write(1, b".")

@@ -1,0 +1,102 @@
+"""Kernels that a command will call: compiled together, in several processes, when the first of them is missing.
+
+Which variants those are stands in ``expected.txt`` beside this module, the slow ones first: the command's part, the
+kernel, and the types of its arguments (as of `pag_graph.kernels.compiling.spelled`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.kernels.threads import CORES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Tell = Callable[[str, int, int], None]
+
+LABEL = "compiling"
+"""What is told while kernels are compiled."""
+
+_LINES = Path(__file__).with_name("expected.txt")
+
+
+class _Now:
+    """What the command that runs will call, and whom to tell."""
+
+    parts: frozenset[str] = frozenset()
+    tell: Tell | None = None
+
+
+def variants(parts: frozenset[str]) -> list[tuple[str, str]]:
+    """Return the kernels that some parts call, as ``module.function``, and the types of their arguments."""
+    found = []
+    for line in _LINES.read_text(encoding="ascii").splitlines():
+        part, name, *types = line.split()
+        if not parts.isdisjoint(part.split(",")):
+            found.append((name, " ".join(types)))
+    return found
+
+
+@contextmanager
+def expecting(*parts: str, tell: Tell | None = None) -> Iterator[None]:
+    """Announce what is called in the block.
+
+    Parameters
+    ----------
+    *parts
+        ``build``, ``why`` or ``spark``: the kernels that building a graph calls, and so on.
+    tell
+        Called with (`LABEL`, kernels that are ready, all of them); not at all where nothing is to be compiled.
+    """
+    before = _Now.parts, _Now.tell
+    _Now.parts, _Now.tell = frozenset(parts), tell
+    try:
+        yield
+    finally:
+        _Now.parts, _Now.tell = before
+
+
+def missing(name: str, types: str) -> bool:
+    """Compile what is expected, if this missing variant of a kernel is, and return whether it was."""
+    if not _Now.parts:
+        return False
+    wanted = variants(_Now.parts)
+    if (name, types) not in wanted:
+        return False
+    # Once: what is still missing then is compiled by whoever calls it.
+    _Now.parts = frozenset()
+    _compile(wanted, _Now.tell or (lambda *_: None))
+    return True
+
+
+def _compile(wanted: Sequence[tuple[str, str]], tell: Tell) -> None:
+    """Compile variants of kernels in as many processes as there are cores: numba compiles one at a time in each."""
+    places, give = os.pipe()
+    told, done = os.pipe()
+    tell(LABEL, 0, len(wanted))
+    # Whoever is free takes the next one: a byte each, which no two processes can read.
+    os.write(give, bytes(range(len(wanted))))
+    os.close(give)
+    code = "import sys; from pag_graph.kernels.compiling import serve; serve(sys.argv[1])"
+    lines = "\n".join(f"{name} {types}" for name, types in wanted)
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code, lines], stdin=places, stdout=done, env=paths)
+        for _ in range(min(CORES, len(wanted)))
+    ]
+    os.close(places)
+    os.close(done)
+    ready = 0
+    while read := os.read(told, len(wanted)):
+        ready += len(read)
+        tell(LABEL, ready, len(wanted))
+    os.close(told)
+    for worker in workers:
+        # One that could not compile something said why; who calls that kernel meets the same error.
+        worker.wait()

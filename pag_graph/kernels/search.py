@@ -1,0 +1,80 @@
+"""Looking up and sorting integers within kernels; NumPy's own functions take a second each to compile there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pag_graph.kernels.compiling import kernel
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I64
+
+
+@kernel
+def not_below(values: Any, wanted: Any) -> int:
+    """Return the place of the first of sorted numbers that is not below another one. O(log values)."""
+    low, high = 0, values.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def above(values: I64, wanted: int) -> int:
+    """Return the place of the first of sorted values that is above a number. O(log values)."""
+    low, high = 0, values.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def sort(values: I64, count: int) -> None:
+    """Sort the first so many values in place, by heap: O(count log count), or O(count) where they are in order."""
+    ordered = True
+    for at in range(1, count):
+        ordered &= values[at - 1] <= values[at]
+    if ordered:
+        return
+    heads, size = count // 2, count
+    while size > 1:
+        if heads > 0:
+            # First every half of the heap gets its largest value to the top, ...
+            heads -= 1
+            at, moved = heads, values[heads]
+        else:
+            # ... then the largest of all goes to the end, again and again.
+            size -= 1
+            at, moved = 0, values[size]
+            values[size] = values[0]
+        child = 2 * at + 1
+        while child < size:
+            if child + 1 < size and values[child + 1] > values[child]:
+                child += 1
+            if values[child] <= moved:
+                break
+            values[at] = values[child]
+            at = child
+            child = 2 * at + 1
+        values[at] = moved
+
+
+@kernel
+def grown(values: I64, count: int, room: int) -> I64:
+    """Return values with room for so many; of the old ones the first `count` are kept. Often they have it already."""
+    if room <= values.shape[0]:
+        return values
+    wider = np.empty(max(room, 2 * values.shape[0]), np.int64)
+    for at in range(count):
+        wider[at] = values[at]
+    return wider

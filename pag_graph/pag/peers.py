@@ -1,0 +1,85 @@
+"""Which workers can be compared: those that run the same operators.
+
+Workers of one dataflow, as those of Timely, all run all of it. Where a source states what its workers did, they can be
+anything: a source and its sink, a driver and its executors. That one of them has more to do than one of another kind is
+no imbalance, and no record of the one can be spread to the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType
+from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NOT_RUN = {*RESTING_TYPES, ActivityType.WAITING, ActivityType.SPINNING, ActivityType.SCHEDULING}
+"""Who waits for an operator, looks whether it has work or schedules it on others does not run it."""
+_RUN = [str(kind) for kind in LOCAL_TYPES if kind not in _NOT_RUN]
+
+
+def time_in_operators(edges: pl.LazyFrame) -> dict[int, dict[int, int]]:
+    """Return how long each worker ran each operator.
+
+    Parameters
+    ----------
+    edges
+        Rows of `PAG_EDGES` of the whole run.
+
+    Returns
+    -------
+    dict
+        Per worker that ran any, and operator: nanoseconds other than waiting, resting, spinning or scheduling.
+        O(edges), of which four columns are read.
+    """
+    ran = edges.filter(pl.col("type").is_in(_RUN), pl.col("duration_ns") > 0, pl.col("operator").is_not_null())
+    worker = pl.col("dst") // (1 << POSITION_BITS)
+    sums = ran.group_by("operator", worker=worker).agg(ns=pl.col("duration_ns").sum()).collect()
+    result: dict[int, dict[int, int]] = {}
+    for worker_id, operator, ns in sums.select("worker", "operator", "ns").iter_rows():
+        result.setdefault(worker_id, {})[operator] = ns
+    return result
+
+
+def peers_of(workers: Iterable[int], ran: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
+    """Group workers that run the same operators.
+
+    Parameters
+    ----------
+    workers
+        All workers.
+    ran
+        Per worker and operator: how long it ran it; workers that ran none may be absent.
+
+    Returns
+    -------
+    dict
+        Per worker: the lowest worker of its group.
+
+    Notes
+    -----
+    Workers with the same set of operators are alike. Two such sets of workers are alike as well if each spends more
+    than half of its time in operators that the other runs too: which of several executors ran the few tasks of a stage
+    is chance, and a checkpoint that all take makes nobody alike. Who is like one member of a group belongs to it.
+    Workers that ran no operator are alike. O(different sets of operators squared).
+    """
+    kinds: dict[frozenset[int], list[int]] = {}
+    for worker in sorted(workers):
+        kinds.setdefault(frozenset(ran.get(worker, ())), []).append(worker)
+    spent: dict[frozenset[int], Counter[int]] = {}
+    for kind, members in kinds.items():
+        spent[kind] = sum((Counter(ran.get(worker, {})) for worker in members), Counter())
+    group = {kind: members[0] for kind, members in kinds.items()}
+    for one, other in combinations(kinds, 2):
+        shared = one & other
+        if all(2 * sum(spent[kind][operator] for operator in shared) > spent[kind].total() for kind in (one, other)):
+            first, second = sorted((group[one], group[other]))
+            group = {kind: first if number == second else number for kind, number in group.items()}
+    found = {worker: group[kind] for kind, members in kinds.items() for worker in members}
+    return dict(sorted(found.items()))
