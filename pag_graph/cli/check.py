@@ -13,7 +13,6 @@ from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stde
 from pag_graph.errors import StoreError
 from pag_graph.model.enums import Severity
 from pag_graph.model.names import with_worker_names
-from pag_graph.store.parts import MENDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +87,7 @@ def _check_files(info: StoreInfo) -> None:
         If any is damaged; names each.
     """
     from pag_graph.store.delta import check_store
+    from pag_graph.store.parts import MENDING
 
     with stderr().status(f"checking {info.path}"):
         checked = check_store(info)

@@ -500,8 +500,8 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     info = open_store(path)
-    for name in STORE_TABLES:
-        info.table(name)
+    if info.commit_id == commit_id:
+        info.table("epochs")
     return info
 
 
