@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
+from pag_graph.store.files import DAMAGE
 from pag_graph.store.safe_files import parse_json
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def parquet_columns(file: Path) -> list[str]:
     try:
         with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
             return list(parquet.schema_arrow.names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(file, "Parquet", error) from error
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
 
 
 def parquet_rows(file: Path) -> int:
@@ -53,8 +54,8 @@ def parquet_rows(file: Path) -> int:
     try:
         with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
             return int(parquet.metadata.num_rows)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, "Parquet", error) from error
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
 
 
 def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -73,8 +74,8 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
                     if not pa.types.is_primitive(column.type):
                         column.validate(full=True)
                 yield batch
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(file, "Parquet", error) from error
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
 
 
 def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
@@ -172,7 +173,7 @@ def read_rows(file: Path, columns: Mapping[str, type[int | str]]) -> list[dict[s
                 raise TraceFormatError(message, None, {"file": str(file), "missing": missing})
             return [_convert_line(line, columns, file=file, number=reader.line_num) for line in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise unreadable(file, "CSV", error) from error
+        raise TraceFormatError(*unreadable(file, "CSV", error)) from error
 
 
 def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, 
     try:
         found = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise unreadable(file, "JSON", error) from error
+        raise TraceFormatError(*unreadable(file, "JSON", error)) from error
     if not isinstance(found, dict):
         message = f"{file} holds {type(found).__name__}, not an object."
         raise TraceFormatError(message, None, {"file": str(file)})
@@ -221,15 +222,15 @@ def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
     return digest.hexdigest()[:32]
 
 
-def unreadable(file: Path, form: str, error: Exception) -> TraceFormatError:
-    """Return what to raise where a file is absent, damaged, or takes more memory than there is."""
+def unreadable(file: Path, form: str, error: Exception) -> tuple[str, str, dict[str, object]]:
+    """Return what a `TraceFormatError` says of a file that is absent, damaged, or takes too much memory."""
     if isinstance(error, MemoryError):
-        return TraceFormatError(
+        return (
             f"{file} takes more memory to read than there is: {error}.",
             "Give the process more memory, or convert a part of the file.",
             {"file": str(file)},
         )
-    return TraceFormatError(
+    return (
         f"{file} cannot be read as {form}: {error}.",
         "The file is missing, truncated or damaged: record the run again.",
         {"file": str(file)},

@@ -23,6 +23,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
+from pag_graph.store.capacity import lacking
 from pag_graph.store.findings import findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
@@ -58,9 +59,14 @@ _RECORD_KINDS = {
     "ControlMessage Sent": EventKind.PROGRESS_SEND,
     "ControlMessage Received": EventKind.PROGRESS_RECEIVE,
 }
-_PART_ROWS = 4 * 1024 * 1024
+_PART_ROWS = 1024 * 1024
 """Rows that are read at a time; of each worker's among them a file of the trace is made."""
+_KEPT_ROWS = 4 * _PART_ROWS
+_ROW_BYTES = 1_000
+"""Memory of a row that is kept, as it was read and as an event."""
 _MOST_FILES = 1_000
+_DEEPEST = 1 << 14
+"""Activations of a worker that are open at the end of a piece and remembered."""
 # What a row must state to make an event of its kind.
 _NEEDED = {
     EventKind.START: ("operator",),
@@ -292,8 +298,9 @@ class _Pieces:
 
     def __init__(self, source: Path, columns: Schema) -> None:
         self._source, self._columns = source, columns
-        # What is one piece is kept: to decode it again takes longer than anything else.
-        self.whole = parquet_rows(source) <= _PART_ROWS
+        # What is small is kept: to decode it again takes longer than anything else.
+        rows = parquet_rows(source)
+        self.whole = rows <= _KEPT_ROWS and lacking(rows * _ROW_BYTES) is None
         self._kept = list(self._read()) if self.whole else None
 
     def __iter__(self) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -337,6 +344,7 @@ class _Survey:
         self._firsts: dict[int, pl.DataFrame] = {}
         self._open: dict[int, _Activations] = {}
         self._broken: dict[int, tuple[int, int]] = {}
+        self._forgotten: dict[int, tuple[int, int]] = {}
         self.channels: set[int] = set()
         self.operators: set[int] = set()
 
@@ -366,7 +374,11 @@ class _Survey:
         )
         if (known := self._open.get(worker)) is not None:
             # What is still open comes first again.
-            rows = _Activations(*(np.concatenate(columns) for columns in zip(known, rows, strict=True)))
+            rows = _Activations(
+                np.concatenate((known.step, rows.step)),
+                np.concatenate((known.operator, rows.operator)),
+                np.concatenate((known.seq, rows.seq)),
+            )
         depth = np.cumsum(rows.step, dtype=np.int64) - np.minimum(rows.step, 0)
         # At each depth starts and stops alternate, whatever lies deeper.
         small = len(depth) < 1 << 15 or (depth.min() > -(1 << 15) and depth.max() < 1 << 15)
@@ -381,7 +393,12 @@ class _Survey:
             count, first = self._broken.get(worker, (0, int(rows.seq[broken.min()])))
             self._broken[worker] = (count + len(broken), first)
         left = np.sort(order[(step > 0) & ~stopped])
-        self._open[worker] = _Activations(*(column[left] for column in rows))
+        if (more := len(left) - _DEEPEST) > 0:
+            # No dataflow nests so deep: stops were not logged, and what began first is only counted.
+            count, first = self._forgotten.get(worker, (0, int(rows.seq[left[0]])))
+            self._forgotten[worker] = (count + more, first)
+            left = left[more:]
+        self._open[worker] = _Activations(rows.step[left], rows.operator[left], rows.seq[left])
 
     @property
     def firsts(self) -> pl.DataFrame:
@@ -408,6 +425,8 @@ class _Survey:
             )
         ]
         still = {worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)}
+        for worker, (count, first) in self._forgotten.items():
+            still[worker] = (count + len(self._open[worker].seq), first)
         for name, found in (("stop_without_start", self._broken), ("activation_not_stopped", still)):
             workers = sorted(found)
             told.append(

@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind
+from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import Schema, fingerprint, iter_frames, read_facts, read_rows, refuse_rows
 from pag_graph.store.meta import TraceMeta, TraceSource
@@ -276,6 +277,14 @@ def _events(frame: pl.DataFrame, *, file: Path, worker: int, first_row: int) -> 
         problem=f"worker {worker} ends epoch {{n}} while it is in epoch {{epoch}}",
         first_row=first_row,
     )
+    other = pl.coalesce(only((2,), "dst"), only((3, 5), "src"))
+    refuse_rows(
+        frame,
+        ~other.is_between(0, MAX_WORKER).fill_null(value=True),
+        file=file,
+        problem="a message from {src} to {dst}, which is no worker",
+        first_row=first_row,
+    )
     names = {code: str(name) for code, name in _KINDS.items()}
     return (
         frame.with_columns(seq_in_log=pl.int_range(first_row, first_row + pl.len(), dtype=pl.Int64))
@@ -289,7 +298,7 @@ def _events(frame: pl.DataFrame, *, file: Path, worker: int, first_row: int) -> 
             operator=only((0, 1, 10), "id"),
             channel=only((2, 3, 4, 5), "id"),
             scope=only((4, 5), "dst"),
-            peer=pl.coalesce(only((2,), "dst"), only((3, 5), "src")).cast(pl.Int32),
+            peer=other.cast(pl.Int32),
             message_seq=only((2, 3, 4, 5), "seq"),
             records=only((2, 3, 4, 5), "n"),
             timeout_ns=pl.when((kind == 6) & (pl.col("n") >= 0)).then(pl.col("n")),  # noqa: PLR2004

@@ -23,7 +23,7 @@ from pag_graph.store.columns import (
     completed,
     encoded_schema,
 )
-from pag_graph.store.files import EVENTS, unreadable
+from pag_graph.store.files import DAMAGE, EVENTS, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.Par
         # A file and no name: which file system it is on need not be found out.
         file = pa.OSFile(str(root / name))
         return pq.ParquetFile(file, read_dictionary=list(encoded), pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise unreadable(root / name, error) from error
 
 
@@ -141,7 +141,7 @@ def read_groups(
         for name in VOCABULARIES:
             if name in table.column_names:
                 _check_text(table[name])
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise unreadable(Path(where), error) from error
     return completed(table, names, TRACE_EVENTS)
 

@@ -7,6 +7,8 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import Severity
 from pag_graph.store.findings import findings
@@ -15,13 +17,13 @@ from pag_graph.store.safe_files import parse_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
-
 META = "meta.json"
 EVENTS = "events"
 """Folder of the files of events."""
 FINDINGS = "findings.parquet"
 CHECKSUMS = "checksums.json"
+DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError)
+"""What reading a damaged Parquet file may raise: its own errors, and those of names and bounds that are none."""
 CONVERT_AGAIN = "Convert the source again with `pag convert`."
 """What to do about a file that is not what it should be."""
 

@@ -76,7 +76,9 @@ def parse_json(text: str) -> Any:
     Raises
     ------
     ValueError
-        Says what is wrong; a `json.JSONDecodeError` where it is no JSON.
+        Says what is wrong.
+    json.JSONDecodeError
+        A `ValueError` too, where it is no JSON.
 
     Examples
     --------

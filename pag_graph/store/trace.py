@@ -50,7 +50,7 @@ from pag_graph.store.columns import (
     encoded_schema,
 )
 from pag_graph.store.event_files import EventFile, inspect, read_events
-from pag_graph.store.files import CONVERT_AGAIN, EVENTS, FINDINGS, META, changed_files, seal_trace, unreadable
+from pag_graph.store.files import CONVERT_AGAIN, DAMAGE, EVENTS, FINDINGS, META, changed_files, seal_trace, unreadable
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
@@ -364,7 +364,7 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
         with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
             table = parquet.read()
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise unreadable(file, error) from error
     check_columns(table.schema, schema, where=str(file))
     return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))

@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     path.stem
     for path in (ROOT / "pag_graph" / "analyses").glob("*.py")
-    # These are the framework, with windows that are many or large; the graph that replays work on; and what `why` knows
-    # before it speaks.
+    # These are the framework, with windows that are many or large; the graph that replays work on; distributions that
+    # intervals are read from; and what `why` knows before it speaks.
     if path.stem
     not in {
         "__init__",
@@ -45,6 +45,7 @@ MODULES = {
         "frames",
         "contraction",
         "constraints",
+        "distributions",
         "evidence",
     }
 }

@@ -159,7 +159,8 @@ def write_prototype(place: Path) -> Path:
     for worker in (0, 1):
         other = 1 - worker
         rows = [
-            (0, 1, 0, 1, None, None, None, None), (0, 2, 2, 7, worker, other, 1, 5), (0, 3, 1, 1, None, None, None, None),
+            (0, 1, 0, 1, None, None, None, None), (0, 2, 2, 7, worker, other, 1, 5),
+            (0, 3, 1, 1, None, None, None, None),
             (0, 4, 6, None, None, None, None, -1), (0, 9, 7, None, None, None, None, None),
             (0, 10, 3, 7, other, worker, 1, 5), (0, 11, 9, 1, None, None, None, None),
             (0, 12, 8, None, None, None, None, 0),
@@ -319,7 +320,6 @@ def attempt(name: str, source: Path, place: Path, *, build: bool) -> str:
             rules = "st2" if name.startswith("st2") else None
             api.build(trace, place / "store", rules=rules, engine="local", mode="replace")
     except PagGraphError as error:
-        assert error.message
         return type(error).__name__
     return "finding" if opened.findings.num_rows else "read"
 

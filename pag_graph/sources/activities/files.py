@@ -67,9 +67,9 @@ def read(source: Path) -> tuple[dict[str, Source], list[Path]]:
 
 
 def _check_size(source: Path, files: Sequence[Path]) -> None:
-    """Refuse tables that do not fit in memory, in which they are sorted as a whole, before any of them is read.
+    """Refuse tables that do not fit in memory, in which they are sorted as a whole, before one is read.
 
-    A few bytes of Parquet can stand for a billion rows, and who takes more memory than there is is ended without a word.
+    A few bytes of Parquet can stand for a billion rows, and who takes too much memory is ended without a word.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _check_size(source: Path, files: Sequence[Path]) -> None:
     sizes = {file: file.stat().st_size for file in files}
     stored = {file: parquet_rows(file) for file in files if file.suffix == ".parquet"}
     text = {file: size for file, size in sizes.items() if file not in stored}
-    # No row of text is shorter than its commas: lines need not be counted in files that fit however short they are.
+    # No row of text is shorter than its commas: lines need not be counted where they fit however short they are.
     if lacking(sum(stored.values()) * _ROW_BYTES + sum(text.values()) * _ROW_BYTES // _SHORTEST_LINE) is None:
         return
     rows = sum(stored.values()) + sum(_count_lines(file) for file in text)
@@ -104,7 +104,7 @@ def header_of(file: Path) -> list[str]:
             try:
                 return [name.strip() for name in next(csv.reader([line]))]
             except csv.Error as error:
-                raise unreadable(file, "CSV", error) from error
+                raise TraceFormatError(*unreadable(file, "CSV", error)) from error
         try:
             row = parse_json(line)
         except ValueError:
@@ -149,7 +149,7 @@ def _read_parquet(file: Path) -> pl.DataFrame:
         frames = [pl.DataFrame(batch) for batch in iter_batches(file)]
         frame = pl.concat(frames) if frames else pl.DataFrame(schema=parquet_columns(file))
     except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, NotImplementedError) as error:
-        raise unreadable(file, "Parquet", error) from error
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
     return frame.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
 
 

@@ -32,8 +32,8 @@ class _Named(NamedTuple):
 
     rows: int
     table: str
-    index: int
-    """Its first row."""
+    first: int
+    """Row of the table that names it first."""
 
 
 def doubtful_workers(tables: Mapping[str, Source], numbers: Mapping[str, int]) -> list[pa.Table]:
@@ -91,7 +91,7 @@ def _told(
     shown = list(names)[:_MOST]
     place: dict[str, str] = {}
     for table in ("activities", "messages"):
-        mine = {name: named[name].index for name in shown if named[name].table == table}
+        mine = {name: named[name].first for name in shown if named[name].table == table}
         known = places(tables[table], list(mine.values()))
         place |= {name: known[index] for name, index in mine.items()}
     rest = f"; so are {len(names) - len(shown)} more workers" if len(names) > len(shown) else ""
@@ -122,7 +122,11 @@ def _named(tables: Mapping[str, Source]) -> dict[str, _Named]:
         )
         for name, count, index in rows.iter_rows():
             known = found.get(name)
-            found[name] = _Named(count, table, index) if known is None else known._replace(rows=known.rows + count)
+            if known is None:
+                found[name] = _Named(count, table, index)
+            else:
+                first = min(index, known.first) if known.table == table else known.first
+                found[name] = _Named(known.rows + count, known.table, first)
     return found
 
 
@@ -176,14 +180,7 @@ def _one_slip(name: str, other: str) -> bool:
         return False
     if len(short) != len(long):
         return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
-    wrong = [at for at in range(len(short)) if short[at] != long[at]]
-    if len(wrong) == 1:
+    first = next(at for at in range(len(short)) if short[at] != long[at])
+    if short[first + 1 :] == long[first + 1 :]:
         return True
-    return (
-        len(wrong) == 2
-        and wrong[1] == wrong[0] + 1
-        and short[wrong[0]] == long[wrong[1]]
-        and (  # noqa: PLR2004
-            short[wrong[1]] == long[wrong[0]]
-        )
-    )
+    return short[first : first + 2] == long[first : first + 2][::-1] and short[first + 2 :] == long[first + 2 :]

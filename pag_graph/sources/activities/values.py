@@ -143,8 +143,7 @@ def _times(source: Source, name: str, values: pl.Series, unit: str | None) -> pl
             moments = rest.str.to_datetime(time_unit="ns", time_zone="UTC", strict=False, format="%+")
             # Nanoseconds of a far year come round to a near one.
             years = rest.str.head(4).cast(pl.Int32, strict=False)
-            near = years >= _FIRST_YEAR
-            near &= years <= _LAST_YEAR
+            near = years.is_between(_FIRST_YEAR, _LAST_YEAR)
             numbers = pl.select(pl.coalesce(numbers, moments.to_physical().set(~near, None))).to_series()
     expected = "must be a time such as 1.5ms, 20us, 3s, or whole nanoseconds, less than 146 years from zero"
     _refuse_values(source, name, values, numbers, expected)
@@ -179,6 +178,7 @@ def _refuse_values(source: Source, name: str, values: pl.Series, converted: pl.S
     if bad.len():
         index = int(bad[0])
         # Values of some types exist in files and not in Python.
-        shown = values.slice(index, 1).cast(pl.String)[0]
+        value = values.slice(index, 1)
+        shown = (value.to_physical() if value.dtype == pl.Duration else value).cast(pl.String)[0]
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         source.fail(index, f"{name} is {shown!r}, and {expected}")

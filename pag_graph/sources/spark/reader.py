@@ -213,9 +213,9 @@ class _Reading:
         try:
             event = orjson.loads(line)
             # Whoever writes no text there fails here, as one who writes no event does.
-            name = self.texts.class_name(event["Event"].strip())
-            if len(self.counts) >= _MOST_NAMES and name not in self.counts:
-                name = OTHER
+            name = event["Event"].strip()
+            if name not in self.counts:
+                name = self.texts.class_name(name) if len(self.counts) < _MOST_NAMES else OTHER
             self.counts[name] = self.counts.get(name, 0) + 1
         except (ValueError, KeyError, TypeError, AttributeError):
             self.unparsed += 1

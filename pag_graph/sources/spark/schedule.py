@@ -50,7 +50,7 @@ _MEASURED = (
 )
 """What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
 
-IDLE_CORES = 256
+IDLE_CORES = 64
 """So many cores without a task are workers all the same, and as many as there are tasks: what a log states of cores
 must not decide how long it takes to answer."""
 

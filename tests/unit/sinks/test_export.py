@@ -13,13 +13,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pag_graph import api, sources
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, SinkError, UnsupportedPlanError
 from pag_graph.model.enums import MESSAGE_TYPES, RuleSet
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES, STORE_TABLES
+from pag_graph.model.units import in_cell, in_file
 from pag_graph.sinks.export import ExportFormat, export
+from pag_graph.sinks.export import csv as csv_export
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
 
 _MESSAGES = {str(kind) for kind in MESSAGE_TYPES}
+CELLS = ("=1+1", "+1", "-1", "@a", "'a", "\t=", "\r=", "\n", "\x00", "\u202e=", "\uff1d1", "", " ")
 ODD = 'sum of "a" <b> & c\\d, è\n'
 
 
@@ -344,3 +349,15 @@ def test_a_run_without_aligned_clocks_has_no_path_to_export(tmp_path: Path) -> N
     found = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["traceEvents"]
     shown = sum(event["ph"] in {"X", "f"} and event["cat"] != "epoch" for event in found)
     assert shown == pag.edges().select(pl.len()).collect().item()
+
+
+@given(st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(CELLS), min_size=1))
+def test_cells_of_a_table_are_those_of_one_text_at_a_time(texts: list[str | None]) -> None:
+    rows = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String), "number": [-1] * len(texts)})
+    frame = csv_export._safe(rows)
+    assert frame["text"].to_list() == [text if text is None else in_cell(text) for text in texts]
+    assert set(frame["number"]) == {-1}
+    whole = [text for text in texts if text is not None and in_file(text) == text]
+    # What can be in a file comes back.
+    assert [in_cell(text).removeprefix("'") for text in whole] == whole
+    assert all(in_cell(text)[:1] not in {*"=+-@\t\n"} for text in whole)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -466,3 +468,135 @@ def test_a_wait_that_nothing_ended_is_unknown(tmp_path: Path) -> None:
     assert report.findings.num_rows == 1
     edges = api.open(tmp_path / "store").edges().filter(pl.col("duration_ns") > 0).sort("start_ns").collect()
     assert edges["type"].to_list() == ["busy", "unknown", "busy"]
+
+
+def test_a_path_is_a_path_and_no_pattern(tmp_path: Path) -> None:
+    for name in ("r1", "r2", "r[12]"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "activities.csv").write_text(f"worker,start,end,activity\nof {name},0,5,busy\n")
+    (tmp_path / "x*.csv").write_text("worker,start,end,activity\nstar,0,5,busy\n")
+    (tmp_path / "x1.csv").write_text("worker,start,end,activity\nother,0,5,busy\n")
+    for source, worker in (("r[12]", "of r[12]"), ("x*.csv", "star")):
+        sources.convert(tmp_path / source, tmp_path / "o.trace", replace=True)
+        assert Trace.open(tmp_path / "o.trace").workers["name"].to_pylist() == [worker]
+
+
+def _typed(values: list[Any], kind: Any) -> pl.Series:
+    return pl.Series(values, dtype=kind)
+
+
+FAR = "must be a time such as"
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"start_ms": [2**62], "end_ms": [2**62]}, f"row 0: start_ms is '4611686018427387904', and {FAR}"),
+        ({"start_s": [18446744073], "end_s": [18446744074]}, "start_s is '18446744073'"),
+        ({"start_h": [0], "end_h": [-1_281_024]}, "end_h is '-1281024'"),
+        ({"start": _typed([2**63 + 5], pl.UInt64), "end": [9]}, "start is '9223372036854775813'"),
+        ({"start": [0], "end": [2**62]}, "end is '4611686018427387904'"),
+        ({"start_ms": [0.0], "end_ms": [float("nan")]}, "end_ms is 'NaN'"),
+        ({"start_ms": [0.0], "end_ms": [float("inf")]}, "end_ms is 'inf'"),
+        ({"start_s": [0.0], "end_s": [4.7e9]}, "end_s is '4"),
+        ({"start": _typed([datetime(2300, 1, 1)], pl.Datetime("ms")), "end": [1]}, "start is '2300-01-01"),  # noqa: DTZ001
+        ({"start": [0], "end": _typed([2**61], pl.Int64).cast(pl.Duration("ms"))}, "end is '"),
+        ({"start": [0], "duration": ["2300-01-01T00:00:00Z"]}, "duration is '2300-01-01T00:00:00Z'"),
+        ({"start": [2**62 - 1], "duration": [1]}, "row 0: the activity ends more than 146 years from zero"),
+        ({"start": [[1, 2]], "end": [3]}, r"values of type List\(Int64\) in the column start"),
+        ({"start": [0], "end": [3], "operator": [{"a": 1}]}, "values of type Struct.* in the column operator"),
+        ({"start": [0], "end": [3], "operator": [b"\xff"]}, "values of type Binary in the column operator"),
+        (
+            {"start": [0], "end": [3], "records": [2**60]},
+            "records is '1152921504606846976', and must be a whole number",
+        ),
+        ({"start": [0], "end": [3], "epoch": _typed([2**63], pl.UInt64)}, "epoch is '9223372036854775808'"),
+        ({"start": [0], "end": [3], "_row": [1]}, "unknown column '_row'"),
+        ({"start": [0], "end": [3], "_file": [1]}, "unknown column '_file'"),
+    ],
+)
+def test_values_of_parquet_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, Any], problem: str) -> None:
+    (tmp_path / "log").mkdir()
+    pl.DataFrame({"worker": ["w"], "activity": ["busy"], **columns}).write_parquet(tmp_path / "log/activities.parquet")
+    with pytest.raises(TraceFormatError, match=rf"activities\.parquet.*{problem}"):
+        sources.convert(tmp_path / "log", tmp_path / "trace")
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.Int32, pl.UInt64, pl.UInt32, pl.Float64, pl.Float32, pl.Decimal(20, 3)])
+def test_times_of_every_type_are_scaled_alike(tmp_path: Path, kind: Any) -> None:
+    (tmp_path / "log").mkdir()
+    frame = pl.DataFrame({"worker": ["w"], "activity": ["busy"], "start_ms": [0], "end_ms": [3_600_000]})
+    frame.with_columns(pl.col("start_ms", "end_ms").cast(kind)).write_parquet(tmp_path / "log/activities.parquet")
+    sources.convert(tmp_path / "log", tmp_path / "trace")
+    assert Trace.open(tmp_path / "trace").events(["t_ns"])["t_ns"].to_pylist()[-1] == 3_600 * 10**9
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_timestamps_have_units_of_their_own(tmp_path: Path, unit: Any) -> None:
+    (tmp_path / "log").mkdir()
+    moments = pl.Series([datetime(2000, 1, 1, 0, 0, 1, 2_000)]).cast(pl.Datetime(unit))  # noqa: DTZ001
+    lengths = pl.Series([timedelta(milliseconds=7)]).cast(pl.Duration(unit))
+    frame = pl.DataFrame({"worker": ["w"], "activity": ["busy"], "start": moments, "duration": lengths})
+    frame.write_parquet(tmp_path / "log" / "activities.parquet")
+    sources.convert(tmp_path / "log", tmp_path / "trace")
+    start = 946_684_801_002_000_000
+    times = Trace.open(tmp_path / "trace").events(["t_ns"])["t_ns"].to_pylist()
+    assert (times[0], times[-1]) == (start, start + 7_000_000)
+
+
+GOOD_LINE = '{"worker": "w", "start": 0, "end": 5, "activity": "busy"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        (GOOD_LINE.replace("0", "9" * 5_000), "a number of thousands of digits"),
+        (GOOD_LINE.replace('"w"', r'"\ud800"'), "half of a character"),
+        (GOOD_LINE.replace('"w"', "NaN"), "NaN"),
+        (GOOD_LINE.replace('"end"', '"start"'), "states 'start' twice"),
+        (GOOD_LINE.replace('"end"', '"_row"'), "unknown column '_row'"),
+    ],
+)
+def test_lines_that_nobody_can_hold_are_named(tmp_path: Path, line: str, problem: str) -> None:
+    (tmp_path / "log.jsonl").write_text(f"{GOOD_LINE}\n{line}\n")
+    with pytest.raises(TraceFormatError, match=rf"log\.jsonl.*{problem}"):
+        sources.convert(tmp_path / "log.jsonl", tmp_path / "trace")
+    # As the first line it must not keep the format from being looked for.
+    (tmp_path / "log.jsonl").write_text(f"{line}\n")
+    with pytest.raises(TraceFormatError):
+        sources.convert(tmp_path / "log.jsonl", tmp_path / "trace")
+
+
+@pytest.mark.parametrize("name", ["activities-2.csv", "meta-0.json", "events_1_app", "socket"])
+def test_pipes_among_logs_are_not_waited_for(tmp_path: Path, name: str) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "activities.csv").write_text("worker,start,end,activity\nw,0,5,busy\n")
+    os.mkfifo(tmp_path / "log" / name)
+    for source in (tmp_path / "log", tmp_path / "log" / name):
+        with pytest.raises(TraceFormatError, match="is a pipe"):
+            sources.convert(source, tmp_path / "trace")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_tables_that_do_not_fit_in_memory_are_refused(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pl.DataFrame({"worker": ["w"] * 9, "start": range(9), "end": range(1, 10), "activity": ["busy"] * 9})
+    (tmp_path / "log").mkdir()
+    file = tmp_path / "log" / f"activities.{form}"
+    {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "parquet": frame.write_parquet}[form](file)
+    sources.convert(tmp_path / "log", tmp_path / "trace")
+    monkeypatch.setattr("pag_graph.store.capacity.available_bytes", lambda: 1_000)
+    with pytest.raises(TraceFormatError, match=r"log has (9|10) rows, which take about .* GiB of memory"):
+        sources.convert(tmp_path / "log", tmp_path / "trace", replace=True)
+
+
+def test_memory_that_runs_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(activities, "read", full)
+    (tmp_path / "activities.csv").write_text("worker,start,end,activity\nw,0,5,busy\n")
+    with pytest.raises(TraceFormatError, match="takes more memory to convert than there is"):
+        sources.convert(tmp_path / "activities.csv", tmp_path / "trace")

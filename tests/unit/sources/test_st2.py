@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from pag_graph.errors import TraceFormatError
-from pag_graph.sources import convert, detect_format
+from pag_graph.errors import SchemaError, TraceFormatError
+from pag_graph.sources import convert, detect_format, st2
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
 
@@ -185,3 +185,107 @@ def test_no_events(tmp_path: Path, schema: dict[str, type[pl.DataType]]) -> None
     pl.DataFrame(schema=schema).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(TraceFormatError, match="no events"):
         convert(tmp_path / "log.parquet", tmp_path / "trace")
+
+
+def activations(*steps: tuple[str, int], worker: int = 0) -> list[dict[str, object]]:
+    return [
+        {"seq_no": number, "ts": number, "kind": kind, "id": operator, "worker": worker}
+        for number, (kind, operator) in enumerate(steps, start=1)
+    ]
+
+
+WHOLE = activations(
+    ("start", 1), ("start", 2), ("stop", 2), ("start", 3), ("stop", 3), ("stop", 1), ("start", 1), ("stop", 1)
+)
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ([], []),
+        # Numbers have no gaps, and starts and stops belong together.
+        ([1], [("events_missing", None, 1), ("stop_without_start", 3, 1), ("activation_not_stopped", 1, 1)]),
+        ([0], [("events_missing", None, 1), ("stop_without_start", 6, 1)]),
+        ([3, 4], [("events_missing", None, 2)]),
+        ([7], [("activation_not_stopped", 7, 1)]),
+    ],
+)
+def test_what_a_log_lacks_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces: int,
+    lost: list[int],
+    expected: list[tuple[str, int | None, int]],
+) -> None:
+    monkeypatch.setattr(st2, "_PART_ROWS", pieces)
+    monkeypatch.setattr(st2, "_KEPT_ROWS", 3)
+    kept = [row for number, row in enumerate(WHOLE) if number not in lost]
+    raw(*kept, *activations(("start", 1), ("stop", 1), worker=1)).write_parquet(tmp_path / "raw.parquet")
+    convert(tmp_path / "raw.parquet", tmp_path / "trace")
+    trace = Trace.open(tmp_path / "trace")
+    check_trace(trace)
+    assert trace.rows == len(kept) + 2
+    told = [(row["finding"], row["seq"], row["observed"]) for row in trace.findings.to_pylist()]
+    if lost == [1]:
+        # What is lost inside another activation ends that one early: its own stop comes alone.
+        assert told[0] == expected[0]
+        assert {name for name, _, _ in told[1:]} <= {"stop_without_start", "activation_not_stopped"}
+        assert len(told) > 1
+    else:
+        assert told == expected
+
+
+def test_prepared_logs_that_lack_ends_of_activations(tmp_path: Path) -> None:
+    rows = [
+        record(1, 0, "Scheduling", "Start", operator_id=4),
+        record(3, 0, "Scheduling", "Start", operator_id=5),
+        record(4, 0, "Scheduling", "End", operator_id=5),
+        record(5, 0, "Scheduling", "End", operator_id=6),
+    ]
+    pl.DataFrame(rows, schema=RECORDS).write_parquet(tmp_path / "lrs.parquet")
+    convert(tmp_path / "lrs.parquet", tmp_path / "trace")
+    (found,) = Trace.open(tmp_path / "trace").findings.to_pylist()
+    assert (found["finding"], found["worker"], found["seq"]) == ("stop_without_start", 0, 5)
+
+
+def test_a_log_gives_the_same_trace_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw(*STRUCTURE, *LOG).write_parquet(tmp_path / "raw.parquet")
+    whole = convert(tmp_path / "raw.parquet", tmp_path / "whole")
+    monkeypatch.setattr(st2, "_PART_ROWS", 2)
+    monkeypatch.setattr(st2, "_KEPT_ROWS", 2)
+    for most in (1_000, 0):
+        monkeypatch.setattr(st2, "_MOST_FILES", most)
+        assert convert(tmp_path / "raw.parquet", tmp_path / "pieces", replace=True) == whole
+        one, other = (Trace.open(tmp_path / name) for name in ("whole", "pieces"))
+        assert one.events().to_pylist() == other.events().to_pylist()
+        assert one.findings == other.findings
+
+
+@pytest.mark.parametrize("sent", [None, 2])
+def test_a_message_says_whether_it_was_sent(tmp_path: Path, sent: int | None) -> None:
+    row = {"seq_no": 3, "ts": 1, "kind": "progress", "is_send": sent, "source": 0, "channel": 3, "msg_seq": 1}
+    raw(*STRUCTURE, row).write_parquet(tmp_path / "raw.parquet")
+    with pytest.raises(TraceFormatError, match="row 4: a message of which is_send is"):
+        convert(tmp_path / "raw.parquet", tmp_path / "trace")
+
+
+def test_numbers_with_gaps_may_be_floats_and_nothing_else(tmp_path: Path) -> None:
+    frame = raw(*STRUCTURE, *LOG)
+    frame.write_parquet(tmp_path / "raw.parquet")
+    expected = convert(tmp_path / "raw.parquet", tmp_path / "trace")
+    frame.with_columns(pl.col("target").cast(pl.Float64)).write_parquet(tmp_path / "raw.parquet")
+    assert convert(tmp_path / "raw.parquet", tmp_path / "trace", replace=True) == expected
+    for kind in (pl.col("ts") + 0.5, pl.col("ts").cast(pl.Datetime("ns")), pl.concat_list("ts")):
+        frame.with_columns(ts=kind).write_parquet(tmp_path / "raw.parquet")
+        with pytest.raises(SchemaError, match="ts"):
+            convert(tmp_path / "raw.parquet", tmp_path / "trace", replace=True)
+
+
+def test_activations_that_nobody_stops_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_PART_ROWS", 3), ("_KEPT_ROWS", 0), ("_DEEPEST", 2)):
+        monkeypatch.setattr(st2, name, value)
+    raw(*activations(*[("start", 1)] * 10, ("stop", 1))).write_parquet(tmp_path / "raw.parquet")
+    convert(tmp_path / "raw.parquet", tmp_path / "trace")
+    (found,) = Trace.open(tmp_path / "trace").findings.to_pylist()
+    assert (found["finding"], found["seq"], found["observed"]) == ("activation_not_stopped", 1, 9)
