@@ -280,8 +280,8 @@ def _folder(file: Path, chance: random.Random) -> str:
 def _other_type(file: Path, chance: random.Random) -> str:
     table = corruption.pq.read_table(file, partitioning=None)
     at = chance.randrange(table.num_columns)
-    kind = chance.choice((pa.string(), pa.float64(), pa.int32(), pa.bool_(), pa.list_(pa.int64())))
-    values = pa.nulls(table.num_rows, kind)
+    kind = chance.choice((pa.string(), pa.float64(), pa.int32(), pa.bool_(), pa.binary()))
+    values = table.column(at).cast(kind, safe=False)
     corruption.pq.write_table(table.set_column(at, table.column_names[at], values), file)
     return f"{table.column_names[at]} as {kind}"
 
