@@ -6,12 +6,15 @@ PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
 JOBS ?= 2
-PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile
+PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test prove adapter adapter-prove check format lock docs bench clean setup
+.PHONY: demo quick test prove adapter adapter-prove check format lock docs bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
+
+quick: setup ## what needs no Java, with few examples: under a minute
+	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/pag tests/meta/test_repository.py $(ARGS)
 
 test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
 	$(PYTEST) $(ARGS)

@@ -1,10 +1,14 @@
-"""How hard Hypothesis tries (few examples, always the same, or, with ``PAG_PROVE=1``, thousands), and the command."""
+"""How hard Hypothesis tries, in which order tests run, and the command.
+
+There are few examples, always the same; with ``PAG_QUICK=1`` fewer, and with ``PAG_PROVE=1`` thousands.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +29,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("prove", settings.get_profile("default"), max_examples=10_000, derandomize=False)
-settings.load_profile("prove" if os.environ.get("PAG_PROVE") == "1" else "default")
+settings.register_profile("quick", settings.get_profile("default"), max_examples=5)
+settings.load_profile(
+    next((name for name in ("prove", "quick") if os.environ.get(f"PAG_{name.upper()}") == "1"), "default")
+)
+
+_LONG_FIRST = ("integration", "properties")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders whose files take minutes, so that no process is left alone with one of them at the end."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG_FIRST)
 
 
 class _Killed(BaseException):

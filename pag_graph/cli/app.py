@@ -52,6 +52,7 @@ from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from pag_graph.store.delta import Mode
 
@@ -143,10 +144,14 @@ def _ending_at_sigterm() -> Iterator[None]:
         return
     ended = False
 
-    def end(number: int, _frame: object) -> NoReturn:
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal ended
         ended = True
         signal.signal(number, signal.SIG_DFL)
+        at_ctrl_c = signal.getsignal(signal.SIGINT)
+        if callable(at_ctrl_c):
+            # Spark has its own, which ends its jobs first.
+            at_ctrl_c(signal.SIGINT, frame)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)

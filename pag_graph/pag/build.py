@@ -129,7 +129,7 @@ def build(
     if kept is not None and kept.run["run_id"] != plan.run_id:
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
-    with staging_of(target) as staging:
+    with staging_of(target, alone=engine.in_process) as staging:
         steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:

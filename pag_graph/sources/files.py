@@ -66,16 +66,23 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
     TraceFormatError
         If the file is absent or damaged, or a piece takes more memory than there is.
     """
+    done = 0
     try:
         with pq.ParquetFile(pa.OSFile(str(file)), pre_buffer=False) as parquet:
+            stated = parquet.metadata.num_rows
             for batch in parquet.iter_batches(rows, columns=None if columns is None else list(columns)):
                 for column in batch.columns:
                     # Numbers are what they are; the bytes of text are looked at by nobody else.
                     if not pa.types.is_primitive(column.type):
                         column.validate(full=True)
-                yield batch
+                done += batch.num_rows
+                # What else a schema says of its columns may be anything, and is nothing to us.
+                yield pa.RecordBatch.from_arrays(batch.columns, names=list(batch.schema.names))
     except DAMAGE as error:
         raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+    if done != stated:
+        lack = OSError(f"its footer states {stated} rows, but it holds {done}")
+        raise TraceFormatError(*unreadable(file, "Parquet", lack))
 
 
 def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
@@ -107,7 +114,7 @@ def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator
         try:
             frame = pl.DataFrame(batch)
             fitting = [_fitting(frame[name], kind) for name, kind in columns.items()]
-        except (pl.exceptions.PolarsError, pa.ArrowException, ValueError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, ValueError) as error:
             message = f"{file} holds values that do not fit: {error}."
             raise SchemaError(message, None, {"file": str(file)}) from error
         yield pl.DataFrame(fitting)

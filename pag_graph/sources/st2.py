@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind, Severity
+from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
 from pag_graph.store.capacity import lacking
@@ -427,12 +428,15 @@ class _Survey:
         still = {worker: (len(rows.seq), int(rows.seq[0])) for worker, rows in self._open.items() if len(rows.seq)}
         for worker, (count, first) in self._forgotten.items():
             still[worker] = (count + len(self._open[worker].seq), first)
-        for name, found in (("stop_without_start", self._broken), ("activation_not_stopped", still)):
+        for name, severity, found in (
+            ("stop_without_start", Severity.WARNING, self._broken),
+            ("activation_not_stopped", Severity.INFO, still),
+        ):
             workers = sorted(found)
             told.append(
                 findings(
                     name,
-                    Severity.WARNING,
+                    severity,
                     "built as it is; `seq` is the first of `observed` events whose other end the log lacks",
                     rows=len(workers),
                     worker=workers,
@@ -511,6 +515,8 @@ def _write(
 def _check_rows(events: pl.DataFrame, source: Path) -> None:
     for name in ("worker", "seq", "epoch", "t_ns"):
         _refuse(events, pl.col(name).is_null(), source, f"no {name}")
+    for name in ("worker", "peer"):
+        _refuse(events, ~pl.col(name).is_between(0, MAX_WORKER), source, f"a {name} that is none: {{{name}}}")
     for kind, needed in _NEEDED.items():
         for name in needed:
             _refuse(events, (pl.col("kind") == kind.value) & pl.col(name).is_null(), source, f"a {kind} without {name}")
@@ -520,7 +526,7 @@ def _refuse(events: pl.DataFrame, condition: pl.Expr, source: Path, problem: str
     found = events.filter(condition).head(1)
     if found.height:
         row = int(found["row"][0])
-        message = f"{source}, row {row}: {problem}."
+        message = f"{source}, row {row}: {problem.format(**found.row(0, named=True))}."
         raise TraceFormatError(message, "The log contradicts itself.", {"file": str(source), "row": row})
 
 

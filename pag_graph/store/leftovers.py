@@ -71,13 +71,16 @@ class _Builds(NamedTuple):
 
 
 @contextmanager
-def staging(store: Path) -> Iterator[Path]:
+def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
     """Hold a store for a build; remove what killed builds left in it before, and what this one leaves if it fails.
 
     Parameters
     ----------
     store
         Directory of the store; made.
+    alone
+        Whether nobody but this process writes for the build. Tasks elsewhere may still write when it has failed: an
+        empty folder then says to the next build to look.
 
     Yields
     ------
@@ -102,6 +105,8 @@ def staging(store: Path) -> Iterator[Path]:
                 # What went wrong is what counts: if this fails too, the next build does it.
                 with suppress(PagGraphError, OSError):
                     _remove_unfinished(store, own=held, failed=True)
+                    if not alone:
+                        (store / f"{STAGING}{uuid.uuid4().hex}").mkdir()
                 raise
     except BaseException:
         if is_new:

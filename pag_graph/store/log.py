@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -153,7 +154,8 @@ class TraceLog:
 
     def forward(self) -> ForwardLog:
         """Return the same log, for a reader that asks for one stretch of each worker after the other."""
-        return ForwardLog(self.root, self.chunks)
+        sharing = Counter((chunk.file, chunk.row_group) for known in self.chunks.values() for chunk in known)
+        return ForwardLog(self.root, self.chunks, frozenset(group for group, count in sharing.items() if count > 1))
 
     def read(self, worker: int, low: int, high: int, columns: Sequence[str]) -> pa.Table:
         """Read rows `low` to `high` (exclusive) of `worker`; only the row groups that hold them are opened.
@@ -210,6 +212,10 @@ class ForwardLog(TraceLog):
     decoded again for each of its parts.
     """
 
+    shared: frozenset[tuple[str, int]] = frozenset()
+    """Row groups with rows of several workers, or several stretches of one."""
+    groups: dict[tuple[str, int, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
+    """Of those the ones that were read last, whole: each of its workers would decode it again."""
     kept: dict[int, _Kept] = field(default_factory=dict, compare=False, repr=False)
     """Per worker."""
     files: dict[int, tuple[str, pq.ParquetFile]] = field(default_factory=dict, compare=False, repr=False)
@@ -247,6 +253,8 @@ class ForwardLog(TraceLog):
 
     def _whole(self, worker: int, chunk: Chunk, columns: Sequence[str], *, again: bool) -> pa.Table:
         """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
+        if (chunk.file, chunk.row_group) in self.shared:
+            return self._group(chunk, columns).slice(chunk.offset, chunk.rows)
         kept = self.kept.pop(worker, None)
         if kept is not None:
             self.room.give(kept.table.nbytes)
@@ -257,6 +265,20 @@ class ForwardLog(TraceLog):
         if again and self.room.take(kept.table.nbytes):
             self.kept[worker] = kept
         return kept.table
+
+    def _group(self, chunk: Chunk, columns: Sequence[str]) -> pa.Table:
+        """Return all rows of the row group that a chunk is in, of all its workers."""
+        key = (chunk.file, chunk.row_group, tuple(columns))
+        table = self.groups.get(key)
+        if table is None:
+            with open_events(self.root, chunk.file, encoded=_ENCODED) as parquet:
+                names = _with_values(parquet.metadata, [chunk.row_group], columns)
+                where = str(self.root / chunk.file)
+                table = read_groups(parquet, [chunk.row_group], names, where=where, threads=False)
+            for oldest in list(self.groups)[: 1 - _KEPT_GROUPS]:
+                self.groups.pop(oldest, None)
+            self.groups[key] = table
+        return table
 
 
 class _Kept(NamedTuple):
@@ -273,6 +295,8 @@ _ENCODED = ("kind", "activity")
 """Columns that come as words and their places."""
 _KEPT_FILES = 64
 """How many files a log that is read forward keeps open, at most."""
+_KEPT_GROUPS = 8
+"""How many row groups with rows of several workers a log that is read forward keeps, at most."""
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
 

@@ -320,7 +320,7 @@ def polars_query(case: Case, graph: Graph | None = None) -> MotifQuery:
 
 
 @given(cases())
-@settings(max_examples=10_000 if PROVE else 250)
+@settings(max_examples=10_000 if PROVE else 100)
 def test_polars_finds_what_a_search_by_hand_finds(case: Case) -> None:
     query = polars_query(case)
     found = query.table()

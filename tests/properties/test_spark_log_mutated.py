@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.tables import SparkLog
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-READ = 100_000 if PROVE else 600
+READ = 100_000 if PROVE else 300
 """Mutated logs that are read."""
 MAPPED_EACH = 20 if PROVE else 5
 """Of so many read ones, one is mapped and diagnosed as well."""

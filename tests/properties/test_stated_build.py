@@ -40,7 +40,7 @@ def rows(found: list[dict[str, Any]], names: tuple[str, ...]) -> Counter[tuple[A
     return Counter(tuple(row[name] for name in names) for row in found)
 
 
-@settings(max_examples=10_000 if PROVE else 60)
+@settings(max_examples=10_000 if PROVE else 25)
 @given(seed=st.integers(0, 2**32), size=slice_sizes(), causal=st.booleans(), way=st.sampled_from(WAYS))
 def test_a_build_is_what_the_definitions_say(
     tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, *, causal: bool, way: dict[str, int]

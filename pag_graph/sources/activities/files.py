@@ -148,7 +148,9 @@ def _read_parquet(file: Path) -> pl.DataFrame:
     try:
         frames = [pl.DataFrame(batch) for batch in iter_batches(file)]
         frame = pl.concat(frames) if frames else pl.DataFrame(schema=parquet_columns(file))
-    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, NotImplementedError) as error:
+    except TraceFormatError:
+        raise
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, ValueError) as error:
         raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
     return frame.with_row_index("_row").with_columns(pl.col("_row").cast(pl.Int64))
 

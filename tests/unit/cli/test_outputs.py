@@ -164,7 +164,7 @@ def test_an_answer_that_does_not_fit_is_an_error(store: Path, form: str) -> None
 
 
 BUILDS = """
-import sys, time
+import signal, sys, time
 from pag_graph.cli import app
 from pag_graph.pag import build
 
@@ -172,7 +172,13 @@ def slow(*_, **__):
     print("writing", flush=True)
     time.sleep(60)
 
+def cancel(*_):
+    # As Spark does while it has a session.
+    print("jobs are cancelled", file=sys.stderr)
+    raise KeyboardInterrupt
+
 build.commit = slow
+signal.signal(signal.SIGINT, cancel)
 sys.argv = ["pag", *sys.argv[1:]]
 app.main()
 """
@@ -190,6 +196,7 @@ def test_a_build_that_is_ended_cleans_up(tmp_path: Path, number: signal.Signals,
         process.send_signal(number)
         said = process.communicate()[1].decode()
     assert process.returncode == code
+    assert "jobs are cancelled" in said
     assert "Traceback" not in said
     assert not os.listdir(tmp_path)  # noqa: PTH208
 

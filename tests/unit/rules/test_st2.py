@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,6 +20,7 @@ from pag_graph.rules.st2 import MESSAGE_ENDS, build_part, build_slice, message_f
 if TYPE_CHECKING:
     from pag_graph.model.graph import GraphPart
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
 ADDRESSES = {0: "0", 1: "0.1", 2: "0.2", 3: "0.3", 4: "0.3.1", 10: "1"}
 OPERATORS = pa.Table.from_pylist(
     [{"operator": key, "address": address, "name": "Map"} for key, address in ADDRESSES.items()], TRACE_OPERATORS
@@ -451,7 +453,7 @@ def edges_of(part: GraphPart) -> Counter[Edge]:
     return Counter(pl.DataFrame(part.edges).select(columns).iter_rows())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=10_000 if PROVE else 75)
 @given(rows=logs(), prepared=st.booleans())
 def test_a_plain_implementation_gives_the_same(rows: list[Row], *, prepared: bool) -> None:
     part = build(rows, workers=WORKERS, prepared=prepared)
@@ -466,7 +468,7 @@ def test_a_plain_implementation_gives_the_same(rows: list[Row], *, prepared: boo
     assert part.vertices.num_rows + sum(part.dropped.values()) == len(rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=3_000 if PROVE else 25)
 @given(rows=logs(), cuts=st.sets(st.integers(0, 16)))
 def test_slices_make_the_whole(rows: list[Row], cuts: set[int]) -> None:
     whole = build(rows, workers=WORKERS)
@@ -487,7 +489,7 @@ def test_slices_make_the_whole(rows: list[Row], cuts: set[int]) -> None:
     assert sum((Counter(part.dropped) for part in parts), Counter()) == whole.dropped
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=2_000 if PROVE else 25)
 @given(rows=logs())
 def test_segments(rows: list[Row]) -> None:
     part = build(rows, workers=WORKERS)

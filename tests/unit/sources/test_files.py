@@ -3,10 +3,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
-from pag_graph.sources.files import fingerprint, iter_frames, read_facts, read_frame, read_rows, refuse_rows
+from pag_graph.sources.files import (
+    fingerprint,
+    iter_frames,
+    parquet_columns,
+    read_facts,
+    read_frame,
+    read_rows,
+    refuse_rows,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +96,20 @@ def test_fingerprints() -> None:
     assert len(fingerprint([("a", b"b")])) == 32
     assert fingerprint([("a", b"b")]) == fingerprint([("a", b"b")])
     assert fingerprint([("a", b"bc"), ("d", b"")]) != fingerprint([("a", b"b"), ("d", b"c")])
+
+
+def test_rows_that_a_footer_states_and_a_file_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.parquet"
+    pl.DataFrame({"a": [1, 2, 3]}).write_parquet(file)
+    real = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *a, **k: list(real(*a, **k))[:0])
+    with pytest.raises(TraceFormatError, match=r"a\.parquet .* its footer states 3 rows, but it holds 0"):
+        read_frame(file, {"a": pl.Int64})
+
+
+def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pl.DataFrame({"long_name": [1]}).write_parquet(file)
+    file.write_bytes(file.read_bytes().replace(b"long_name", b"long\xff\xfeame"))
+    with pytest.raises(TraceFormatError, match=r"a\.parquet cannot be read as Parquet"):
+        parquet_columns(file)

@@ -60,7 +60,7 @@ def needed(place: Path) -> set[Path]:
 
 def present(place: Path) -> set[Path]:
     """Return all that is in a store but for its folders and what Delta has committed."""
-    logged = {path for path in place.glob("*/_delta_log/*.json") if not path.name.startswith("_")}
+    logged = {path for path in place.glob("*/_delta_log/*") if path.suffix != ".tmp" and "#" not in path.name}
     return {path for path in place.rglob("*") if path.is_file() or path.name.startswith("_staging")} - logged
 
 
@@ -136,6 +136,15 @@ def test_files_of_a_build_that_lives_stay(traces: list[Path], place: Path) -> No
     assert not mine.exists()
     assert not other.exists()
     vacuum(place)
+    assert present(place) == needed(place)
+
+
+def test_what_tasks_write_after_their_build_has_failed_goes_with_the_next_one(traces: list[Path], place: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), staging(place, alone=False):
+        raise KeyboardInterrupt
+    late = some_rows(place)
+    build(traces[0], place)
+    assert not late.exists()
     assert present(place) == needed(place)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pag_graph import api
+from pag_graph import api, sources
 from pag_graph.errors import FormatVersionError, TraceFormatError
 from pag_graph.store import capacity
 from pag_graph.store.event_files import open_events, read_groups
+from pag_graph.store.log import TraceLog
 from pag_graph.store.safe_files import check_folder, check_regular, parse_json
 from pag_graph.store.trace import Trace
 from pag_graph.testing.traces import draw
@@ -148,3 +149,26 @@ def test_memory_that_is_free_is_known_and_no_more_than_the_limit() -> None:
     assert capacity.lacking(0) is None
     if free is not None:
         assert "GiB of memory" in str(capacity.lacking(2**60))
+
+
+def test_a_row_group_of_many_workers_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took one reading per worker, so a table of thousands of workers was built in quadratic time."""
+    (tmp_path / "log").mkdir()
+    workers = "".join(f"w{number},{at},{at + 1},busy\n" for number in range(30) for at in range(4))
+    (tmp_path / "log" / "activities.csv").write_text("worker,start,end,activity\n" + workers)
+    sources.convert(tmp_path / "log", tmp_path / "trace")
+    log = TraceLog.index(Trace.open(tmp_path / "trace"))
+    reads = []
+    expected = {worker: log.read(worker, 1, 6, ["t_ns", "kind"]).to_pylist() for worker in log.chunks}
+    reads: list[object] = []
+
+    def counted(parquet: pq.ParquetFile, groups: list[int], names: list[str], **rest: Any) -> pa.Table:
+        reads.append(groups)
+        return read_groups(parquet, groups, names, **rest)
+
+    monkeypatch.setattr("pag_graph.store.log.read_groups", counted)
+    forward = log.forward()
+    for worker, rows in expected.items():
+        read = pa.concat_tables(forward.tables(worker, 1, 6, ["t_ns", "kind"]))
+        assert read.to_pylist() == rows
+    assert reads == [[0]]
