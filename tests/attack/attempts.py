@@ -151,14 +151,14 @@ def attempt(
         if after.code or after.result is None:
             problems.append(f"looking ended with {after.code}: {_last(after.said)}")
         else:
-            problems += _judged(after.result, prepared, outcome, kills=kills)
+            problems += _judged(after.result, prepared, outcome, at, kills=kills)
     finally:
         shutil.rmtree(target, ignore_errors=True)
     point = next((point for point in outcome.passed if point.number == at), None)
     return Attempt(operation=operation.name, mode=mode, at=at, point=point, outcome=outcome, problems=problems)
 
 
-def _judged(after: dict[str, Any], prepared: Prepared, outcome: Outcome, *, kills: bool) -> list[str]:
+def _judged(after: dict[str, Any], prepared: Prepared, outcome: Outcome, at: int, *, kills: bool) -> list[str]:
     problems = []
     found = after["found"]
     if not _is_one(found, prepared, command_done=outcome.code == 0):
@@ -171,7 +171,12 @@ def _judged(after: dict[str, Any], prepared: Prepared, outcome: Outcome, *, kill
         problems.append(f"the next run gave {_differing(after['then'], prepared.new)}")
     if after["at_last"] != prepared.new:
         problems.append(f"the clean-up left {_differing(after['at_last'], prepared.new)}")
-    for when, there, wanted in (("", after["left"], prepared.left), (" by the clean-up", after["bare"], prepared.bare)):
+    looks = [(" by the clean-up", after["bare"], prepared.bare)]
+    refused = next((point.call for point in outcome.passed if point.number == at), "")
+    if kills or refused not in {"unlink", "rmdir"}:
+        # What a disk would not remove it keeps until somebody cleans up; all else is gone with the next run.
+        looks.insert(0, ("", after["left"], prepared.left))
+    for when, there, wanted in looks:
         if extra := _without(there, wanted):
             problems.append(f"left behind{when} {', '.join(extra)}")
         if missing := _without(wanted, there):
