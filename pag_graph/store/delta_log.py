@@ -31,7 +31,7 @@ from pag_graph.errors import StoreError
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 Action = dict[str, Any]
