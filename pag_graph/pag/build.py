@@ -134,6 +134,7 @@ def build(
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
             return _nothing_to_do(kept)
+        opened.check_same()
         found = pa.concat_tables([forced, built.findings, *(output.findings for output in built.outputs)])
         parts = {
             name: [part for output in built.outputs for part in output.parts.get(name, [])]

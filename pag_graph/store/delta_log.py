@@ -31,7 +31,7 @@ from pag_graph.errors import StoreError
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 Action = dict[str, Any]
@@ -138,10 +138,24 @@ def newest_known(directory: Path) -> int:
 
 def note_newest(directory: Path, version: int) -> None:
     """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it."""
-    temporary = directory / FOLDER / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), _temporary(directory / FOLDER) as temporary:
         temporary.write_bytes(str(version).encode())
         temporary.replace(directory / FOLDER / _NEWEST)
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """Name a file to be written before it gets its place, and remove it where it has not been renamed.
+
+    If it cannot be removed, that changes nothing of what was done: a commit that is linked is a commit. Then it stays
+    until a build that follows a dead one, or `pag vacuum`, removes it.
+    """
+    temporary = folder / f"_commit_{uuid.uuid4().hex}.json.tmp"
+    try:
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
@@ -452,12 +466,9 @@ def _metadata(schema: pa.Schema, id_: str, now: int) -> Action:
 
 def _put(file: Path, content: bytes) -> None:
     """Make a file appear whole, and only if there is none of its name."""
-    temporary = file.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    try:
+    with _temporary(file.parent) as temporary:
         temporary.write_bytes(content)
         os.link(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> tuple[int, str] | None:
@@ -488,7 +499,7 @@ def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> 
         # Another build was faster, or another program has its own; the latter's is not needed.
         if file.read_bytes() != content:
             return None
-    temporary = file.parent / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    temporary.write_bytes(orjson.dumps({"version": state.version, "size": len(rows)}))
-    temporary.replace(file.parent / "_last_checkpoint")
+    with _temporary(file.parent) as temporary:
+        temporary.write_bytes(orjson.dumps({"version": state.version, "size": len(rows)}))
+        temporary.replace(file.parent / "_last_checkpoint")
     return len(content), f"{zlib.crc32(content):08x}"

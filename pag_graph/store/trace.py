@@ -13,7 +13,8 @@ A trace is a directory::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import (
     MissingColumnError,
+    PagGraphError,
     StoreError,
     StoreExistsError,
     TraceFormatError,
@@ -56,13 +58,14 @@ from pag_graph.store.meta import TraceMeta, read_meta, write_meta
 from pag_graph.store.safe_files import check_folder
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterable, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
 __all__ = ["Trace", "check_trace_place", "write_trace"]
 
 _ROW_GROUP = 128 * 1024
+_TRIES = 20
+"""How often to begin reading a trace anew that is replaced all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ class Trace:
     """Files with at least one event, in the order of their names."""
     findings: pa.Table = field(default_factory=no_findings)
     """Rows of `PAG_FINDINGS`: what the source's reader found odd, and what it did about it."""
+    stamp: tuple[str, int, int, int] | None = field(default=None, compare=False)
+    """Tells the folder from one that takes its place, on the machine that opened it."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
@@ -113,8 +118,23 @@ class Trace:
         -----
         Reads one footer per file of events. Only a file whose row groups mix workers, or that has no
         statistics, costs a pass over its columns `worker` and `epoch`.
-        """
+        """  # noqa: DOC501  (the constructor of an error is taken for one)
         root = Path(path)
+        for _ in range(_TRIES):
+            stamp = _stamp(root)
+            try:
+                trace = cls._open(root)
+            except (PagGraphError, OSError):
+                if _stamp(root) == stamp:
+                    raise
+            else:
+                if _stamp(root) == stamp:
+                    return replace(trace, stamp=stamp)
+            # Another one took its place meanwhile: begin anew with that.
+        raise _replaced(root)
+
+    @classmethod
+    def _open(cls, root: Path) -> Trace:
         if not root.is_dir():
             put_back_beside(root.resolve())
         if not root.is_dir():
@@ -146,6 +166,17 @@ class Trace:
             check_nulls(found, PAG_FINDINGS, where=str(root / FINDINGS))
         found = pa.concat_tables([found, *changed_files(root), *(gaps.findings() if gaps else [])])
         return cls(path=root, meta=meta, workers=workers, files=files, findings=found, **tables)
+
+    def check_same(self) -> None:
+        """Refuse what was read of the trace if another one has taken its place since it was opened.
+
+        Raises
+        ------
+        TraceFormatError
+            If so: what was read may be of both.
+        """  # noqa: DOC501  (the constructor of an error is taken for one)
+        if self.stamp is not None and self.stamp[0] == os.uname().nodename and _stamp(self.path) != self.stamp:
+            raise _replaced(self.path)
 
     @property
     def rows(self) -> int:
@@ -195,6 +226,7 @@ class Trace:
             for file in self.files
             if (part := read_events(self.path, file, names, wanted, epochs)) is not None and part.num_rows
         ]
+        self.check_same()
         if not parts:
             return encoded_schema(names).empty_table()
         table = pa.concat_tables(parts).unify_dictionaries()
@@ -336,6 +368,20 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
         raise unreadable(file, error) from error
     check_columns(table.schema, schema, where=str(file))
     return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
+
+
+def _stamp(root: Path) -> tuple[str, int, int, int] | None:
+    """Return what differs between the folder of a trace and one that takes its place."""
+    try:
+        found = root.stat()
+    except OSError:
+        return None
+    return os.uname().nodename, found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def _replaced(root: Path) -> TraceFormatError:
+    message = f"The trace at {root} was replaced while it was read."
+    return TraceFormatError(message, "Run it again.", {"file": str(root)})
 
 
 def _check_names(names: Sequence[str]) -> None:

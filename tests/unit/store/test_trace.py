@@ -468,3 +468,18 @@ def test_checks_name_file_worker_and_events(tmp_path: Path) -> None:
     assert caught.value.context["worker"] == 1
     with pytest.raises(TraceFormatError, match=expected):
         check_trace(trace)
+
+
+def test_a_trace_that_is_replaced_is_not_mixed_with_its_successor(tmp_path: Path) -> None:
+    from pag_graph.testing.traces import draw
+
+    one, other = draw("0 start 1 | 9 stop 1"), draw("0 start 2 | 5 stop 2 | 7 end")
+    one.write(tmp_path / "trace")
+    opened = Trace.open(tmp_path / "trace")
+    assert opened.events().num_rows == 2
+    (tmp_path / "trace").rename(tmp_path / "old")
+    other.write(tmp_path / "trace")
+    with pytest.raises(TraceFormatError, match="was replaced while it was read"):
+        opened.events()
+    assert Trace.open(tmp_path / "trace").events().num_rows == 3
+    assert pickle.loads(pickle.dumps(Trace.open(tmp_path / "old"))).events().num_rows == 2
