@@ -905,6 +905,7 @@ def write_motif(
     SinkError
         If `output` holds something.
     """
+    from pag_graph.engines.frames import parquet
     from pag_graph.engines.session import spark_session
 
     pag, target = Pag(Path(store)), _new_folder(output)
@@ -913,7 +914,7 @@ def write_motif(
     session = spark or spark_session(app="pag_graph motif")
     query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
     query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
-    matches = session.read.parquet(str(target)).count()
+    matches = parquet(session.read, [str(target)]).count()
     return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
 
 

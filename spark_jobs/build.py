@@ -2,9 +2,8 @@
 
 spark-submit spark_jobs/build.py TRACE STORE [--rules RULES] [--force-rules] [--append|--replace] [--slice-events N]
 
-The rules are those that the trace asks for, unless others are given; rules that it contradicts need --force-rules.
-
-Prints one JSON object; a job that is run again adds what is new with --append, and changes nothing else.
+The rules are those that the trace asks for; others that it contradicts need --force-rules. Prints one JSON object; a
+job that is run again adds what is new with --append, and changes nothing else.
 """
 
 from argparse import Namespace
@@ -13,7 +12,7 @@ from pag_graph.api import RuleSet, build
 from pag_graph.cli.jobs import JobParser, run_job
 
 parser = JobParser(__doc__, "trace", "store")
-parser.add_argument("--rules", choices=[str(rules) for rules in RuleSet])
+parser.add_argument("--rules", choices=list(map(str, RuleSet)))
 parser.add_argument("--force-rules", action="store_true")
 parser.add_argument("--slice-events", type=int)
 modes = parser.add_mutually_exclusive_group()
@@ -22,14 +21,7 @@ modes.add_argument("--replace", action="store_const", const="replace", dest="mod
 
 
 def work(given: Namespace) -> dict[str, object]:  # noqa: D103
-    report = build(
-        given.trace,
-        given.store,
-        rules=given.rules,
-        force_rules=given.force_rules,
-        mode=given.mode,
-        slice_events=given.slice_events,
-    )
+    report = build(**vars(given))
     summary = {"run_id": report.store.run["run_id"], "committed": report.committed, "rows": report.rows}
     return {**summary, "versions": dict(report.store.versions)}
 

@@ -107,6 +107,7 @@ ANALYSES: tuple[Analysis, ...] = (
         output="WHAT_IF",
         parameters_name="WhatIfParameters",
         example="--epoch 5 --operator FlatMap --factor 0.5",
+        example_values=(("worker", [0]), ("factor", 0.5)),
         rules=_ALIGNED,
         chart=Chart(kind="bars", x=("type", "worker", "operator"), y=("recorded_ns", "new_ns")),
     ),

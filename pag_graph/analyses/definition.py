@@ -190,6 +190,8 @@ class Analysis:
     """Name of the dataclass of parameters in the module, if the function takes any."""
     example: str = ""
     """Arguments of an example call, after the store."""
+    example_values: tuple[tuple[str, Any], ...] = ()
+    """Names and values of parameters that an example in Python, and of a job, must give."""
     package: str = _PACKAGE
     """Package that the module is in; another one for analyses of other distributions."""
     module_name: str = ""

@@ -140,12 +140,13 @@ def _about(analysis: Analysis) -> str:
     command = f"pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
     if analysis.only_rules is not None:
         command = f"pag build run.trace {analysis.example_store} --rules {analysis.only_rules}\n{command}"
-    shown = [item for item in analysis.parameter_list if item.default not in (MISSING, None, ())][:1]
+    defaults = [(item.name, item.default) for item in analysis.parameter_list]
+    shown = analysis.example_values or [pair for pair in defaults if pair[1] not in (MISSING, None, ())][:1]
     # A folder for each: a job refuses one that holds another's rows.
     job = f"spark-submit spark_jobs/analyse.py {analysis.example_store} out/{analysis.name} --analysis {analysis.name}"
-    job += "".join(f" --set {item.name}={_setting(item.default)}" for item in shown)
+    job += "".join(f" --set {name}={_setting(value)}" for name, value in shown)
     parts = [f"\n## {analysis.name}\n\n{first}\n", f"```sh\n{command}\n{job}\n```\n"]
-    call = "".join(f"{item.name}={_literal(item.default)}" for item in shown)
+    call = ", ".join(f"{name}={_literal(value)}" for name, value in shown)
     parts.append(f'```python\npag_graph.open("{analysis.example_store}").{analysis.method}({call})\n```\n')
     parts.extend(f"{sections[name]}\n" for name in ("Notes", "References") if name in sections)
     picture = picture_name(analysis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pag_graph.analyses.frames import Frame
     from pag_graph.pag.snapshot import Run, Window
 
-
+_PATTERN = re.compile(r"[][{}*?\\]")
 _FEW = 1_000_000
 """Rows from here that every executor gets a copy of, so that the edges stay where they are when they are joined."""
 
@@ -77,7 +78,8 @@ def read_table(run: Run, spark: SparkSession, table: str, near: pl.Expr | None =
 
 def parquet(reader: DataFrameReader, files: Sequence[str]) -> DataFrame:
     """Read Parquet files by their plain paths, which Spark otherwise takes for patterns: ``[``, ``{``, ``?``, ``*``."""
-    return reader.option("__globPaths__", "false").parquet(*files)
+    # Spark's option not to look for patterns gives every row as often as there are files.
+    return reader.parquet(*(_PATTERN.sub(r"\\\g<0>", file) for file in files))
 
 
 def _engine(spark: SparkSession, edges: Callable[[pl.Expr], DataFrame]) -> Engine:

@@ -74,6 +74,8 @@ NOT_HERE = (
     NotHere("docs/neo4j.md", "from airflow.sdk", "needs Airflow"),
     NotHere("docs/neo4j.md", "@dag", "needs Airflow"),
     NotHere("docs/neo4j.md", "keep_neo4j_current()", "needs Airflow"),
+    NotHere("docs/reliability.md", "PAG_PROVE=1", "kills for an hour; test_kills.py tries a part of it"),
+    NotHere("docs/reliability.md", ".venv/bin/python -m pytest", "runs the tests beside this one"),
     NotHere("docs/predictions.md", "python -m bench", "measures for hours"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
     NotHere("docs/spark-cores.md", "python bench/", "measures for hours"),

@@ -152,6 +152,15 @@ def test_reads_on_spark(odd: Path, plain: Path, session: SparkSession) -> None:
     assert told == api.analyse(odd / "run.pag", odd / "again", "profile", engine=engine)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_spark_reads_every_file_once(odd: Path, session: SparkSession, tmp_path: Path, name: str) -> None:
+    shutil.copytree(odd / "run.pag", tmp_path / name / "run.pag")
+    pag = api.open(tmp_path / name / "run.pag")
+    assert len(pag.run.info.files("edges")) > 1
+    assert pag.spark_edges(session).count() == pag.edges().collect().height
+
+
 @pytest.mark.neo4j
 def test_loads_into_neo4j(odd: Path, neo4j_driver: neo4j.Driver) -> None:
     from pag_graph.sinks.neo4j.loader import load_run

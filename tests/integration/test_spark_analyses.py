@@ -42,8 +42,9 @@ def test_rows_are_the_same(
     engine: SparkEngine, stores: dict[RuleSet, Path], analysis: Analysis, tmp_path: Path
 ) -> None:
     store = stores[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
-    on_spark = api.analyse(store, tmp_path / "spark", analysis.name, engine=engine)
-    assert on_spark == api.analyse(store, tmp_path / "local", analysis.name, engine="local")
+    values = dict(analysis.example_values)
+    on_spark = api.analyse(store, tmp_path / "spark", analysis.name, engine=engine, parameters=values)
+    assert on_spark == api.analyse(store, tmp_path / "local", analysis.name, engine="local", parameters=values)
     names = sorted(file.name for file in (tmp_path / "spark").iterdir())
     assert names == sorted(file.name for file in (tmp_path / "local").iterdir())
     for name in names:

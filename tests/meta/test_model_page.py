@@ -22,6 +22,10 @@ INDIRECT = {
     "spawn_of_nobody",
     "spawned_after_birth",
     "spawned_twice",
+    # Doubts about names of workers, made in one loop.
+    "worker_not_listed",
+    "worker_without_activity",
+    "worker_misspelt",
 }
 MAKERS = {"findings", "findings_of", "report"}
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,7 +50,7 @@ MODULES = {
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.
-NEEDED: dict[str, dict[str, Any]] = {"what-if": {"type": ("processing",), "factor": 0.5}}
+NEEDED = {analysis.name: dict(analysis.example_values) for analysis in ANALYSES}
 each_analysis = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.name)
 
 
@@ -129,7 +129,7 @@ def test_every_analysis_is_a_command(
     given = [
         word
         for name, value in NEEDED.get(analysis.name, {}).items()
-        for item in (value if isinstance(value, tuple) else (value,))
+        for item in (value if isinstance(value, list) else (value,))
         for word in (f"--{name.replace('_', '-')}", item)
     ]
     expected = table_of(api.open(store).analyse(analysis.name, **NEEDED.get(analysis.name, {})))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pag_graph import api
 from pag_graph.analyses.sample import SampleParameters, _Design, chosen_rounds, quantile_interval
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.errors import InvalidParameterError
+from pag_graph.errors import InvalidParameterError, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ def test_only_files_with_the_rounds_drawn_are_read(tmp_path: Path) -> None:
     assert removed > 3
     again = api.open(tmp_path / "store")
     assert again.sample(parameters).table.equals(expected)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(StoreError, match="missing"):
         again.profile_rounds()
 
 
