@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ def seal_trace(root: Path) -> None:
 def changed_files(root: Path) -> list[pa.Table]:
     """Find the files that are not as they were written; a trace without checksums has none."""
     file = root / CHECKSUMS
-    if not file.is_file():
+    if not os.path.lexists(file):
         return []
     try:
         sums = parse_json(file.read_text(encoding="utf-8"))

@@ -470,6 +470,13 @@ def test_checks_name_file_worker_and_events(tmp_path: Path) -> None:
         check_trace(trace)
 
 
+def test_checksums_that_are_no_file_are_not_taken_for_absent(trace: Trace) -> None:
+    (trace.path / "checksums.json").unlink()
+    (trace.path / "checksums.json").mkdir()
+    with pytest.raises(TraceFormatError, match=r"checksums\.json"):
+        Trace.open(trace.path)
+
+
 def test_a_trace_that_is_replaced_is_not_mixed_with_its_successor(tmp_path: Path) -> None:
     from pag_graph.testing.traces import draw
 
