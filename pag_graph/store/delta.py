@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
 
+STAGING = "_staging-"
+"""How names of folders begin that builds hold."""
 _COMMIT_KEY = "pag_graph"
 _CHECKSUM_KEY = "pag_graph_checksum"
 _APP = "pag-graph/"
@@ -422,7 +424,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in STORE_TABLES or path.name.startswith("_staging-")
+    return path.name in STORE_TABLES or path.name.startswith(STAGING)
 
 
 def commit(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store.delta import commits, open_store
+from pag_graph.store.delta import STAGING, commits, open_store
 from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 from pag_graph.store.in_place import clean_beside, refusals, size_of
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from pag_graph.store.delta import Commit
 
-STAGING = "_staging-"
-"""How names of folders begin that builds hold."""
 # Files of rows as builds name them, and what Delta writes before it gives a commit its name.
 _ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")
 _UNFINISHED_COMMIT = re.compile(r"_commit_[-0-9a-f]+\.json\.tmp|.+#\d+")
