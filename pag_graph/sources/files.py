@@ -129,7 +129,13 @@ def _fitting(values: pl.Series, kind: type[pl.DataType]) -> pl.Series:
         if broken.any():
             message = f"{values.name} holds {values.filter(broken)[0]!r}, and must hold whole numbers"
             raise ValueError(message)
-    if values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary:
+    strange = values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary
+    other = values.dtype.is_numeric() if kind == pl.String else values.dtype == pl.Boolean
+    if other and values.dtype.is_float():
+        values = values.fill_nan(None)
+    # A column of nothing may be of any type.
+    strange |= other and values.null_count() < values.len()
+    if strange:
         message = f"{values.name} is of type {values.dtype}, and must be of type {kind.__name__}"
         raise ValueError(message)
     return values.cast(kind)

@@ -169,6 +169,13 @@ def _check_raw(frame: pl.DataFrame, source: Path, first_row: int) -> None:
         problem="a message from {source} to {target} in the log of worker {worker}",
         first_row=first_row,
     )
+    refuse_rows(
+        frame,
+        ~pl.col("worker").is_between(0, MAX_WORKER).fill_null(value=True),
+        file=source,
+        problem="a worker that is none: {worker}",
+        first_row=first_row,
+    )
     for name in ("worker", "seq_no", "id"):
         refuse_rows(
             frame,

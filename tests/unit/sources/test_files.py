@@ -50,6 +50,33 @@ def test_what_is_wrong_with_a_parquet_file(tmp_path: Path) -> None:
         read_frame(file, {"a": pl.Int64})
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pl.Series("a", [True, None]), pl.Int64),
+        (pl.Series("a", [0.5, None]), pl.String),
+        (pl.Series("a", [7]), pl.String),
+        (pl.Series("a", [b"x"]), pl.String),
+        (pl.Series("a", [[1]]), pl.Int64),
+    ],
+)
+def test_columns_of_another_type_are_refused(tmp_path: Path, values: pl.Series, kind: type[pl.DataType]) -> None:
+    file = tmp_path / "log.parquet"
+    values.to_frame().write_parquet(file)
+    with pytest.raises(SchemaError, match=r"log.parquet holds values that do not fit: a is of type .* must be"):
+        read_frame(file, {"a": kind})
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.String])
+@pytest.mark.parametrize("written", [pl.Boolean, pl.Float64, pl.Int8, pl.String])
+def test_a_column_of_nothing_may_be_of_any_type(
+    tmp_path: Path, kind: type[pl.DataType], written: type[pl.DataType]
+) -> None:
+    file = tmp_path / "log.parquet"
+    pl.DataFrame({"a": [None, None]}, schema={"a": written}).write_parquet(file)
+    assert read_frame(file, {"a": kind})["a"].to_list() == [None, None]
+
+
 def test_refused_rows_are_numbered_as_in_the_file(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [1, 2, 3]})
     refuse_rows(frame, pl.col("a") > 3, file=tmp_path, problem="")

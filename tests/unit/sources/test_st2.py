@@ -106,6 +106,7 @@ def test_the_identity_stays_while_the_log_grows(tmp_path: Path) -> None:
         ({"kind": None}, "row 4: unknown kind None"),
         ({"kind": "start"}, "row 4: a start without operator"),
         ({"kind": "start", "id": 4, "worker": 2**31}, "row 4: a worker that is none: 2147483648"),
+        ({"kind": "operates", "id": 4, "worker": 2**53 + 1}, "row 4: a worker that is none: 9007199254740993"),
         ({"kind": "stop", "id": 4, "ts": None}, "row 4: no t_ns"),
         (
             {"kind": "message", "is_send": 1, "source": 1, "target": 0, "channel": 3, "msg_seq": 6},
