@@ -14,7 +14,7 @@ demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
 
 quick: setup ## what needs no Java, with few examples: under a minute
-	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/pag tests/meta/test_repository.py $(ARGS)
+	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/builder tests/unit/graph tests/unit/runtime tests/meta/test_repository.py $(ARGS)
 
 test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
 	$(PYTEST) $(ARGS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import bench as package
 from bench import harness
-from pag_graph.kernels import memory
+from pag_graph.runtime import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

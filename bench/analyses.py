@@ -18,10 +18,10 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.k_hops import k_hops
 from pag_graph.analyses.participation import participation
 from pag_graph.analyses.slack import slack
+from pag_graph.graph.snapshot import Run, Snapshot, Window
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, TRACE_WORKERS
-from pag_graph.pag.snapshot import Run, Snapshot, Window
 from pag_graph.sources.record import record
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import polars as pl
 from bench.analyses import ORACLES, triangles
 from bench.harness import Bench, Session, Yardstick, spark_engine
 from pag_graph import api
+from pag_graph.builder.build import construct
 from pag_graph.engines.local import LocalEngine
-from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.build import construct
+from pag_graph.runtime.threads import CORES
 from pag_graph.store.trace import Trace
 
 _COLUMNS = ("seq", "epoch", "t_ns", "kind", "operator", "channel", "peer", "message_seq", "records", "bytes")

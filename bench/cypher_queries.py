@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bench.harness import Bench, Session, Yardstick
 from bench.neo4j_load import needs, opened_run
 from pag_graph.cypher import queries_for_people
-from pag_graph.sinks.neo4j import server
+from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.query import answer_query, complete
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 
 def run(session: Session) -> None:

@@ -23,8 +23,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.kernels import memory
-from pag_graph.kernels.threads import CORES
+from pag_graph.runtime import memory
+from pag_graph.runtime.threads import CORES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

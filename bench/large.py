@@ -13,11 +13,11 @@ from bench.build import in_memory, into_store, reads, writes_the_same
 from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiplied
 from pag_graph import api
+from pag_graph.builder.build import construct
 from pag_graph.engines.local import LocalEngine
-from pag_graph.kernels import memory
-from pag_graph.kernels.threads import CORES
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.build import construct
+from pag_graph.runtime import memory
+from pag_graph.runtime.threads import CORES
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import PagGraphError
 from pag_graph.model.enums import ActivityType
-from pag_graph.sinks.neo4j import jars, lease, server
+from pag_graph.neo4j_server import jars, lease, server
 from pag_graph.sinks.neo4j.bulk import ImportFiles, load_bulk
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
@@ -27,7 +27,7 @@ from pag_graph.sinks.neo4j.writer import Writer
 if TYPE_CHECKING:
     import neo4j
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 EDGES = 40_000
 """Activities that each way of loading writes: enough that a transaction's own costs do not matter."""

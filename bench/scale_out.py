@@ -12,16 +12,16 @@ from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiplied
 from pag_graph import api
+from pag_graph.builder.in_order import stretches as stretches_of
+from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.engines.local import LocalEngine
-from pag_graph.pag.in_order import stretches as stretches_of
-from pag_graph.pag.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.store.trace import Trace
-from pag_graph.testing.standalone import cluster
+from tests.support.standalone import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pag_graph.pag.engine import Engine, Item, Result
+    from pag_graph.builder.engine import Engine, Item, Result
     from pag_graph.store.delta import StoreInfo
 
 _CLUSTERS = {"2 cores": 2, "32 cores": 32, "100 nodes of 32 cores": 3_200}
@@ -61,13 +61,13 @@ class Watched:
         label: str,
         progress: Callable[[str, int, int], None],
     ) -> list[Result]:
-        """Run `task` on every item (see `pag_graph.pag.engine.Engine.map`)."""
+        """Run `task` on every item (see `pag_graph.builder.engine.Engine.map`)."""
         if label == "assemble":
             self.slices = sum(len(item) if isinstance(item, range) else 1 for item in items)
         return self._timed(label, len(items), lambda: self.engine.map(task, items, label=label, progress=progress))
 
     def stitch(self, staging: Path) -> None:
-        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
         self.leftover_bytes = _size(staging)
         self._timed("stitch", 1, lambda: self.engine.stitch(staging))
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bench import harness
+from pag_graph.diagnosis.spark.cores import plan_work, predict_cores
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.cores import plan_work, predict_cores
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.reader import read_log
 

@@ -184,9 +184,9 @@ def _parse(log: Path) -> Yardstick:
 
 def run(session: Session) -> None:
     """Measure."""
+    from pag_graph.diagnosis.spark.answer import answer
     from pag_graph.sources.spark.logfiles import find_logs
     from pag_graph.sources.spark.reader import read_log
-    from pag_graph.sources.spark.why import answer
 
     small = session.fixed("spark-log-100mb-v1", lambda path: make_large(path, 100 << 20))
     files = find_logs(small)[0]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pag_graph import samples
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.api import Pag, Snapshot, Window, build, convert, open  # noqa: A004
-    from pag_graph.pag.build import BuildReport
+    from pag_graph.builder.build import BuildReport
 
     __version__: str
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-_ELSEWHERE = {"BuildReport": "pag_graph.pag.build", "CriticalPath": "pag_graph.analyses.critical_path"}
+_ELSEWHERE = {"BuildReport": "pag_graph.builder.build", "CriticalPath": "pag_graph.analyses.critical_path"}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
-from pag_graph.analyses.columns import with_epoch
+from pag_graph.analyses.expressions import with_epoch
+from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.graph.snapshot import Run, Snapshot, Window, whole_number
 from pag_graph.methods import AnalysisMethods
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.pag.engine import silent
-from pag_graph.pag.snapshot import Run, Snapshot, Window, whole_number
 from pag_graph.sources import convert
 from pag_graph.store.in_place import check_output, refusals, whole_file, write_whole
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from pag_graph.analyses import Result
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.analyses.frames import Frames
+    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.engine import Engine
     from pag_graph.engines.motif import SparkMotifQuery
     from pag_graph.motif.paths import KHopPaths
     from pag_graph.motif.query import MotifQuery
-    from pag_graph.pag.build import BuildReport
-    from pag_graph.pag.engine import Engine
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.sinks.export import Exported
     from pag_graph.sinks.graphframes import Detail
@@ -121,7 +121,7 @@ def build(
         What was committed, and what was found.
     """
     # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
-    from pag_graph.pag.build import build as run_build
+    from pag_graph.builder.build import build as run_build
 
     chosen = make_engine(engine) if isinstance(engine, str) else engine
     # Executors have working directories of their own.
@@ -574,7 +574,7 @@ class Pag(AnalysisMethods):
         MissingExtraError
             If networkx is not installed.
         """
-        from pag_graph.sinks.export.graph import networkx_graph
+        from pag_graph.sinks.export.networkx_graph import networkx_graph
         from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
 
         chosen = self.run.window(**window) if window else None

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pag_graph.analyses.what_if import WhatIf, WhatIfParameters
     from pag_graph.analyses.why import Why, WhyParameters
     from pag_graph.api import Pag
+    from pag_graph.builder.engine import Engine
     from pag_graph.model.enums import ActivityType, EpochRole
-    from pag_graph.pag.engine import Engine
 
 __all__ = ["AnalysisMethods"]
 

@@ -12,16 +12,16 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import SPAWN, WAITING, worker_of
 from pag_graph.analyses.constraints import require_aligned
 from pag_graph.analyses.contraction import IS_STRETCH, contract
+from pag_graph.analyses.expressions import SPAWN, WAITING, worker_of
 from pag_graph.analyses.frames import Frames, end_ns
 from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.errors import CycleError, PagError
+from pag_graph.kernels.arranging import spread
 from pag_graph.kernels.blame import walk_waits
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.path import CYCLE, REACHED_START, enders
-from pag_graph.kernels.windows import spread
 from pag_graph.model.ids import POSITION_BITS, position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import BLAME
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
 _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 

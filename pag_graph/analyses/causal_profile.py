@@ -24,10 +24,10 @@ from pag_graph.analyses.constraints import (
 from pag_graph.analyses.what_if import WORK
 from pag_graph.analyses.windows import over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.tiling import ranks
 from pag_graph.kernels.replay import group_arcs, scaled_ends
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CAUSAL_PROFILE
-from pag_graph.pag.tiling import ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import UNKNOWN
 from pag_graph.analyses.critical_path import no_end
+from pag_graph.analyses.expressions import UNKNOWN
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.graph.tiling import is_type
+from pag_graph.kernels.arranging import project, with_any
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.path import last_edges
 from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, topological_order
-from pag_graph.kernels.windows import project, with_any
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, RuleSet
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
-from pag_graph.pag.tiling import is_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.analyses.frames import Frames
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]

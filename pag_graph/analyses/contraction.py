@@ -13,10 +13,10 @@ import polars as pl
 
 from pag_graph.analyses.frames import IS_LOCAL, WAITING, end_ns, worker_of
 from pag_graph.errors import PagError
+from pag_graph.graph.snapshot import Snapshot
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES
-from pag_graph.pag.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pag_graph.analyses.frames import Frames

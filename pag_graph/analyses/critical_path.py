@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import UNKNOWN, WAITING, worker_of
 from pag_graph.analyses.contraction import contract, expanded
+from pag_graph.analyses.expressions import UNKNOWN, WAITING, worker_of
 from pag_graph.analyses.frames import Frames
 from pag_graph.analyses.windows import over
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.graph.tiling import TYPES
 from pag_graph.kernels import path as kernel
 from pag_graph.kernels.compiling import read_only
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
-from pag_graph.pag.tiling import TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
 
 _PACKAGE = "pag_graph.analyses"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.columns import IS_MESSAGE, operator_names
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.expressions import IS_MESSAGE, operator_names
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import DIFF
 from pag_graph.model.units import in_markdown
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.graph.snapshot import Run, Snapshot
 
 _KEY = ["type", "address", "operator_name", "worker", "to_worker"]
 
@@ -214,7 +214,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
 
 
 def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
     return [given] if isinstance(given, Snapshot) else list(given)
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.causal_profile import CausalProfileParameters, causal_profile
-from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, local_inside, operator_labels, rounds, with_epoch
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.diff import Difference, diff
+from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, local_inside, operator_labels, rounds, with_epoch
 from pag_graph.analyses.invariants import InvariantsParameters, invariants, round_observations
 from pag_graph.analyses.k_hops import KHopsParameters, k_hops
 from pag_graph.analyses.skew import skew
@@ -26,12 +26,12 @@ from pag_graph.analyses.stragglers import StragglersParameters, stragglers
 from pag_graph.analyses.traffic import traffic
 from pag_graph.analyses.waits import waits
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.builder.rule_choice import CONTRADICTS
 from pag_graph.errors import AnalysisError, PagError
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, EpochRole
-from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.graph.snapshot import Snapshot, Window
 
 _HOPS = 10
 _WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)

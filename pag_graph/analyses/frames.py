@@ -14,15 +14,15 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.windows import spread
+from pag_graph.graph.snapshot import can_touch, epochs_between
+from pag_graph.kernels.arranging import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.pag.snapshot import can_touch, epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
     Frame = nw.LazyFrame[Any]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.expressions import WAITING
 from pag_graph.analyses.frames import Frames, frames_of
 from pag_graph.model.tables import IMBALANCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

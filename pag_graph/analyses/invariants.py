@@ -14,19 +14,19 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import IS_MESSAGE, delivered_ns, rounds, worker_of
+from pag_graph.analyses.expressions import IS_MESSAGE, delivered_ns, rounds, worker_of
 from pag_graph.analyses.frames import IS_LOCAL, Frames, end_ns
 from pag_graph.analyses.frames import delivered_ns as delivered
 from pag_graph.analyses.frames import worker_of as worker_in
 from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import InvalidParameterError
-from pag_graph.kernels import threads
+from pag_graph.graph.tiling import ranks, tilings
+from pag_graph.kernels.arranging import largest, medians
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.replay import group_arcs
-from pag_graph.kernels.windows import largest, medians
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import INVARIANTS
-from pag_graph.pag.tiling import ranks, tilings
+from pag_graph.runtime import threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.analyses.frames import Frame
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Belongs, Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Belongs, Tiling
 
     I64 = NDArray[np.int64]
 

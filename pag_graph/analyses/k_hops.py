@@ -18,12 +18,12 @@ from pag_graph.analyses.frames import WAITING, Frames, worker_of
 from pag_graph.analyses.frames import rows as row_count
 from pag_graph.analyses.windows import over
 from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.graph.tiling import ranks, tile
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.hops import count_walks_by_window
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS
-from pag_graph.pag.tiling import ranks, tile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
 

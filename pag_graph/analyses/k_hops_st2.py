@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import END, worker_of
 from pag_graph.analyses.definition import Flags
+from pag_graph.analyses.expressions import END, worker_of
 from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.graph.tiling import is_type, tilings
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS_ST2
-from pag_graph.pag.tiling import is_type, tilings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 _LIMIT = 2.0**62
 

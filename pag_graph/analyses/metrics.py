@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.analyses.frames import Frame
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
 _KEYS = ["epoch", "from_worker", "to_worker", "type"]
 _COLUMNS = ("records", "read", "receive_buffer_ns")

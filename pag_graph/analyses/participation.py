@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import worker_of
 from pag_graph.analyses.constraints import COLUMNS, require_aligned, window_graph
+from pag_graph.analyses.expressions import worker_of
 from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import CycleError
 from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]

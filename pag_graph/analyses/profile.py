@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import polars as pl
 
-from pag_graph.analyses.columns import IS_MESSAGE, operator_names, rounds, worker_label
 from pag_graph.analyses.critical_path import critical_path, critical_paths_of_windows
+from pag_graph.analyses.expressions import IS_MESSAGE, operator_names, rounds, worker_label
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import PROFILE, PROFILE_ROUNDS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.analyses.frames import Frames
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
 _DIVISIONS = ("type", "operator", "worker", "pair")
 _OTHER = "(other)"

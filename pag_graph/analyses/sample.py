@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import WAITING, local_inside, rounds, worker_label, worker_of
 from pag_graph.analyses.distributions import hypergeometric, student_quantile
+from pag_graph.analyses.expressions import WAITING, local_inside, rounds, worker_label, worker_of
 from pag_graph.analyses.profile import ProfileParameters, profile
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import SAMPLE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
     F64 = NDArray[np.float64]
     I64 = NDArray[np.int64]

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 {imports}
     from pag_graph.api import Pag
+    from pag_graph.builder.engine import Engine
     from pag_graph.model.enums import ActivityType, EpochRole
-    from pag_graph.pag.engine import Engine
 
 __all__ = ["AnalysisMethods"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.columns import operator_names, peer_frame
+from pag_graph.analyses.expressions import operator_names, peer_frame
 from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -20,7 +20,7 @@ from pag_graph.model.tables import SKEW
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 _PROCESSING = str(ActivityType.PROCESSING)
 

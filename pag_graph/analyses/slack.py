@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import worker_of
 from pag_graph.analyses.constraints import (
     COLUMNS,
     ArrivalParameter,
@@ -21,6 +20,7 @@ from pag_graph.analyses.constraints import (
     constraint_graph_of,
     require_aligned,
 )
+from pag_graph.analyses.expressions import worker_of
 from pag_graph.analyses.windows import ordered, over
 from pag_graph.kernels.replay import NONE, latest, slacks
 from pag_graph.model.tables import SLACK
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
-    from pag_graph.pag.tiling import Tiling
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.tiling import Tiling
 
 _OF_EDGES = ("type", "operator", "activation", "channel", "src", "dst")
 """What the rows of `SLACK` say of their edges."""

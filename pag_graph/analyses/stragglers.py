@@ -12,8 +12,8 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.blame import blame
-from pag_graph.analyses.columns import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
 from pag_graph.analyses.frames import Frames, frames_of, where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
@@ -22,7 +22,7 @@ from pag_graph.model.tables import STRAGGLERS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 _NO_WORK = [WAITING, UNKNOWN, *(str(k) for k in (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.SPINNING))]
 

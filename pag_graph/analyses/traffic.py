@@ -13,7 +13,7 @@ from pag_graph.model.tables import TRAFFIC
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 
 def traffic(snapshot: Snapshot | Frames) -> pa.Table:

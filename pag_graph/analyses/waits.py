@@ -12,7 +12,7 @@ from pag_graph.model.tables import WAITS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 
 def waits(snapshot: Snapshot | Frames) -> pa.Table:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.columns import worker_of
 from pag_graph.analyses.constraints import (
     ArrivalParameter,
     ConstraintGraph,
@@ -21,6 +20,7 @@ from pag_graph.analyses.constraints import (
     constraint_graph,
     require_aligned,
 )
+from pag_graph.analyses.expressions import worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.kernels.replay import NEVER
 from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]

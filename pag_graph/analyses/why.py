@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import polars as pl
 
 from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
+from pag_graph.builder.rule_choice import CONTRADICTS
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
 from pag_graph.model.units import duration, in_markdown, printable
-from pag_graph.pag.rule_choice import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from pag_graph.pag.snapshot import Snapshot, Window
+    from pag_graph.graph.snapshot import Snapshot, Window
 
 _TITLES = {
     "summary": "",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels import threads
-from pag_graph.kernels.windows import sort_within
-from pag_graph.pag.tiling import tilings
+from pag_graph.graph.tiling import tilings
+from pag_graph.kernels.arranging import sort_within
+from pag_graph.runtime import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.pag.snapshot import Run, Window
-    from pag_graph.pag.tiling import Belongs, Tiling
+    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.tiling import Belongs, Tiling
 
     I64 = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ def over(
     Parameters
     ----------
     run, windows, columns, belongs
-        As for `pag_graph.pag.tiling.tilings`; at least one window has a length. Those without one touch nothing.
+        As for `pag_graph.graph.tiling.tilings`; at least one window has a length. Those without one touch nothing.
     rows
         Makes rows of a tiling, with the place of their ``window`` in it; several threads call it at a time, each with
         windows of its own.

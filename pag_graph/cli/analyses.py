@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pag_graph.analyses import Result
     from pag_graph.api import Pag
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 ALARM = 9
 """Exit code where an analysis that looks for violations found any."""

@@ -263,7 +263,7 @@ def build(
 
     Example: pag build run.trace run.pag --engine local
     """
-    from pag_graph.kernels import memory
+    from pag_graph.runtime import memory
 
     # Before anything starts threads; conversions leave it, for they need no column twice.
     memory.keep()

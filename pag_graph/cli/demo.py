@@ -33,7 +33,7 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
         If Neo4j gives another answer than the engine.
     """
     from pag_graph import api
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
     from pag_graph.sinks.neo4j.loader import load_epoch
     from pag_graph.sinks.neo4j.query import run_query
 

@@ -47,7 +47,7 @@ def _python() -> Check:
 
 
 def _java() -> Check:
-    from pag_graph.sinks.neo4j.jars import find_java
+    from pag_graph.neo4j_server.jars import find_java
 
     needed = "Spark (build, jobs) and Neo4j"
     try:
@@ -57,7 +57,7 @@ def _java() -> Check:
 
 
 def _cores() -> Check:
-    from pag_graph.kernels.threads import CORES
+    from pag_graph.runtime.threads import CORES
 
     return Check(name="cores", ok=True, found=str(CORES), needed_for="speed: one slice of a trace is built per core")
 
@@ -131,7 +131,7 @@ def _graphframes_jar() -> Check:
 
 
 def _neo4j_jars() -> Check:
-    from pag_graph.sinks.neo4j.jars import locked_jars, neo4j_version
+    from pag_graph.neo4j_server.jars import locked_jars, neo4j_version
 
     return Check(
         name="Neo4j",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import ANALYSES, Scope
-from pag_graph.analyses.reference import picture_name
+from pag_graph.analyses.reference_page import picture_name
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import write_whole

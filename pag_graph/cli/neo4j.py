@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.neo4j_server.server import ServerStatus
 
 app = typer.Typer(no_args_is_help=True, help="Run a Neo4j server on this machine, load graphs into it, query them.")
 
@@ -53,7 +53,7 @@ def start(
 
     Example: pag neo4j start
     """
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     with progress(quiet=form is not Format.TABLE) as report:
         now = server.start(
@@ -74,7 +74,7 @@ def stop(home: _Home = None) -> None:
 
     Example: pag neo4j stop
     """
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     stopped = server.stop(home)
     stdout().print("Stopped." if stopped else "No server was running.")
@@ -86,7 +86,7 @@ def status(home: _Home = None, form: _Format = Format.TABLE) -> None:
 
     Example: pag neo4j status --format json
     """
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     _show(server.status(home), form)
 
@@ -105,7 +105,7 @@ def logs(
 
     Example: pag neo4j logs -n 100
     """
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     for line in server.log_lines(home, lines):
         typer.echo(printable(line))
@@ -120,7 +120,7 @@ def reset(
 
     Example: pag neo4j reset --yes
     """
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     folder = server.home_folder(home)
     if not yes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pag_graph.cypher import Query
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.neo4j_server.server import ServerStatus
 
 _Home = Annotated[
     Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
@@ -135,8 +135,8 @@ def browser(
 
     Example: pag neo4j browser --saved queries.zip
     """
-    from pag_graph.sinks.neo4j import browser as pages
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import browser as pages
+    from pag_graph.neo4j_server import server
 
     out = stdout()
     if saved is not None:
@@ -187,7 +187,7 @@ def _address(now: ServerStatus) -> str:
 
 def _serve(port: int) -> None:
     """Serve the pages until somebody interrupts it."""
-    from pag_graph.sinks.neo4j import browser as pages
+    from pag_graph.neo4j_server import browser as pages
 
     out = stdout()
     with pages.served(port) as address:

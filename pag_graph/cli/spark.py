@@ -12,7 +12,7 @@ from pag_graph.cli.output import Format, compiling, print_csv, print_json, progr
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
-    from pag_graph.sources.spark.why import SparkAnswer
+    from pag_graph.diagnosis.spark.answer import SparkAnswer
 
 _CAUSE_COLUMNS = ["log", "rank", "cause", "saved_ns", "share", "stage", "text", "advice"]
 
@@ -49,10 +49,10 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
+    from pag_graph.diagnosis.spark.answer import answer
+    from pag_graph.diagnosis.spark.page import html_page, text_lines
     from pag_graph.sources.spark.logfiles import find_logs
-    from pag_graph.sources.spark.page import html_page, text_lines
     from pag_graph.sources.spark.texts import private
-    from pag_graph.sources.spark.why import answer
 
     check_output(html, ".html", ".htm")
     found = [log for path in logs for log in find_logs(path)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from pag_graph.analyses.frames import Frame
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
 
 _PATTERN = re.compile(r"[][{}*?\\]")
 _FEW = 1_000_000

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.pag.match import stitch
-from pag_graph.pag.steps import left_files, write_left
+from pag_graph.builder.match import stitch
+from pag_graph.builder.steps import left_files, write_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pag_graph.pag.engine import Item, Result
+    from pag_graph.builder.engine import Item, Result
 
 
 class LocalEngine:
@@ -32,7 +32,7 @@ class LocalEngine:
         label: str,
         progress: Callable[[str, int, int], None],
     ) -> list[Result]:
-        """Run `task` on every item, in order (see `pag_graph.pag.engine.Engine.map`)."""
+        """Run `task` on every item, in order (see `pag_graph.builder.engine.Engine.map`)."""
         results = []
         progress(label, 0, len(items))
         for item in items:
@@ -41,12 +41,12 @@ class LocalEngine:
         return results
 
     def stitch(self, staging: Path) -> None:
-        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
         stitch_here(staging)
 
 
 def stitch_here(staging: Path) -> None:
-    """Join the leftovers of all slices in this process (see `pag_graph.pag.engine.Engine.stitch`)."""
+    """Join the leftovers of all slices in this process (see `pag_graph.builder.engine.Engine.stitch`)."""
     sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
     if sends and receives:
         frames = (pl.scan_parquet(files, glob=False, hive_partitioning=False) for files in (sends, receives))

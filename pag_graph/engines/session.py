@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import EngineError, MissingExtraError
-from pag_graph.kernels.threads import CORES
+from pag_graph.runtime.threads import CORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 
+from pag_graph.builder.match import stitch
+from pag_graph.builder.steps import left_files
 from pag_graph.engines.frames import parquet
 from pag_graph.engines.local import stitch_here
 from pag_graph.engines.session import spark_session
 from pag_graph.errors import EngineError, PagGraphError
-from pag_graph.kernels import memory, threads
-from pag_graph.pag.match import stitch
-from pag_graph.pag.steps import left_files
+from pag_graph.runtime import memory, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-    from pag_graph.pag.engine import Item, Result
+    from pag_graph.builder.engine import Item, Result
 
 _POLL_S = 0.2
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
@@ -62,12 +62,12 @@ class SparkEngine:
         label: str,
         progress: Callable[[str, int, int], None],
     ) -> list[Result]:
-        """Run `task` on every item, one Spark task each (see `pag_graph.pag.engine.Engine.map`).
+        """Run `task` on every item, one Spark task each (see `pag_graph.builder.engine.Engine.map`).
 
         Parameters
         ----------
         task, items, label, progress
-            See `pag_graph.pag.engine.Engine.map`.
+            See `pag_graph.builder.engine.Engine.map`.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class SparkEngine:
         return done
 
     def stitch(self, staging: Path) -> None:
-        """Join the leftovers of all slices (see `pag_graph.pag.engine.Engine.stitch`)."""
+        """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
         sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
         if not (sends and receives):
             return

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pag_graph.kernels.threads import CORES
+from pag_graph.runtime.threads import CORES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

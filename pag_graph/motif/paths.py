@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.motif.query import Question
-    from pag_graph.pag.snapshot import Snapshot
 
 MOST_HOPS = 8
 """Longest paths: each hop is a join, and their number grows like a power."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.snapshot import epochs_between, whole_number
 from pag_graph.motif.plan import Counts
 from pag_graph.motif.query import Graph, shares
 from pag_graph.motif.shape import PAG_SHAPE
-from pag_graph.pag.snapshot import epochs_between, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pag_graph.graph.snapshot import Run
     from pag_graph.motif.plan import Scan
-    from pag_graph.pag.snapshot import Run
 
 _SAMPLE = 64 * 1024
 """Rows that shares are estimated from where counting would be a job."""

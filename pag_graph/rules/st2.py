@@ -60,13 +60,13 @@ from pag_graph.kernels import ABSENT, layout
 from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND, START, STOP
 from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
-from pag_graph.kernels.threads import each
 from pag_graph.model.enums import ActivityType, EdgeFlags, Severity
 from pag_graph.model.graph import GraphPart
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_FINDINGS, PAG_VERTICES
-from pag_graph.rules.columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
+from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
 from pag_graph.rules.rows import CODE_OF_LABEL, EDGE_CODES, KINDS, LABELS, WorkerRows
+from pag_graph.runtime.threads import each
 from pag_graph.store.log import codes, column
 
 if TYPE_CHECKING:

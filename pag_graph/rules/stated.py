@@ -14,7 +14,7 @@ import numpy as np
 from pag_graph.kernels.activations import EPOCH_END, START, STOP
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START, NO_EDGE
-from pag_graph.kernels.stated import ENDED, NOTHING_CAME, judge_waits
+from pag_graph.kernels.ends_of_waits import ENDED, NOTHING_CAME, judge_waits
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags
 from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Survey, local_messages, opened
 

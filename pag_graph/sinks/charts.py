@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.analyses.columns import operator_labels
 from pag_graph.analyses.definition import Analysis, Chart, table_of
+from pag_graph.analyses.expressions import operator_labels
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.units import duration, in_html
 from pag_graph.sinks.svg import COLOURS, timeline
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.analyses.definition import Result
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.graph.snapshot import Run, Snapshot
 
     Row = Mapping[str, Any]
 

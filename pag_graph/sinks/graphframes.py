@@ -14,21 +14,21 @@ from pag_graph.engines.frames import read_table
 from pag_graph.engines.motif import SparkGraph, to_spark
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, graphframes_jar
 from pag_graph.errors import InvalidParameterError, MissingExtraError, UnsupportedPlanError
+from pag_graph.graph.snapshot import epochs_between
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import chosen_epochs, epochs_around, expected_counts
-from pag_graph.pag.snapshot import epochs_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pag_graph.graph.snapshot import Run, Window
     from pag_graph.motif.filters import Column
     from pag_graph.motif.query import Question
-    from pag_graph.pag.snapshot import Run, Window
 
 Detail = Literal["full", "waits", "critical"]
 """How much of the graph: every event, segments and what released them, or the critical path and what touches it."""

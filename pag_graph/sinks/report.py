@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.analyses.definition import Result
-    from pag_graph.pag.snapshot import Run, Snapshot
+    from pag_graph.graph.snapshot import Run, Snapshot
 
 _STYLE = """\
 body { font: 15px/1.45 sans-serif; color: #222; max-width: 1140px; margin: 24px auto; padding: 0 16px }

@@ -12,7 +12,7 @@ from pag_graph.model.units import duration, in_html
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
 COLOURS: dict[str, str] = {
     ActivityType.PROCESSING: "#2a9d8f",

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError, MissingExtraError, StoreExistsError, TraceFormatError
-from pag_graph.store.files import seal_trace
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
+from pag_graph.store.trace_files import seal_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind, Severity
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.sources.files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
+from pag_graph.sources.foreign_files import Schema, fingerprint, iter_frames, parquet_columns, parquet_rows, refuse_rows
 from pag_graph.store.capacity import lacking
 from pag_graph.store.findings import findings
 from pag_graph.store.meta import TraceMeta, TraceSource

@@ -36,7 +36,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.sources.files import Schema, fingerprint, iter_frames, read_facts, read_rows, refuse_rows
+from pag_graph.sources.foreign_files import Schema, fingerprint, iter_frames, read_facts, read_rows, refuse_rows
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 

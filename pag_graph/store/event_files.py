@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.capacity import lacking
-from pag_graph.store.columns import (
+from pag_graph.store.trace_columns import (
     VOCABULARIES,
     check_columns,
     check_nulls,
@@ -23,7 +23,7 @@ from pag_graph.store.columns import (
     completed,
     encoded_schema,
 )
-from pag_graph.store.files import DAMAGE, EVENTS, unreadable
+from pag_graph.store.trace_files import DAMAGE, EVENTS, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.store.columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
 from pag_graph.store.event_files import open_events, read_events, read_groups
-from pag_graph.store.files import CONVERT_AGAIN
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
+from pag_graph.store.trace_columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
+from pag_graph.store.trace_files import CONVERT_AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

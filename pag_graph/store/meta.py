@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pag_graph.errors import FormatVersionError, TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_FORMAT_VERSION
-from pag_graph.store.columns import MOST_COUNT
-from pag_graph.store.files import CONVERT_AGAIN, META
 from pag_graph.store.safe_files import parse_json
+from pag_graph.store.trace_columns import MOST_COUNT
+from pag_graph.store.trace_files import CONVERT_AGAIN, META
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

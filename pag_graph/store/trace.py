@@ -39,7 +39,13 @@ from pag_graph.model.tables import (
     TRACE_OPERATORS,
     TRACE_WORKERS,
 )
-from pag_graph.store.columns import (
+from pag_graph.store.event_files import EventFile, inspect, read_events
+from pag_graph.store.findings import no_findings
+from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
+from pag_graph.store.meta import TraceMeta, read_meta, write_meta
+from pag_graph.store.safe_files import check_folder
+from pag_graph.store.trace_columns import (
     FARTHEST_NS,
     cast,
     check_columns,
@@ -49,13 +55,16 @@ from pag_graph.store.columns import (
     conform,
     encoded_schema,
 )
-from pag_graph.store.event_files import EventFile, inspect, read_events
-from pag_graph.store.files import CONVERT_AGAIN, DAMAGE, EVENTS, FINDINGS, META, changed_files, seal_trace, unreadable
-from pag_graph.store.findings import no_findings
-from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
-from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
-from pag_graph.store.meta import TraceMeta, read_meta, write_meta
-from pag_graph.store.safe_files import check_folder
+from pag_graph.store.trace_files import (
+    CONVERT_AGAIN,
+    DAMAGE,
+    EVENTS,
+    FINDINGS,
+    META,
+    changed_files,
+    seal_trace,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -23,17 +23,17 @@ import pyarrow as pa
 
 from pag_graph import api
 from pag_graph.errors import PagGraphError
+from pag_graph.graph.snapshot import Run
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.pag.snapshot import Run
 from pag_graph.sources import convert
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.reader import read_log
 from pag_graph.store.trace import Trace
-from pag_graph.testing import corruption
 from tests.attack import sources
 from tests.attack.operations import event_log, growing
 from tests.attack.states import digest, nameless
+from tests.support import corruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable

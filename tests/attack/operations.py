@@ -6,10 +6,10 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pag_graph.testing.spark_logs import EventLog
 from pag_graph.testing.traces import draw
 from tests.attack.harness import Arm, run_alone
 from tests.attack.states import listing
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.neo4j_server.server import ServerStatus
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
     """
     pytest.importorskip("neo4j", reason="Neo4j's driver is not installed")
     from pag_graph.errors import Neo4jError
-    from pag_graph.sinks.neo4j import jars, server
+    from pag_graph.neo4j_server import jars, server
 
     try:
         jars.find_java()
@@ -41,7 +41,7 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
 @pytest.fixture
 def neo4j_driver(neo4j_server: ServerStatus) -> Iterator[neo4j.Driver]:
     """Open a driver to the server, whose database has no node; constraints may be there or not."""
-    from pag_graph.sinks.neo4j import server
+    from pag_graph.neo4j_server import server
 
     with server.driver(neo4j_server) as driver:
         wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"

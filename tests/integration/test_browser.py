@@ -22,13 +22,14 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
-from pag_graph.sinks.neo4j import browser, loader, server
+from pag_graph.neo4j_server import browser, server
+from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 

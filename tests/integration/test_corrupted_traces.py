@@ -21,7 +21,7 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import TraceFormatError
 from pag_graph.store.trace import Trace
-from pag_graph.testing.corruption import answer, damage, seal, try_one, verdict
+from tests.support.corruption import answer, damage, seal, try_one, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.builder.engine import silent
 from pag_graph.engines import spark as spark_engine
 from pag_graph.engines.session import spark_session
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import EngineError, TraceFormatError
-from pag_graph.pag.engine import silent
 from pag_graph.store.trace import Trace
 
 pytestmark = pytest.mark.spark

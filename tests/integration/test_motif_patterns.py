@@ -10,7 +10,8 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.motif.patterns import PATTERNS, Pattern
-from pag_graph.sinks.neo4j import loader, server
+from pag_graph.neo4j_server import server
+from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.query import answer_query, complete
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 

@@ -9,7 +9,8 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import Neo4jError
-from pag_graph.sinks.neo4j import bulk, server
+from pag_graph.neo4j_server import server
+from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 pytestmark = pytest.mark.neo4j
 

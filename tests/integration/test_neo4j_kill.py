@@ -23,7 +23,7 @@ from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.sinks.neo4j import server
+from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.snapshot import Run
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.graph.snapshot import Run
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 
@@ -46,8 +46,8 @@ SERVERS = 10 if PROVE else 1
 LOADER = """
 import sys
 from pathlib import Path
-from pag_graph.pag.snapshot import Run
-from pag_graph.sinks.neo4j import server
+from pag_graph.graph.snapshot import Run
+from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 run = Run(Path(sys.argv[1]))

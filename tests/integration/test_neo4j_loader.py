@@ -21,15 +21,16 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.sinks.neo4j import events, model, server
+from pag_graph.neo4j_server import server
+from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_epoch, load_run, remove_run
 from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.pag.snapshot import Run
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.graph.snapshot import Run
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 

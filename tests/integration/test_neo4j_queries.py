@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses.columns import inside_ns, local_inside, worker_of
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.expressions import inside_ns, local_inside, worker_of
 from pag_graph.analyses.imbalance import imbalance
 from pag_graph.analyses.k_hops import KHopsParameters, k_hops
 from pag_graph.analyses.metrics import metrics
@@ -30,7 +30,8 @@ from pag_graph.cypher import cell, load_query, queries_for_people
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.sinks.neo4j import loader, server
+from pag_graph.neo4j_server import server
+from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.query import answer_query, complete, run_query
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.snapshot import Run, Snapshot
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 

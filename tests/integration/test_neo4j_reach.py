@@ -19,7 +19,7 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import Neo4jError
-from pag_graph.sinks.neo4j import server
+from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.connection import Connection, connection_from_environment
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.snapshot import Run
-    from pag_graph.sinks.neo4j.server import ServerStatus
+    from pag_graph.graph.snapshot import Run
+    from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import neo4j.exceptions
 import pytest
 
-from pag_graph.sinks.neo4j import server
+from pag_graph.neo4j_server import server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

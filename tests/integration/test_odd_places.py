@@ -16,9 +16,9 @@ from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.testing.compare import committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
+from tests.support.compare import committed, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable

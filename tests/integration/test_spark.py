@@ -14,13 +14,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from pag_graph import api
+from pag_graph.builder.engine import silent
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.engines import spark as spark_engine
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import MissingExtraError, StoreNotFoundError, TraceFormatError
-from pag_graph.kernels.threads import CORES
-from pag_graph.pag.engine import silent
+from pag_graph.runtime.threads import CORES
 from pag_graph.store.delta import open_store
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def skewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _threads(item: int) -> int:
     del item
-    from pag_graph.kernels import threads
+    from pag_graph.runtime import threads
 
     return threads.allowed()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 pytestmark = pytest.mark.spark
 

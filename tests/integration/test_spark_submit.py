@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.engines.session import QUICK_JVM
-from pag_graph.testing.standalone import Cluster, cluster
+from tests.support.standalone import Cluster, cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.cli.analyses import nanoseconds
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.pag.snapshot import Snapshot, _touches
+from pag_graph.graph.snapshot import Snapshot, _touches
 from pag_graph.sources import convert
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from pag_graph.testing.pictures import draw_all
+from tests.support.pictures import draw_all
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "model.md"

@@ -17,7 +17,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
-from pag_graph.analyses.reference import page
+from pag_graph.analyses.reference_page import page
 from pag_graph.analyses.signatures import source
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.gallery import pictures
@@ -38,9 +38,9 @@ MODULES = {
     not in {
         "__init__",
         "definition",
-        "reference",
+        "reference_page",
         "signatures",
-        "columns",
+        "expressions",
         "windows",
         "frames",
         "contraction",
@@ -190,7 +190,7 @@ def test_the_pictures_of_analyses_are_current(stores: dict[RuleSet, Path]) -> No
 
 def test_the_page_of_analyses_is_current() -> None:
     written = (ROOT / "docs" / "analyses.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m pag_graph.analyses.reference > docs/analyses.md"
+    assert written == page(), "run: python -m pag_graph.analyses.reference_page > docs/analyses.md"
 
 
 def test_the_methods_are_current() -> None:

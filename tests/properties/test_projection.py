@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.testing.compare import assembled
 from pag_graph.testing.strategies import small_traces
+from tests.support.compare import assembled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.spark.causes import diagnose
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles
 from pag_graph.sources.spark.reader import read_log
-from pag_graph.testing.spark_logs import EventLog, check_rows
+from tests.support.spark_logs import EventLog, check_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.sources.spark.tables import SparkLog
+    from pag_graph.sources.spark.log_tables import SparkLog
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 READ = 100_000 if PROVE else 300

@@ -14,10 +14,10 @@ from pag_graph import api
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.testing.compare import WAYS, assembled
-from pag_graph.testing.reference_analyses import reference_path
-from pag_graph.testing.stated import build_stated, random_stated
 from pag_graph.testing.strategies import slice_sizes
+from tests.support.compare import WAYS, assembled
+from tests.support.reference_analyses import reference_path
+from tests.support.stated_reference import build_stated, random_stated
 
 if TYPE_CHECKING:
     import pytest

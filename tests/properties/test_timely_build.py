@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pag_graph import api
 from pag_graph.errors import StoreConflictError
 from pag_graph.model.enums import EventKind
-from pag_graph.testing.compare import WAYS, assembled, committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import Event, SmallTrace
+from tests.support.compare import WAYS, assembled, committed, differences
 
 if TYPE_CHECKING:
     from pathlib import Path

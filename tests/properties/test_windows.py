@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pag_graph import api
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.testing.reference import build_reference
-from pag_graph.testing.reference_analyses import longest_path_ns, reference_k_hops, reference_path
 from pag_graph.testing.strategies import small_traces
+from tests.support.reference_analyses import longest_path_ns, reference_k_hops, reference_path
 
 if TYPE_CHECKING:
     import pytest

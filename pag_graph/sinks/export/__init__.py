@@ -22,7 +22,7 @@ from pag_graph.store.in_place import clean_beside, refusals, whole_folder, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
 
 __all__ = ["ExportFormat", "Exported", "export"]
 

@@ -15,14 +15,14 @@ import polars as pl
 
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
-from pag_graph.sinks.export.files import text_file
 from pag_graph.sinks.export.pieces import LOCAL
+from pag_graph.sinks.export.text_files import text_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
     from pag_graph.sinks.export.pieces import Content, Piece
 
 _VERTEX = [name for name in PAG_VERTICES.names if name != "id"]

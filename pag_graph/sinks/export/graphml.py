@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
-from pag_graph.sinks.export.files import text_file
 from pag_graph.sinks.export.pieces import SMALL_TABLES
+from pag_graph.sinks.export.text_files import text_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
 
 PIECE_EDGES = 500_000
 """Edges in memory at a time; a piece takes some 600 bytes per edge while it is written."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
-from pag_graph.pag.engine import silent
-from pag_graph.sinks.neo4j import lease as leases
-from pag_graph.sinks.neo4j import loader, server
+from pag_graph.neo4j_server import lease as leases
+from pag_graph.neo4j_server import server
+from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import (
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pag_graph.pag.build import Progress
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.builder.build import Progress
+    from pag_graph.graph.snapshot import Run
 
 _KEY = ["src", "dst", "type"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError, Neo4jError
-from pag_graph.sinks.neo4j import server
+from pag_graph.neo4j_server import server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

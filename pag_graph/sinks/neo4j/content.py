@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.columns import LOCAL, WAITING, delivered_ns
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
+from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
 from pag_graph.sinks.neo4j.detail import Detail
@@ -24,7 +24,7 @@ from pag_graph.store.delta import commits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.pag.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1

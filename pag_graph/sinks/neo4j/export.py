@@ -23,9 +23,9 @@ from pag_graph.store.delta import commits
 if TYPE_CHECKING:
     import neo4j
 
-    from pag_graph.pag.build import Progress
-    from pag_graph.pag.engine import Engine
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.builder.build import Progress
+    from pag_graph.builder.engine import Engine
+    from pag_graph.graph.snapshot import Run
     from pag_graph.sinks.neo4j.connection import Connection
 
 _RECORD = "load/export_record"

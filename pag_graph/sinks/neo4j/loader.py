@@ -3,7 +3,7 @@
 An event is loaded once per run, whatever windows show it. An epoch is hidden (``published: false``) until everything
 its window shows is there; whoever starts at ``(:Epoch {published: true})`` never sees half of one. Loading can be
 killed and done again at any time: what is there already is read first, what lacks is added, and what differs is put
-right. While a run is loaded nobody else can write it (`pag_graph.sinks.neo4j.lease`).
+right. While a run is loaded nobody else can write it (`pag_graph.neo4j_server.lease`).
 
 All values are parameters; the text of queries is made of names of this package (`pag_graph.sinks.neo4j.model`).
 """
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.kernels.threads import CORES
+from pag_graph.graph.snapshot import Run
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.engine import silent
-from pag_graph.pag.snapshot import Run
-from pag_graph.sinks.neo4j import lease as leases
+from pag_graph.neo4j_server import lease as leases
+from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.pag.build import Progress
-    from pag_graph.pag.engine import Engine
-    from pag_graph.pag.snapshot import Window
+    from pag_graph.builder.build import Progress
+    from pag_graph.builder.engine import Engine
+    from pag_graph.graph.snapshot import Window
+    from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
-    from pag_graph.sinks.neo4j.lease import Lease
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
 
 BATCH_ROWS = 5_000
@@ -140,7 +140,7 @@ def load_epoch(
     run
         A committed run.
     driver
-        From `pag_graph.sinks.neo4j.server.driver`, or one's own.
+        From `pag_graph.neo4j_server.server.driver`, or one's own.
     epoch
         Number of the epoch.
     options

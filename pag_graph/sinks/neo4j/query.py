@@ -48,7 +48,7 @@ def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) ->
     Parameters
     ----------
     driver
-        From `pag_graph.sinks.neo4j.server.driver`, or one's own.
+        From `pag_graph.neo4j_server.server.driver`, or one's own.
     name
         Out of `pag_graph.cypher.list_queries`, such as ``analyses/critical_path``.
     parameters
@@ -81,7 +81,7 @@ def answer_query(
     Parameters
     ----------
     driver
-        From `pag_graph.sinks.neo4j.server.driver`, or one's own.
+        From `pag_graph.neo4j_server.server.driver`, or one's own.
     query
         From `pag_graph.cypher.load_query` or `find_query`.
     parameters

@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.cypher import load_query
-from pag_graph.sinks.neo4j.lease import overtaken
+from pag_graph.neo4j_server.lease import overtaken
 from pag_graph.sinks.neo4j.model import NodeTable, merge_nodes, merge_relationships
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import neo4j
     import polars as pl
 
-    from pag_graph.sinks.neo4j.lease import Lease
+    from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.model import RelationshipTable
 
 

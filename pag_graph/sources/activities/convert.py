@@ -14,10 +14,10 @@ import pyarrow as pa
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.sources.activities.events import Converter
-from pag_graph.sources.activities.files import SUFFIXES, header_of, kind_of, read
-from pag_graph.sources.activities.names import doubtful_workers
-from pag_graph.sources.files import fingerprint
+from pag_graph.sources.activities.event_rows import Converter
+from pag_graph.sources.activities.misspelt import doubtful_workers
+from pag_graph.sources.activities.table_files import SUFFIXES, header_of, kind_of, read
+from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.store.findings import no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace

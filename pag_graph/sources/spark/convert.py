@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pag_graph.builder.engine import silent
 from pag_graph.errors import TraceFormatError
-from pag_graph.pag.engine import silent
-from pag_graph.sources.files import fingerprint
+from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.sources.spark.logfiles import find_logs, looks_like_log
 from pag_graph.sources.spark.mapping import FORMAT, Mapped, map_schedule
 from pag_graph.sources.spark.reader import enough_memory, read_log
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pag_graph.sources.spark.tables import SparkLog
+    from pag_graph.sources.spark.log_tables import SparkLog
     from pag_graph.store.meta import TraceMeta
 
 __all__ = ["FORMAT", "convert", "map_log", "mismatch", "write_mapped"]

@@ -11,8 +11,18 @@ import polars as pl
 from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.rows import ACTIVITIES, KINDS, ROW, Epochs, Lives, finished, in_order, of_activity, of_kind
 from pag_graph.sources.spark.task_rows import widened
+from pag_graph.sources.spark.trace_rows import (
+    ACTIVITIES,
+    KINDS,
+    ROW,
+    Epochs,
+    Lives,
+    finished,
+    in_order,
+    of_activity,
+    of_kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

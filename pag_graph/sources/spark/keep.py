@@ -18,10 +18,10 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.sources.spark.convert import write_mapped
 from pag_graph.store.delta import STAGING, check_target, open_store
-from pag_graph.store.files import CHECKSUMS
 from pag_graph.store.held import scratch_folder
 from pag_graph.store.in_place import clean_beside, refusals, whole_folder
 from pag_graph.store.trace import Trace, check_trace_place
+from pag_graph.store.trace_files import CHECKSUMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from pag_graph.sources.spark.driver import (
     DriverPoints,
 )
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.rows import ACTIVITIES, KINDS, Epochs, finished, in_order, of_activity, of_kind
+from pag_graph.sources.spark.trace_rows import ACTIVITIES, KINDS, Epochs, finished, in_order, of_activity, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,9 @@ from pag_graph.sources.spark.core_events import core_events
 from pag_graph.sources.spark.driver import EXECUTORS, LANES, LAUNCH, OFFERS, RESULT, DriverPoints, driver_points
 from pag_graph.sources.spark.lane_events import lane_events
 from pag_graph.sources.spark.operators import Operators, name_operators
-from pag_graph.sources.spark.rows import Epochs, Lives, close_epochs, lives_of
 from pag_graph.sources.spark.schedule import MS, Schedule
 from pag_graph.sources.spark.shuffles import FIRST_SHUFFLE, Shuffles, shuffle_messages
+from pag_graph.sources.spark.trace_rows import Epochs, Lives, close_epochs, lives_of
 from pag_graph.store.findings import findings as make_findings
 from pag_graph.store.findings import no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
@@ -27,7 +27,7 @@ from pag_graph.store.meta import TraceMeta, TraceSource
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pag_graph.sources.spark.tables import LogFinding
+    from pag_graph.sources.spark.log_tables import LogFinding
 
 __all__ = ["FORMAT", "Mapped", "map_schedule"]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pag_graph.builder.engine import silent
 from pag_graph.errors import TraceFormatError
-from pag_graph.pag.engine import silent
-from pag_graph.sources.spark import tables
+from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.codecs import Stopped, decode
+from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
 from pag_graph.sources.spark.plans import Plan, plan_nodes
-from pag_graph.sources.spark.tables import LogFinding, SparkLog, frame
 from pag_graph.sources.spark.task_rows import (
     ENDED,
     FAILED,

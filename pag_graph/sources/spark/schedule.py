@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pag_graph.sources.spark.tables import LogFinding, SparkLog
+from pag_graph.sources.spark.log_tables import LogFinding, SparkLog
 from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, MEASURED
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spark.log_tables import LogFinding
 from pag_graph.sources.spark.schedule import attempt_key, stage_attempt
-from pag_graph.sources.spark.tables import LogFinding
 from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from pag_graph.sources.spark.schedule import MS, infer_schedule
 from pag_graph.sources.spark.shuffles import stage_parents
 
 if TYPE_CHECKING:
+    from pag_graph.sources.spark.log_tables import SparkLog
     from pag_graph.sources.spark.schedule import Schedule
-    from pag_graph.sources.spark.tables import SparkLog
 
 __all__ = ["SnailTrail", "snailtrail_events", "snailtrail_mapping"]
 

@@ -13,8 +13,8 @@ import pytest
 
 import pag_graph
 from pag_graph import api
+from pag_graph.graph.snapshot import Run, Window
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
-from pag_graph.pag.snapshot import Run, Window
 from pag_graph.testing.reference import build_reference
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pag_graph.analyses.blame import blame
-from pag_graph.analyses.columns import with_epoch
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.diff import diff
+from pag_graph.analyses.expressions import with_epoch
 from pag_graph.analyses.imbalance import imbalance
 from pag_graph.analyses.invariants import InvariantsParameters, invariants, round_observations
 from pag_graph.analyses.k_hops_st2 import KHopsSt2Parameters, k_hops_st2
@@ -32,7 +32,7 @@ from pag_graph.testing.strategies import small_traces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
 
     Row = dict[str, Any]
     Fixture = Callable[..., Any]

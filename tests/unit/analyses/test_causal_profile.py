@@ -14,8 +14,8 @@ from pag_graph.analyses.causal_profile import CausalProfileParameters, causal_pr
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.what_if import WORK, WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.snapshot import Window
 from pag_graph.model.tables import CAUSAL_PROFILE
-from pag_graph.pag.snapshot import Window
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pag_graph.api import Pag
-    from pag_graph.pag.snapshot import Snapshot
+    from pag_graph.graph.snapshot import Snapshot
 
     Fixture = Callable[..., Any]
     Row = dict[str, Any]

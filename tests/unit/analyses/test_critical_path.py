@@ -10,9 +10,9 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.graph.snapshot import Snapshot
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.ids import vertex_id
-from pag_graph.pag.snapshot import Snapshot
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:

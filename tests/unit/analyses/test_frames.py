@@ -23,15 +23,15 @@ from pag_graph.analyses.frames import polars_frames
 from pag_graph.analyses.invariants import InvariantsParameters
 from pag_graph.analyses.k_hops import KHopsParameters, k_hops
 from pag_graph.errors import AnalysisError, PagError, UnsupportedPlanError
+from pag_graph.graph.snapshot import Window
 from pag_graph.model.enums import LOCAL_TYPES
-from pag_graph.pag.snapshot import Window
 from pag_graph.testing.strategies import small_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pag_graph.api import Pag
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
     Fixture = Callable[..., Any]
 

@@ -15,8 +15,8 @@ from pag_graph.analyses import ANALYSES, Scope, find_analysis, table_of
 from pag_graph.analyses import windows as windows_module
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.tiling import TYPES, Tiling, ranks, tile, tilings
 from pag_graph.model.enums import MESSAGE_TYPES
-from pag_graph.pag.tiling import TYPES, Tiling, ranks, tile, tilings
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.api import Pag
-    from pag_graph.pag.snapshot import Run, Window
+    from pag_graph.graph.snapshot import Run, Window
     from pag_graph.testing.traces import SmallTrace
 
     Fixture = Callable[..., Any]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pag_graph.analyses.participation import participation
 from pag_graph.errors import CycleError, UnsupportedPlanError
+from pag_graph.graph.snapshot import Window
 from pag_graph.model.tables import PARTICIPATION
-from pag_graph.pag.snapshot import Window
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 

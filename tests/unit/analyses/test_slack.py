@@ -12,7 +12,7 @@ from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.slack import SlackParameters, slack
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
-from pag_graph.pag.snapshot import Window
+from pag_graph.graph.snapshot import Window
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 

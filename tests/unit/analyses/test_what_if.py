@@ -12,9 +12,9 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.slack import slack
 from pag_graph.analyses.what_if import WORK, WhatIf, WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.snapshot import Window
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import CRITICAL_PATH, WHAT_IF, WHAT_IF_TIMES
-from pag_graph.pag.snapshot import Window
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 

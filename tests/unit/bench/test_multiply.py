@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pag_graph import api
+from pag_graph.builder.build import construct
 from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.build import construct
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
 

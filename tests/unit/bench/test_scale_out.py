@@ -10,9 +10,9 @@ from bench import scale_out
 from bench.harness import Session
 from bench.multiply import multiply
 from pag_graph import api
+from pag_graph.builder.plan import plan_run
 from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
-from pag_graph.pag.plan import plan_run
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pag_graph.cli.neo4j_queries import _print_table
 from pag_graph.cli.output import print_csv, print_markdown, stderr, stdout
 from pag_graph.cypher import load_query
 from pag_graph.errors import PagError
-from pag_graph.testing.spark_logs import EventLog
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, SinkError
-from pag_graph.testing.spark_logs import EventLog
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def test_an_answer_that_does_not_fit_is_an_error(store: Path, form: str) -> None
 BUILDS = """
 import signal, sys, time
 from pag_graph.cli import app
-from pag_graph.pag import build
+from pag_graph.builder import build
 
 def slow(*_, **__):
     print("writing", flush=True)

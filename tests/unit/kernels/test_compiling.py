@@ -14,7 +14,7 @@ from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.output import compiling
 from pag_graph.kernels import compiling as kernels
 from pag_graph.kernels import expected
-from pag_graph.kernels.windows import largest
+from pag_graph.kernels.arranging import largest
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import NoReturn
 import numpy as np
 from pag_graph.kernels import expected
-from pag_graph.kernels.columns import in_order
+from pag_graph.kernels.decoding import in_order
 expected._LINES = Path(sys.argv[1])
 told = []
 with expected.expecting("some", tell=lambda *what: told.append(what)):
@@ -82,7 +82,7 @@ def test_the_commands_call_what_is_expected_of_them_and_nothing_else(part: str, 
 def test_what_is_expected_is_compiled_elsewhere_at_the_first_call_and_told(tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text(
-        "some,more columns.in_order int64[] int64[] int64[]\nsome layout.edges_in int8[] int64[]\nmore no.such int64\n"
+        "some,more decoding.in_order int64[] int64[] int64[]\nsome layout.edges_in int8[] int64[]\nmore no.such int64\n"
     )
     said = run(FIRST_CALL, lines, folder=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     told, hits, misses = json.loads(said)

@@ -9,8 +9,8 @@ import pytest
 
 from pag_graph import api
 from pag_graph.model.enums import RuleSet
-from pag_graph.testing.compare import assembled
 from pag_graph.testing.traces import draw
+from tests.support.compare import assembled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

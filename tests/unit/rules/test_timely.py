@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pag_graph.model.ids import vertex_id
-from pag_graph.testing.compare import assembled, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
+from tests.support.compare import assembled, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable

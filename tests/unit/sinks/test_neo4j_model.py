@@ -24,7 +24,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.pag.snapshot import Run
+    from pag_graph.graph.snapshot import Run
 
 BUNDLED = sorted(path.name for path in SAMPLES.iterdir() if (path / "meta.json").is_file())
 

@@ -19,8 +19,8 @@ from pag_graph.errors import MissingColumnError, TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.activities import values
-from pag_graph.sources.activities.events import Converter
-from pag_graph.sources.activities.tables import TABLES, Source, schema
+from pag_graph.sources.activities.event_rows import Converter
+from pag_graph.sources.activities.table_columns import TABLES, Source, schema
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pag_graph import api
+from pag_graph.diagnosis.spark import answer as why
+from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.errors import StoreConflictError, StoreError, StoreExistsError
-from pag_graph.sources.spark import keep, why
+from pag_graph.sources.spark import keep
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles
 from pag_graph.sources.spark.reader import read_log
-from pag_graph.sources.spark.why import answer
 from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import vacuum
 from pag_graph.store.trace import Trace
-from pag_graph.testing.spark_logs import EventLog
+from tests.support.spark_logs import EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

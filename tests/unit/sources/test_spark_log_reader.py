@@ -10,21 +10,21 @@ from unittest.mock import Mock
 
 import pytest
 
+from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import detect_format
 from pag_graph.sources.spark import reader
-from pag_graph.sources.spark.causes import diagnose
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.plans import plan_nodes
 from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.task_rows import LATEST_MS
-from pag_graph.testing.spark_logs import ORIGIN_MS, EventLog
+from tests.support.spark_logs import ORIGIN_MS, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.sources.spark.tables import SparkLog
+    from pag_graph.sources.spark.log_tables import SparkLog
 
     Command = Callable[..., tuple[int, str, str]]
 

@@ -22,7 +22,7 @@ from pag_graph.sources.spark.reader import read_log
 from pag_graph.sources.spark.snailtrail import snailtrail_events, snailtrail_mapping
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import Trace, write_trace
-from pag_graph.testing.spark_logs import EventLog, check_rows
+from tests.support.spark_logs import EventLog, check_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pag_graph.sources.spark.texts import OTHER, Texts
-from pag_graph.testing.spark_logs import ORIGIN_MS, EventLog
+from tests.support.spark_logs import ORIGIN_MS, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,6 +16,8 @@ import pytest
 from deltalake import DeltaTable
 
 from pag_graph import api
+from pag_graph.builder import build as pag_build
+from pag_graph.builder import slices, steps
 from pag_graph.errors import (
     FormatVersionError,
     StoreConflictError,
@@ -25,18 +27,16 @@ from pag_graph.errors import (
     UnsupportedPlanError,
 )
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.pag import build as pag_build
-from pag_graph.pag import slices, steps
 from pag_graph.store import delta
-from pag_graph.testing.compare import committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
+from tests.support.compare import committed, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from pag_graph.pag.build import BuildReport
+    from pag_graph.builder.build import BuildReport
 
 # Three epochs: worker 0 works and tells worker 1, which waits for it. Worker 2 never logs anything.
 WORK = " | ".join(
@@ -326,7 +326,7 @@ KILLED = """
 import os, signal, sys
 from pag_graph import api
 from pag_graph.store import delta
-from pag_graph.pag import build
+from pag_graph.builder import build
 
 trace, store, mode, name, at = sys.argv[1:]
 module = build if name == "write_part" else delta

@@ -17,9 +17,9 @@ from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store import delta, delta_log
 from pag_graph.store.delta_log import latest, read_state, write_version
 from pag_graph.store.parts import PartFile, write_part
-from pag_graph.testing.compare import committed, differences
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
+from tests.support.compare import committed, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pag_graph import api
+from pag_graph.builder import build as pag_build
 from pag_graph.errors import InvalidParameterError, StoreError, StoreNotFoundError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.pag import build as pag_build
 from pag_graph.store import held, leftovers
 from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import staging, vacuum
@@ -26,7 +26,7 @@ from pag_graph.testing.traces import draw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.pag.build import BuildReport
+    from pag_graph.builder.build import BuildReport
 
     KillAt = Callable[[int, Callable[[], object]], bool]
 

@@ -1,0 +1,91 @@
+"""Expressions and frames that several analyses share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType, EpochRole, RuleSet
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import printable
+
+if TYPE_CHECKING:
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+
+LOCAL = [str(kind) for kind in LOCAL_TYPES]
+MESSAGES = [str(kind) for kind in MESSAGE_TYPES]
+WAITING, UNKNOWN = str(ActivityType.WAITING), str(ActivityType.UNKNOWN)
+SPAWN = str(ActivityType.SPAWN)
+IS_MESSAGE = pl.col("type").is_in(MESSAGES)
+END = pl.col("start_ns") + pl.col("duration_ns")
+
+
+def worker_of(vertex: str) -> pl.Expr:
+    """Return the worker of the vertex in a column."""
+    return (pl.col(vertex) // (1 << POSITION_BITS)).cast(pl.Int32)
+
+
+def inside_ns(window: Window) -> pl.Expr:
+    """Return how long an edge lasts inside a window; needs ``end_ns``."""
+    end = pl.min_horizontal("end_ns", pl.lit(window.end_ns))
+    return end - pl.max_horizontal("start_ns", pl.lit(window.start_ns))
+
+
+def local_inside(snapshot: Snapshot) -> pl.DataFrame:
+    """Return the local edges of a window with ``worker`` and ``inside_ns``, cut at its borders.
+
+    Under the rule set `st2` the epoch is the whole window, and nothing is cut.
+    """
+    inside = pl.col("duration_ns") if snapshot.run.rules is RuleSet.ST2 else inside_ns(snapshot.window)
+    return snapshot.local.with_columns(worker=worker_of("dst"), inside_ns=inside)
+
+
+def delivered_ns(rules: RuleSet) -> pl.Expr:
+    """Return what an edge took; for a message from send to read. Under `st2` negative times count nothing."""
+    if rules is RuleSet.ST2:
+        return pl.col("duration_ns").clip(lower_bound=0)
+    after_arrival = pl.when(pl.col("read") != pl.col("dst")).then(pl.col("receive_buffer_ns").fill_null(0))
+    return pl.col("duration_ns") + after_arrival.otherwise(0).fill_null(0)
+
+
+def operator_names(run: Run) -> pl.DataFrame:
+    """Return one row per operator: ``operator``, ``address`` and ``operator_name``."""
+    return run.operators.select("operator", "address", operator_name="name").unique("operator", keep="first")
+
+
+def worker_label(run: Run, column: str) -> pl.Expr:
+    """Return how to speak of the worker in a column (see `Run.worker_label`); null where it is."""
+    labels = {worker: run.worker_label(worker) for worker in run.workers}
+    return pl.col(column).replace_strict(labels, default=None, return_dtype=pl.String)
+
+
+def operator_labels(run: Run) -> dict[int, str]:
+    """Return what people call each operator: its name and address, or its number where it has no name."""
+    return {
+        row["operator"]: printable(f"{row['name']} ({row['address']})")
+        if row["name"]
+        else f"operator {row['operator']}"
+        for row in run.operators.iter_rows(named=True)
+    }
+
+
+def peer_frame(run: Run) -> pl.DataFrame:
+    """Return one row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`)."""
+    schema = {"worker": pl.Int32, "group": pl.Int32}
+    return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
+
+
+def with_epoch(table: pa.Table, window: Window) -> pa.Table:
+    """Add the window's epoch to its rows, unless they have one."""
+    if "epoch" in table.column_names:
+        return table
+    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
+
+
+def rounds(run: Run) -> pl.DataFrame:
+    """Return the rows of `epochs` that analyses of a whole run look at: rounds; all rows where there is no round."""
+    of_rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
+    return of_rounds if of_rounds.height else run.epochs

@@ -1,0 +1,223 @@
+"""The page of all analyses, from their definitions: ``python -m pag_graph.analyses.reference_page > docs/analyses.md``.
+
+A test compares the page with the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope
+from pag_graph.model.enums import RuleSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HEAD = """\
+# Analyses
+
+Made from the definitions in `pag_graph/analyses`; change them there, and run
+`python -m pag_graph.analyses.reference_page > docs/analyses.md`.
+
+Every analysis is a command of `pag`, a method of `Pag` and a choice of `spark_jobs/analyse.py`. One that looks at a
+window takes `--epoch N`, `--role startup`, `--role shutdown` or `--between FROM TO`, and the slowest round without
+them; in Python `epoch=`, `role=`, `between=`. All print `--format table`, `json`, `csv`, `markdown` or `html` (one file
+with a picture, and nothing from elsewhere); `--top` bounds the rows of a table, and `--picture FILE.svg` draws them.
+The job writes one Parquet file per task, with a column `epoch`, to a folder that is new or empty, and takes parameters
+as `--set FIELD=VALUE`, with a value in JSON or a text.
+Times are nanoseconds from the run's origin.
+
+## Many windows, and large ones
+
+An analysis of a window looks at every epoch of a run in one pass with `--each`, and at windows of one length with
+`--every 10ms` (see [cli.md](cli.md)); in Python `pag.each("waits")` and `pag.series("waits", every_ns=10_000_000)`. The
+rows of all windows come in one table, and the graph is read in stretches of many windows, once.
+
+```sh
+pag waits run.pag --each --format csv              # rows of all epochs, each with its epoch
+pag critical-path run.pag --each --format json
+```
+
+Windows are the unit of distribution: `spark_jobs/analyse.py`, and `each(..., engine="spark")`, give stretches of
+windows to tasks, and a task holds the edges of its windows in memory. That is the fast plan, and the right one as long
+as the edges of one window fit into a task: about 100 bytes each, so 10 million edges are 1 GB.
+
+Where they do not, **a window is spread over all executors**: `spark_jobs/analyse.py ... --across`, or a Spark session
+as `spark=` in Python. Nothing but sums, and what is listed below, comes to the driver. The rows are the same.
+
+```sh
+spark-submit spark_jobs/analyse.py run.pag out/across --analysis skew --across
+```
+
+```python
+import pag_graph
+from pag_graph.engines.session import spark_session
+
+spark = spark_session()
+pag = pag_graph.open("run.pag")
+pag.skew(epoch=5, spark=spark)
+pag.each("traffic", spark=spark)
+```
+
+- `metrics`, `matrix`, `traffic`, `waits`, `skew`: sums over edges, the same expressions in both plans.
+- `k-hops`: every hop joins the edges with the vertices that walks have reached; sums of each hop come to the driver.
+- `critical-path`, `profile`, `profile-rounds`, `imbalance`: paths are walked on the driver, over waits and what ended
+  them; the edges between are looked up by a join. The rows of the path come to the driver.
+- `blame`, `stragglers`: the same for the path of every wait, of which sums come to the driver.
+- `invariants`: the largest of each kind in a round, and what exceeds a limit, come to the driver, and so do the run's
+  progress messages.
+
+The others (`why`, `sample`, `slack`, `what-if`, `causal-profile`, `participation`, `k-hops-st2`, `diff`) refuse
+`--across` and `spark=`. Replays and counts of paths follow edges one after the other, in the order of time, and each
+needs what those before it left: spread over tasks, every level of the graph would be a round of messages between them,
+and a graph has at least as many levels as its critical path has edges. Choose shorter windows for them (`--between`,
+`--every`): what a shorter window says is exact for it.
+
+## All analyses
+
+"across" marks those that can spread one window.
+
+| analysis | looks at | across | answers |
+|---|---|---|---|
+"""
+_TAIL = '''
+## Your own
+
+A distribution adds an analysis with an entry point of the group `pag_graph.analyses` that names an `Analysis`:
+
+```toml
+[project.entry-points."pag_graph.analyses"]
+longest-waits = "my_package:LONGEST_WAITS"
+```
+
+```python
+# my_package/__init__.py: only the definition, because every command reads it
+from pag_graph.analyses import Analysis
+
+LONGEST_WAITS = Analysis(name="longest-waits", package="my_package", output="LONGEST_WAITS")
+
+# my_package/longest_waits.py: the schema of the rows, and the function
+import pyarrow as pa
+
+LONGEST_WAITS = pa.schema([pa.field("worker", pa.int32(), False), pa.field("duration_ns", pa.int64(), False)])
+
+
+def longest_waits(snapshot):
+    """List the waits of a window, longest first."""
+    ...  # an Arrow table with this schema
+```
+
+Then there are `pag longest-waits`, `Pag.longest_waits` and `spark_jobs/analyse.py --analysis longest-waits`; executors
+need the distribution as well. What cannot be loaded, or takes a name that is taken, is left out with a warning.
+'''
+_SCOPES = {Scope.WINDOW: "a window", Scope.RUN: "all rounds", Scope.PAIR: "two windows, or two runs"}
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+
+
+def page() -> str:
+    """Return the text of ``docs/analyses.md``."""
+    rows = "".join(
+        f"| [{analysis.name}](#{analysis.name}) | {_SCOPES[analysis.scope]} | {'yes' if analysis.across else ''}"
+        f" | {analysis.help} |\n"
+        for analysis in ANALYSES
+    )
+    return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES) + _TAIL
+
+
+def picture_name(analysis: Analysis) -> str | None:
+    """Return the name of the file with an analysis' picture; timelines share one."""
+    if analysis.chart is None:
+        return None
+    return "skewed-epoch4.svg" if analysis.chart.kind == "timeline" else f"analysis-{analysis.name}.svg"
+
+
+def _about(analysis: Analysis) -> str:
+    first, sections = _sections(analysis.doc)
+    command = f"pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
+    if analysis.only_rules is not None:
+        command = f"pag build run.trace {analysis.example_store} --rules {analysis.only_rules}\n{command}"
+    defaults = [(item.name, item.default) for item in analysis.parameter_list]
+    shown = analysis.example_values or [pair for pair in defaults if pair[1] not in (MISSING, None, ())][:1]
+    # A folder for each: a job refuses one that holds another's rows.
+    job = f"spark-submit spark_jobs/analyse.py {analysis.example_store} out/{analysis.name} --analysis {analysis.name}"
+    job += "".join(f" --set {name}={_setting(value)}" for name, value in shown)
+    parts = [f"\n## {analysis.name}\n\n{first}\n", f"```sh\n{command}\n{job}\n```\n"]
+    call = ", ".join(f"{name}={_literal(value)}" for name, value in shown)
+    parts.append(f'```python\npag_graph.open("{analysis.example_store}").{analysis.method}({call})\n```\n')
+    parts.extend(f"{sections[name]}\n" for name in ("Notes", "References") if name in sections)
+    picture = picture_name(analysis)
+    if picture is not None:
+        parts.append(f"![{analysis.name} of the bundled trace skewed](pictures/{picture})\n")
+    if analysis.parameter_list:
+        parts.append("| parameter | type | default | meaning |\n|---|---|---|---|\n" + _parameters(analysis))
+    parts.append(f"{_grain(analysis)}\n\n" + _columns(analysis.schema))
+    facts = []
+    if len(analysis.rules) < len(RuleSet):
+        sets = " and ".join(f"`{rules}`" for rules in sorted(analysis.rules))
+        facts.append(f"Only for runs of the rule set {sets}." if len(analysis.rules) == 1 else f"Rule sets {sets}.")
+    if analysis.across:
+        facts.append("A window can be spread over Spark's executors: `--across`, `spark=`.")
+    if analysis.cypher:
+        facts.append(f"In Neo4j: `pag neo4j query {analysis.cypher}`.")
+    if analysis.alarm:
+        facts.append("The command's exit code is 9 if there are any rows.")
+    if facts:
+        parts.append(" ".join(facts) + "\n")
+    return "\n".join(parts)
+
+
+def _sections(doc: str) -> tuple[str, dict[str, str]]:
+    """Split a NumPy docstring; what comes before its first section is the description."""
+    pieces = _SECTION.split(doc)
+    named = {name: text.strip() for name, text in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return pieces[0].strip(), named
+
+
+def _parameters(analysis: Analysis) -> str:
+    return "".join(
+        f"| `{parameter.name}` | {_kind(parameter)} | {_default(parameter)} | {parameter.help} |\n"
+        for parameter in analysis.parameter_list
+    )
+
+
+def _kind(parameter: Parameter) -> str:
+    kind = ", ".join(f"`{choice}`" for choice in parameter.choices) or getattr(parameter.item, "__name__", "str")
+    return f"{kind}{', several' if parameter.many else ''}"
+
+
+def _setting(value: Any) -> str:
+    """Return a value as `--set` takes it: a text as it stands, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is MISSING:
+        return "must be given"
+    return "" if parameter.default is None or parameter.default == () else f"`{parameter.default}`"
+
+
+def _grain(analysis: Analysis) -> str:
+    """Return the sentence of the docstring that says what a row is."""
+    returns = _sections(analysis.doc)[1].get("Returns", "")
+    text = " ".join(line.strip() for line in returns.splitlines()[1:])
+    return text or f"Rows of `{analysis.output}`."
+
+
+def _columns(schema: pa.Schema) -> str:
+    rows = "".join(
+        f"| `{item.name}` | {item.type}{', null' if item.nullable else ''} | {item.metadata[b'doc'].decode()} |\n"
+        for item in schema
+    )
+    return f"| column | type | meaning |\n|---|---|---|\n{rows}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

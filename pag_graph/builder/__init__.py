@@ -1,0 +1,1 @@
+"""Writing: from a trace, by rules and kernels, to a committed store."""

@@ -1,0 +1,169 @@
+"""Events as columns of plain integers, each value checked on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.kernels import ABSENT
+from pag_graph.kernels.activations import OTHER
+from pag_graph.kernels.decoding import decode, fill_absent, in_order, widen
+from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.rules.rows import KIND_CODES
+from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
+from pag_graph.store.trace_columns import LIMITS, VOCABULARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.store.log import TraceLog
+    from pag_graph.store.trace import Trace
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+    U8 = NDArray[np.uint8]
+
+KINDS = {"kind": (KIND_CODES, OTHER)}
+"""What `read_columns` makes of kinds for those who ask for nothing but their kernel codes."""
+_NO_BITS = np.empty(0, np.uint8)
+
+
+def read_columns(
+    log: TraceLog,
+    worker: int,
+    low: int,
+    high: int,
+    names: Sequence[str],
+    words: Mapping[str, tuple[Mapping[str, int], int]],
+) -> dict[str, Any]:
+    """Read rows `low` to `high` (exclusive) of a worker.
+
+    Parameters
+    ----------
+    log, worker, low, high
+        Whose rows, and which of them, counted from 0 in the order of its log.
+    names
+        Columns of `TRACE_EVENTS`.
+    words
+        Per column of words that is among them: the code of each word, and that of null and of all other words.
+
+    Returns
+    -------
+    dict
+        Per column: int8 for words and truth values, else int64 with `ABSENT` in place of null.
+
+    Raises
+    ------
+    TraceFormatError
+        As `TraceLog.read`, which is asked to name the event wherever something is wrong.
+    """
+    rows = high - low
+    numbers = [name for name in names if pa.types.is_integer(TRACE_EVENTS.field(name).type)]
+    columns: dict[str, Any] = {}
+    absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
+    sound = True
+    done = 0
+    for table in log.tables(worker, low, high, names):
+        end = done + table.num_rows
+        for name in table.column_names:
+            if name not in columns:
+                columns[name] = np.empty(rows, np.int64 if name in numbers else np.int8)
+                columns[name][:done] = absent[name]
+            at = done
+            for chunk in table[name].chunks:
+                into = columns[name][at : at + len(chunk)]
+                at += len(chunk)
+                if name in numbers:
+                    sound &= _integers(name, chunk, into)
+                elif name in words:
+                    sound &= _words(name, chunk, *words[name], into)
+                else:
+                    into[:] = chunk.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        for name in names:
+            if name not in table.column_names:
+                sound &= TRACE_EVENTS.field(name).nullable
+                if name in columns:
+                    columns[name][done:end] = absent[name]
+        done = end
+    for name in names:
+        if name not in columns:
+            columns[name] = nothing(rows) if name in numbers else np.full(rows, absent[name], np.int8)
+    if not sound:
+        log.read(worker, low, high, names)
+    return columns
+
+
+def nothing(rows: int) -> I64:
+    """Return a column without any value: `ABSENT`, so often. All who ask share it, so nobody may write into it."""
+    known = _NOTHING[0]
+    if len(known) < rows:
+        known = _NOTHING[0] = np.full(rows, ABSENT, np.int64)
+    return known[:rows]
+
+
+_NOTHING = [np.empty(0, np.int64)]
+
+
+def _integers(name: str, chunk: pa.Array, into: I64) -> bool:
+    """Copy a chunk of integers; say whether all values are such as the column may have."""
+    nulls = chunk.null_count
+    if nulls == len(chunk):
+        into[:] = ABSENT
+        return not nulls or TRACE_EVENTS.field(name).nullable
+    if not pa.types.is_integer(chunk.type):
+        chunk = chunk.cast(TRACE_EVENTS.field(name).type)
+    valid, content = chunk.buffers()
+    values = np.frombuffer(content, chunk.type.to_pandas_dtype())[chunk.offset : chunk.offset + len(chunk)]
+    if nulls:
+        low, high = fill_absent(values, np.frombuffer(valid, np.uint8), chunk.offset, into)
+    else:
+        low, high = widen(values, into)
+    within = name not in LIMITS or (low >= 0 and high <= LIMITS[name])
+    return within and (not nulls or TRACE_EVENTS.field(name).nullable)
+
+
+def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int, into: I8) -> bool:
+    """Replace a chunk of words by their codes; say whether all are such as the column may have."""
+    if not isinstance(chunk, pa.DictionaryArray):
+        chunk = chunk.dictionary_encode()
+    known = chunk.dictionary.to_pylist()
+    codes = np.array([*(meaning.get(word, default) for word in known), default], np.int8)
+    places = chunk.indices
+    valid, content = places.buffers()
+    values = np.frombuffer(content, places.type.to_pandas_dtype())[places.offset : places.offset + len(places)]
+    bits = np.frombuffer(valid, np.uint8) if places.null_count else _NO_BITS
+    decode(values, bits, places.offset, codes, default, into)
+    vocabulary = VOCABULARIES[name]
+    lacks = places.null_count > 0 and not TRACE_EVENTS.field(name).nullable
+    return not lacks and all(word is None or word in vocabulary for word in known)
+
+
+def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, columns: Mapping[str, I64]) -> None:
+    """Refuse rows whose numbers, clocks or epochs contradict the order of the log.
+
+    Parameters
+    ----------
+    trace, log, worker, low, high
+        Which rows.
+    columns
+        `seq`, `epoch` and `t_ns` of them, and of the row before, if there is one.
+
+    Raises
+    ------
+    TraceFormatError
+        As `check_events`.
+    """
+    if in_order(columns["seq"], columns["epoch"], columns["t_ns"]) and all(
+        # What is in order has its least and its greatest value at its ends.
+        least <= values[0] and values[-1] <= most
+        for values, (least, most) in ((columns[name], ORDER_LIMITS[name]) for name in ("seq", "epoch", "t_ns"))
+        if len(values)
+    ):
+        return
+    table = log.read(worker, low, high, ORDER_COLUMNS)
+    before = log.read(worker, low - 1, low, ORDER_COLUMNS) if low else None
+    check_events(trace, table, previous=before)

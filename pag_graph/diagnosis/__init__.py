@@ -1,0 +1,1 @@
+"""Why a program was slow, told by what only its own source knows."""

@@ -1,0 +1,334 @@
+"""One answer for one log: convert, build, walk the critical path, name the causes, and say what would help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.builder.build import build
+from pag_graph.builder.engine import silent
+from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.diagnosis.spark.cores import predict_cores
+from pag_graph.diagnosis.spark.list_schedule import list_schedule
+from pag_graph.diagnosis.spark.look import Thresholds, driver_gaps
+from pag_graph.diagnosis.spark.nodes import node_shares
+from pag_graph.engines.local import LocalEngine
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.snapshot import Run
+from pag_graph.model.enums import EdgeFlags, RuleSet
+from pag_graph.sources.spark.convert import map_log, write_mapped
+from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
+from pag_graph.sources.spark.reader import enough_memory, read_log
+from pag_graph.sources.spark.texts import private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spark.log_tables import SparkLog
+    from pag_graph.sources.spark.logfiles import LogFiles
+    from pag_graph.sources.spark.mapping import Mapped
+
+__all__ = ["SparkAnswer", "answer"]
+
+_MOST_WHAT_IFS = 5
+# On a large log every replay takes seconds.
+_LARGE = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAnswer:
+    """Why an application took as long as it did."""
+
+    log: SparkLog
+    mapped: Mapped
+    diagnosis: Diagnosis
+    steps: pl.DataFrame
+    """The critical path of the whole application, rows of `CRITICAL_PATH` with `inferred`."""
+    shares: dict[str, list[dict[str, Any]]]
+    """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
+    plan_nodes: list[dict[str, Any]]
+    """Time of the path's stages by plan node."""
+    what_if: list[dict[str, Any]]
+    """Rows of change, predicted_ns and saved_ns, greatest saving first."""
+    cores: list[dict[str, Any]]
+    """Rows of cores and predicted_ns."""
+    explained: float
+    """Share of the path that is not unknown."""
+    inferred: float
+    """Share of the path whose place within a task is by policy."""
+    findings: dict[str, int]
+    """Findings of log and graph, counted."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values, for programs."""
+        diagnosis, schedule = self.diagnosis, self.mapped.schedule
+        return {
+            "log": self.log.name,
+            "application": {
+                "id": self.log.app_id,
+                "name": self.log.app_name,
+                "spark": self.log.version,
+                "complete": self.log.complete,
+            },
+            "span_ns": diagnosis.span_ns,
+            "before_first_job_ns": diagnosis.span_ns - diagnosis.active_ns,
+            "active_ns": diagnosis.active_ns,
+            "path": {
+                "length_ns": int(self.steps["duration_ns"].sum()),
+                "steps": self.steps.height,
+                "explained": self.explained,
+                "inferred_share": self.inferred,
+                **{f"by_{name}": rows for name, rows in self.shares.items()},
+            },
+            "plan_nodes": self.plan_nodes,
+            "causes": [cause.facts() for cause in diagnosis.causes],
+            "core_time_ns": diagnosis.core_ns,
+            "stages": diagnosis.stages.to_dicts(),
+            "jobs": [
+                {
+                    "job": job.job,
+                    "name": job.name,
+                    "start_ns": job.start_ns,
+                    "end_ns": job.end_ns,
+                    "query": job.execution,
+                    "succeeded": job.succeeded,
+                }
+                for job in schedule.jobs
+            ],
+            "executors": schedule.executors.drop("code").to_dicts(),
+            "what_if": {"replayed_ns": diagnosis.simulated_ns, "changes": self.what_if, "cores": self.cores},
+            "epochs": [
+                {"epoch": number, "end_ns": t, "name": name} for number, (t, name) in enumerate(self.mapped.epochs.ends)
+            ],
+            "findings": self.findings,
+        }
+
+
+def answer(
+    log: LogFiles,
+    *,
+    folder: Path | None = None,
+    replace: bool = False,
+    keep_texts: bool = False,
+    cores: Sequence[int] = (),
+    thresholds: Thresholds | None = None,
+    progress: Callable[[str, int, int], None] = silent,
+) -> SparkAnswer:
+    """Say why an application took as long as it did.
+
+    Parameters
+    ----------
+    log
+        Files of one log, as `find_logs` returns them.
+    folder
+        Where to leave the trace (``trace``) and the store (``pag``); nowhere if absent.
+    replace
+        Whether to replace what is in the folder. What a repeated call finds done already it takes as it is.
+    keep_texts
+        Whether to keep descriptions and other texts, as `read_log` says; nobody else may read the folder then.
+    cores
+        Numbers of cores to predict the end for, besides half and twice as many as there were.
+    thresholds
+        From where on something is a cause.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    SparkAnswer
+        Path, causes and predictions.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number of cores is not positive.
+    """
+    if any(count < 1 for count in cores):
+        message = "A number of cores must be positive."
+        raise InvalidParameterError(message, None, {"cores": list(cores)})
+    with enough_memory(log), private(keep_texts):
+        read = read_log(log, keep_texts=keep_texts, progress=progress)
+        mapped = map_log(read)
+        diagnosis = diagnose(mapped.schedule, thresholds)
+        if folder is None:
+            with temporary_results() as place:
+                return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
+        kept = place_of(folder)
+        if not replace and is_result_of(mapped, kept):
+            return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)
+        with new_results(mapped, kept, replace=replace) as place:
+            # They come to their place when all is done: a command that is killed before can be repeated as it was.
+            return _walked(read, mapped, diagnosis, _built(mapped, place, progress), cores)
+
+
+def _built(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
+    """Write trace and store of a log, and open the store."""
+    write_mapped(mapped, place / TRACE)
+    build(
+        place / TRACE,
+        place / STORE,
+        engine=LocalEngine(),
+        rules=RuleSet.STATED,
+        mode="replace",
+        progress=progress,
+    )
+    return Run(place / STORE)
+
+
+def _walked(
+    log: SparkLog,
+    mapped: Mapped,
+    diagnosis: Diagnosis,
+    run: Run,
+    cores: Sequence[int],
+) -> SparkAnswer:
+    snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
+    path = critical_path(snapshot)
+    steps = pl.DataFrame(pl.from_arrow(path.steps))
+    flags = run.scan("edges").select("src", "dst", "flags").collect()
+    steps = steps.join(
+        flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
+        on=["edge_src", "edge_dst"],
+        how="left",
+        maintain_order="left",
+    ).with_columns(inferred=(pl.col("flags").fill_null(0) & int(EdgeFlags.INFERRED)) != 0)
+    steps = _labelled(steps, mapped)
+    span = max(diagnosis.span_ns, 1)
+    found = run.scan("findings").group_by("finding").len().sort("finding").collect()
+    what_ifs = _what_ifs(mapped, diagnosis, steps)
+    return SparkAnswer(
+        log=log,
+        mapped=mapped,
+        diagnosis=diagnosis,
+        steps=steps,
+        shares={name: _shares(steps, column, span) for name, column in _DIVISIONS.items()},
+        plan_nodes=node_shares(mapped, steps),
+        what_if=what_ifs,
+        cores=predict_cores(mapped.schedule, diagnosis.plan, cores),
+        explained=path.explained,
+        inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
+        findings=dict(found.iter_rows()),
+    )
+
+
+_DIVISIONS = {
+    "stage": "what",
+    "activity": "activity",
+    "executor": "executor",
+    "host": "host",
+    "query": "query",
+}
+
+_ACTIVITY_NAMES = {
+    (True, "busy"): "driver program",
+    (True, "scheduling"): "driver scheduling",
+    (True, "io"): "getting results",
+    (False, "scheduling"): "scheduler delay",
+    (False, "io"): "shuffle write",
+    (False, "input_wait"): "shuffle fetch wait",
+    (False, "deserialization"): "task deserialization",
+    (False, "serialization"): "result serialization",
+    (False, "gc"): "garbage collection",
+    (False, "processing"): "processing",
+    (False, "idle"): "idle core",
+}
+
+
+def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
+    """Say of every step what it was, in the words of Spark's users."""
+    operators = mapped.operators
+    stage_names = {number: operators.names[number] for number in operators.stages.values()}
+    executions = {number: execution for execution, number in operators.executions.items()}
+    queries: dict[int, int] = dict(executions)
+    for index, number in enumerate(operators.jobs):
+        of_job = mapped.schedule.jobs[index].execution
+        if of_job is not None:
+            queries[number] = of_job
+    for key, number in operators.stages.items():
+        execution = mapped.schedule.jobs[mapped.schedule.stage_jobs[key]].execution
+        if execution is not None:
+            queries[number] = execution
+    executors = mapped.schedule.executors.to_dicts()
+    workers: list[tuple[str, str]] = [("driver", "driver")] * mapped.lanes + [
+        (
+            "local" if executors[core.executor]["executor"] == "driver" else executors[core.executor]["executor"],
+            executors[core.executor]["host"] or "",
+        )
+        for core in mapped.schedule.cores
+    ]
+    activity, what, executor, host, query = [], [], [], [], []
+    for kind, worker, operator in steps.select("type", "worker", "operator").iter_rows():
+        on_driver = worker < mapped.lanes
+        activity.append(_ACTIVITY_NAMES.get((on_driver, kind), kind.replace("_", " ")))
+        if operator in stage_names:
+            what.append(stage_names[operator])
+        elif kind == "spawn":
+            what.append("executors starting")
+        else:
+            what.append("driver" if on_driver else "between tasks")
+        executor.append(workers[worker][0])
+        host.append(workers[worker][1])
+        of = queries.get(operator)
+        known = None if of is None else operators.executions.get(of)
+        query.append("no query" if of is None else f"query {of}" if known is None else operators.names[known])
+    return steps.with_columns(
+        activity=pl.Series(activity, dtype=pl.String),
+        what=pl.Series(what, dtype=pl.String),
+        executor=pl.Series(executor, dtype=pl.String),
+        host=pl.Series(host, dtype=pl.String),
+        query=pl.Series(query, dtype=pl.String),
+    )
+
+
+def _shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]:
+    rows = (
+        steps.group_by(column)
+        .agg(pl.col("duration_ns").sum().alias("path_ns"))
+        .filter(pl.col("path_ns") > 0)
+        .sort("path_ns", column, descending=[True, False])
+    )
+    return [{"key": key, "path_ns": ns, "share": ns / span} for key, ns in rows.iter_rows()]
+
+
+def _what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[dict[str, Any]]:
+    """Predict the end for changes to the stages that matter most."""
+    schedule, plan, cores = mapped.schedule, diagnosis.plan, diagnosis.cores
+    if not schedule.tasks.height or not cores:
+        return []
+    tasks = schedule.tasks
+    base = diagnosis.simulated_ns
+    rows: list[dict[str, Any]] = []
+
+    def predict(change: str, durations: NDArray[np.int64]) -> None:
+        end = list_schedule(plan, cores, durations=durations)
+        rows.append({"change": change, "predicted_ns": end, "saved_ns": base - end})
+
+    on_path = (
+        steps.group_by("what").agg(pl.col("duration_ns").sum()).sort("duration_ns", "what", descending=[True, False])
+    )
+    names = {mapped.operators.names[number]: key for key, number in mapped.operators.stages.items()}
+    top = [names[name] for name in on_path["what"].to_list() if name in names]
+    stage, attempt = tasks["stage"].to_numpy(), tasks["stage_attempt"].to_numpy()
+    for key in top[: 1 if tasks.height > _LARGE else _MOST_WHAT_IFS]:
+        own = (stage == key[0]) & (attempt == key[1])
+        half = plan.durations.copy()
+        half[own] //= 2
+        predict(f"half the work in stage {key[0]}", half)
+        if own.sum() > 1:
+            even = plan.durations.copy()
+            even[own] = int(even[own].mean())
+            predict(f"even tasks in stage {key[0]}", even)
+    gc = tasks["gc"].to_numpy()
+    if gc.any():
+        predict("no garbage collection", np.maximum(plan.durations - gc, 0))
+    gaps = sum(end - start for start, end in driver_gaps(schedule))
+    if gaps:
+        rows.append({"change": "no driver work between and after jobs", "predicted_ns": base - gaps, "saved_ns": gaps})
+    return sorted((row for row in rows if row["saved_ns"] > 0), key=lambda row: (-row["saved_ns"], row["change"]))

@@ -1,0 +1,1 @@
+"""Reading: runs, windows and their snapshots, and windows by the million."""

@@ -1,0 +1,211 @@
+"""Many windows at once: the edges of each in a block of its own, read and sorted together.
+
+A snapshot of one window costs some milliseconds, however little it shows. Where all rounds of a run are looked at,
+their edges are read once, in stretches that fit into memory, and kernels go from block to block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+
+from pag_graph.graph.snapshot import STRETCH, can_touch, epochs_between, places
+from pag_graph.kernels.arranging import arrange, spread
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.graph.snapshot import Run, Snapshot, Window
+
+    I64 = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+Belongs = Literal["ends", "touches", "labels"]
+"""Which edges belong to a window: those that end in it (each edge to one of windows that tile a run); all that it
+shows a part of, or that begin where it ends; or those that carry its epoch, wherever they lie (each edge to one epoch),
+where it is the window of an epoch, and those that end in it where it is not."""
+
+TYPES = pl.Enum([str(kind) for kind in ActivityType])
+"""Types of edges, as numbers in the order of `ActivityType`."""
+
+_KINDS = list(ActivityType)
+_FEW = 8
+"""Numbers are told apart by a table as long as it is at most so many times longer than their list."""
+_NEEDED = ("src", "dst", "epoch", "start_ns", "duration_ns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling:
+    """Edges of several windows: a block for each, sorted by `dst`, local edges first, and `src`."""
+
+    run: Run
+    windows: Sequence[Window]
+    first: I64
+    """Shape (windows + 1,): where each block begins."""
+    edges: pl.DataFrame
+    """The blocks, one after the other; `type` as `TYPES`."""
+
+    @property
+    def window(self) -> I64:
+        """Per edge: the place of its window."""
+        return np.repeat(np.arange(len(self.windows)), np.diff(self.first))
+
+    def number(self, column: str) -> I64:
+        """Return a column of integers; -1 where it is null."""
+        return np.asarray(self.edges[column].fill_null(-1).to_numpy(), dtype=np.int64)
+
+    def is_type(self, *kinds: ActivityType) -> Bools:
+        """Say per edge whether it is of one of the types."""
+        return is_type(self.edges, *kinds)
+
+    def parts(self, edges: int) -> list[Tiling]:
+        """Divide it into tilings of windows that follow each other, of about so many edges, one window at least."""
+        first = self.first
+        # A part ends with the window in which it becomes full, and no part has only windows without edges.
+        full = np.searchsorted(first, np.arange(edges, first[-1], edges))
+        cuts = np.unique(np.concatenate([[0], full[first[full] < first[-1]], [len(self.windows)]]))
+        return [
+            Tiling(
+                run=self.run,
+                windows=self.windows[low:high],
+                first=first[low : high + 1] - first[low],
+                edges=self.edges[int(first[low]) : int(first[high])],
+            )
+            for low, high in pairwise(cuts.tolist())
+        ]
+
+
+def is_type(edges: pl.DataFrame, *kinds: ActivityType) -> Bools:
+    """Say per edge, its `type` as `TYPES`, whether it is of one of the types."""
+    number, found = edges["type"].to_physical().to_numpy(), np.zeros(edges.height, np.bool_)
+    # A few comparisons of bytes take a tenth of the time of a look-up in a table.
+    for kind in kinds:
+        found |= number == _KINDS.index(kind)
+    return found
+
+
+def tile(snapshot: Snapshot, belongs: Belongs) -> Tiling:
+    """Return the tiling of one window.
+
+    Parameters
+    ----------
+    snapshot
+        Of any run.
+    belongs
+        Which of its edges to take.
+
+    Returns
+    -------
+    Tiling
+        With all columns of the snapshot's edges.
+    """
+    return _arranged(snapshot.run, [snapshot.window], snapshot.edges.with_columns(pl.col("type").cast(TYPES)), belongs)
+
+
+def tilings(
+    run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs, *, stretch: int = STRETCH
+) -> Iterator[Tiling]:
+    """Read the edges of many windows, some windows at a time.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    windows
+        In time order, none overlapping another; of the rule set `st2` those of epochs.
+    columns
+        Columns of `PAG_EDGES` that are needed, beside those that say where an edge lies.
+    belongs
+        Which edges belong to a window.
+    stretch
+        About how many edges to have in memory at once.
+
+    Yields
+    ------
+    Tiling
+        Of windows that follow each other, all of `windows` in the end.
+    """
+    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
+    for part in run.stretches(windows, stretch):
+        files, rows = _near(run, part, belongs)
+        edges = run.scan("edges", files).select(wanted).filter(rows).with_columns(pl.col("type").cast(TYPES))
+        yield _arranged(run, part, edges.collect(), belongs)
+
+
+def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
+    """Say of files and of edges whether any of the windows may show them.
+
+    Plain comparisons, so that row groups are skipped.
+    """
+    if run.rules is RuleSet.ST2:
+        epochs = [window.epoch or 0 for window in windows]
+        return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
+    if belongs == "labels" and windows[0].epoch is not None:
+        low, high = _labels(run, windows)
+        first, final = int(low.min()), int(high.max())
+        return epochs_between(first, final), pl.col("epoch").is_between(first, final)
+    lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
+    rows = ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
+    return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
+
+
+def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
+    """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
+    # A row stands for all epochs after the row before it, the last row also for all later ones.
+    known = run.epochs["epoch"].to_numpy()
+    at = places(known, np.array([window.epoch for window in windows], np.int64))
+    low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
+    high = np.append(known[:-1], np.iinfo(np.int64).max)
+    return low[at], high[at]
+
+
+def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
+    edge: I64 | None = None
+    if run.rules is RuleSet.ST2:
+        window = places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
+    elif belongs == "labels" and windows[0].epoch is not None:
+        window = _among(edges["epoch"].to_numpy(), *_labels(run, windows))
+    else:
+        start = edges["start_ns"].to_numpy()
+        end = start + edges["duration_ns"].to_numpy()
+        starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
+        if belongs == "touches":
+            first = np.searchsorted(ends, np.minimum(start, end))
+            last = np.searchsorted(starts, np.maximum(start, end)) - 1
+            edge, window = spread(first, last)
+        else:
+            window = _among(end, starts + 1, ends)
+    keys = (edges["dst"].to_numpy(), is_type(edges, *MESSAGE_TYPES), edges["src"].to_numpy())
+    blocks, order = arrange(window, len(windows), np.column_stack([key if edge is None else key[edge] for key in keys]))
+    if edge is not None:
+        order = edge[order]
+    same = len(order) == edges.height and bool(np.all(order[:-1] + 1 == order[1:]))
+    return Tiling(run=run, windows=windows, first=blocks, edges=edges if same else edges[order])
+
+
+def _among(values: I64, low: I64, high: I64) -> I64:
+    """Return per value the range, of several that follow each other, that it lies in, or -1."""
+    at = np.searchsorted(high, values)
+    out = at == len(high)
+    at[out] = 0
+    at[out | (values < low[at])] = -1
+    return at
+
+
+def ranks(values: I64) -> tuple[I64, I64]:
+    """Return the rank of every number, and the numbers, sorted, each once."""
+    if not len(values):
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    if high - low > _FEW * len(values):
+        known, found = np.unique(values, return_inverse=True)
+        return found, known
+    present = np.bincount(values - low) > 0
+    return (np.cumsum(present) - 1)[values - low], np.flatnonzero(present) + low

@@ -1,1 +1,0 @@
-"""Builds the program activity graph: match, decide, assemble, check."""

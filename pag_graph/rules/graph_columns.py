@@ -1,0 +1,410 @@
+"""Vertices and edges of a slice as plain columns, in the order of the store; tables only where they are written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels.layout import EDGE_NUMBERS, MESSAGE_NUMBERS, VERTEX_NUMBERS
+from pag_graph.model.enums import VertexKind
+from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
+from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
+from pag_graph.rules.rows import EDGE_TYPES, KINDS
+from pag_graph.runtime.threads import each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.rules.rows import WorkerRows
+
+    I8 = NDArray[np.int8]
+    I32 = NDArray[np.int32]
+    I64 = NDArray[np.int64]
+
+VERTEX_KINDS = (*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END)
+"""Kinds of vertices, by their codes."""
+
+INSERTED = len(KINDS)
+"""Code of the first of them that no event stands behind."""
+
+_VERTEX_NAMES = ("id", "seq", "t_ns", "operator", "segment")
+_EDGE_NAMES = ("src", "dst", "src_epoch", "start_ns", "duration_ns", "operator", "activation", "records")
+_MESSAGE_NAMES = ("channel", "bytes", "receive_buffer_ns", "read")
+_LEAST = np.iinfo(np.int64).min
+_MASK = (1 << 64) - 1
+_STRETCH = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Which epochs the rows of a table carry, which stand one epoch after the other."""
+
+    epoch: I64
+    """Ascending."""
+    rows: I64
+    """How many rows each has."""
+
+    def before(self, last: int) -> int:
+        """Return how many rows carry an epoch up to `last`."""
+        return int(self.rows[: np.searchsorted(self.epoch, last, side="right")].sum())
+
+    def at(self, low: int, high: int) -> I64:
+        """Return the epochs of rows `low` to `high` (exclusive)."""
+        ends = np.cumsum(self.rows)
+        mine = np.clip(ends, low, high)
+        return np.repeat(self.epoch, np.diff(mine, prepend=low))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns(ABC):
+    """What the columns of vertices and of edges have in common; what an id or the place tells is not among them."""
+
+    schema: ClassVar[pa.Schema]
+    word: ClassVar[str]
+    """The column of words."""
+    vocabulary: ClassVar[Sequence[str]]
+    """Its words."""
+
+    epochs: Epochs
+    numbers: I64
+    """A row per column."""
+    kind: I8
+    """Place in the vocabulary."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.kind)
+
+    @abstractmethod
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+
+    def table(self, low: int, high: int) -> pa.Table:
+        """Return rows `low` to `high` (exclusive) as rows of the schema, words dictionary-encoded."""
+        columns = _numbers(self.integers(low, high), self.schema)
+        return _table({**columns, self.word: _words(self.kind[low:high], self.vocabulary)}, self.schema)
+
+    def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
+        """Return a number that depends on the first rows and not on their order; those of parts add up.
+
+        Parameters
+        ----------
+        rows
+            How many.
+        words
+            A number per word.
+        """
+        meaning = np.array([words[str(word)] for word in self.vocabulary], np.int64)
+
+        def mixed(part: slice) -> int:
+            return _mixed(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
+
+        return _summed(mixed, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertices(_Columns):
+    """Columns of vertices: numbers are id, seq, t_ns, operator, segment."""
+
+    schema = PAG_VERTICES
+    word = "kind"
+    vocabulary = VERTEX_KINDS
+
+    @classmethod
+    def empty(cls, epochs: Epochs) -> Vertices:
+        """Make columns that are to be filled."""
+        rows = int(epochs.rows.sum())
+        return cls(epochs=epochs, numbers=np.empty((VERTEX_NUMBERS, rows), np.int64), kind=np.empty(rows, np.int8))
+
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        columns: dict[str, I64 | I32] = dict(zip(_VERTEX_NAMES, self.numbers[:, low:high], strict=True))
+        ids = columns["id"]
+        columns |= {"worker": (ids >> POSITION_BITS).astype(np.int32), "pos": ids & MAX_POSITION}
+        return {**columns, "epoch": self.epochs.at(low, high)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges(_Columns):
+    """Columns of edges: numbers are src, dst, src_epoch, start_ns, duration_ns, operator, activation, records.
+
+    Those that only messages have are as long as there are messages.
+    """
+
+    schema = PAG_EDGES
+    word = "type"
+    vocabulary = EDGE_TYPES
+
+    flags: I8
+    place: I64
+    """Per message: its row, ascending."""
+    of_messages: I64
+    """A row per column, per message: channel, bytes, receive_buffer_ns, read."""
+    alternatives: I32
+    """Per message."""
+
+    @classmethod
+    def empty(cls, epochs: Epochs, messages: int) -> Edges:
+        """Make columns that are to be filled."""
+        rows = int(epochs.rows.sum())
+        return cls(
+            epochs=epochs,
+            numbers=np.empty((EDGE_NUMBERS, rows), np.int64),
+            kind=np.empty(rows, np.int8),
+            flags=np.empty(rows, np.int8),
+            place=np.empty(messages, np.int64),
+            of_messages=np.empty((MESSAGE_NUMBERS - EDGE_NUMBERS, messages), np.int64),
+            alternatives=np.empty(messages, np.int32),
+        )
+
+    def integers(self, low: int, high: int) -> dict[str, I64 | I32]:
+        """Return all columns of integers, of rows `low` to `high` (exclusive)."""
+        columns: dict[str, I64 | I32] = dict(zip(_EDGE_NAMES, self.numbers[:, low:high], strict=True))
+        first, end = np.searchsorted(self.place, (low, high))
+        at = self.place[first:end] - low
+        for name, values in zip(_MESSAGE_NAMES, self.of_messages[:, first:end], strict=True):
+            columns[name] = np.full(high - low, ABSENT, np.int64)
+            columns[name][at] = values
+        columns["alternatives"] = np.zeros(high - low, np.int32)
+        columns["alternatives"][at] = self.alternatives[first:end]
+        # No source says how long a message lay at its sender.
+        columns["send_buffer_ns"] = np.full(high - low, ABSENT, np.int64)
+        return {**columns, "flags": self.flags[low:high].astype(np.int32), "epoch": self.epochs.at(low, high)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphColumns:
+    """Vertices, edges and findings of a slice; vertices in the order of (epoch, id), edges of (epoch, dst)."""
+
+    vertices: Vertices
+    edges: Edges
+    findings: pa.Table
+    """Rows of `PAG_FINDINGS`."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Events that became no vertex, counted by reason."""
+    segments: dict[int, int] = field(default_factory=dict)
+    """Per worker with vertices: position of the vertex that starts the segment of its last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalEdges:
+    """Edges of one worker between vertices that follow each other: per vertex the one that leads to it."""
+
+    previous: tuple[int, int, int]
+    """Position, time and epoch of the vertex before the first one."""
+    kind: I8
+    """Place in `EDGE_TYPES`; `pag_graph.kernels.assembly.NO_EDGE` where no edge leads to a vertex."""
+    operator: I64
+    activation: I64
+    """Position of the vertex that started it."""
+    records: I64
+    flags: I8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Edges from other workers to one, in any order; vertices as ids."""
+
+    numbers: I64
+    """A row per message: the columns of `Edges.numbers` and of `Edges.of_messages`, and its epoch."""
+    kind: I8
+    flags: I32
+    """A row per message: flags and alternatives."""
+
+    def and_one(self, numbers: I64, kind: int) -> Messages:
+        """Add one more, without flags, after all others."""
+        return Messages(
+            numbers=np.vstack((self.numbers, numbers)),
+            kind=np.append(self.kind, np.int8(kind)),
+            flags=np.vstack((self.flags, np.zeros((1, 2), np.int32))),
+        )
+
+    def in_order(self) -> I64:
+        """Return their places in the order of the vertices that they end at; those of one vertex stay as they are."""
+        # Nearly in order: only what ended a wait stands too late.
+        order: I64 = np.argsort(self.numbers[:, layout.DST], kind="stable")
+        return order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerGraph:
+    """The part of one worker in the graph of a slice, in its own order."""
+
+    rows: WorkerRows
+    operator: I64
+    """Per row of the worker: the operator that a vertex of it has."""
+    row: I32
+    """Per vertex: its row, negative for an inserted one (`pag_graph.kernels.assembly`)."""
+    pos: I64
+    t: I64
+    segment: I64
+    """Position of the vertex that starts its segment."""
+    epoch: I64
+    local: LocalEdges
+    messages: Messages
+
+
+def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
+    """Lay out the parts of all workers in the order of the store.
+
+    Parameters
+    ----------
+    parts
+        Workers ascending.
+    findings, dropped
+        As in `GraphColumns`.
+
+    Returns
+    -------
+    GraphColumns
+        O(rows); only messages are sorted, which nearly are.
+    """
+    runs = [layout.runs(part.epoch) for part in parts]
+    local = [(epochs, layout.edges_in(part.local.kind, rows)) for part, (epochs, rows) in zip(parts, runs, strict=True)]
+    orders = each(lambda part: part.messages.in_order(), parts)
+    read = [
+        layout.runs(part.messages.numbers[order, layout.DST_EPOCH]) for part, order in zip(parts, orders, strict=True)
+    ]
+    of_vertices, of_messages = (_Layout.of([[mine] for mine in found]) for found in (runs, read))
+    of_edges = _Layout.of(list(zip(local, read, strict=True)))
+    vertices = Vertices.empty(of_vertices.epochs)
+    edges = Edges.empty(of_edges.epochs, int(of_messages.epochs.rows.sum()))
+
+    def place(at: int) -> None:
+        part, rows = parts[at], parts[at].rows
+        local, messages = part.local, part.messages
+        base = rows.worker << POSITION_BITS
+        layout.place_vertices(
+            part.row,
+            part.pos,
+            part.t,
+            part.segment,
+            rows.seq,
+            rows.label,
+            part.operator,
+            INSERTED,
+            base,
+            of_vertices.ends[at],
+            of_vertices.shift[at],
+            vertices.numbers,
+            vertices.kind,
+        )
+        layout.place_edges(
+            part.pos,
+            part.t,
+            part.epoch,
+            local.kind,
+            local.operator,
+            local.activation,
+            local.records,
+            local.flags,
+            *local.previous,
+            base,
+            orders[at],
+            messages.numbers,
+            messages.kind,
+            messages.flags,
+            of_edges.ends[at],
+            of_edges.shift[at],
+            of_messages.ends[at],
+            of_messages.shift[at],
+            edges.numbers,
+            edges.kind,
+            edges.flags,
+            edges.place,
+            edges.of_messages,
+            edges.alternatives,
+        )
+
+    each(place, range(len(parts)))
+    return GraphColumns(
+        vertices=vertices,
+        edges=edges,
+        findings=findings,
+        dropped=dropped,
+        segments={part.rows.worker: int(part.segment[-1]) for part in parts if len(part.segment)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the rows of several workers belong, when epochs are laid out one after the other."""
+
+    epochs: Epochs
+    ends: list[I64]
+    """Per worker and epoch of its own: the row after the last, in the worker's order."""
+    shift: list[I64]
+    """The same: how far behind their place lies."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Sequence[tuple[I64, I64]]]) -> _Layout:
+        """Lay out rows; per worker its epochs and how many rows each has, several times over for rows to be merged."""
+        epochs = np.unique(np.concatenate([values for mine in runs for values, _ in mine] or [np.empty(0, np.int64)]))
+        counts = np.zeros((len(runs), len(epochs)), np.int64)
+        for worker, mine in enumerate(runs):
+            for values, rows in mine:
+                counts[worker, np.searchsorted(epochs, values)] += rows
+        some = counts.any(axis=0)
+        epochs, counts = epochs[some], counts[:, some]
+        ends = np.cumsum(counts, axis=1)
+        shift = np.cumsum(counts.T).reshape(len(epochs), len(runs)).T - ends
+        present = [np.flatnonzero(mine) for mine in counts]
+        return cls(
+            epochs=Epochs(epochs, counts.sum(axis=0)),
+            ends=[mine[at] for mine, at in zip(ends, present, strict=True)],
+            shift=[mine[at] for mine, at in zip(shift, present, strict=True)],
+        )
+
+
+def _summed(mixed: Callable[[slice], int], rows: int) -> int:
+    """Add up, modulo 2^64, what stretches of rows come to; each is small enough for the processor's caches."""
+    parts = [slice(low, min(low + _STRETCH, rows)) for low in range(0, rows, _STRETCH)]
+    return sum(each(mixed, parts)) & _MASK
+
+
+def _mixed(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> int:
+    """Return the sum, modulo 2^64, of a number per row that depends on all its values."""
+    mixed = np.full(len(codes), len(schema), np.uint64)
+    for column in schema:
+        if column.name == words:
+            layout.mix_codes(mixed, codes, meaning)
+        else:
+            layout.mix(mixed, numbers[column.name].astype(np.int64, copy=False), _LEAST if column.nullable else ABSENT)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _numbers(columns: Mapping[str, I64 | I32], schema: pa.Schema) -> dict[str, pa.Array]:
+    """Return columns as Arrow arrays over the same memory; `ABSENT` is null where the column allows it."""
+    result = {}
+    for name, values in columns.items():
+        bits = None
+        if schema.field(name).nullable:
+            present = values >= 0
+            if not present.any():
+                result[name] = pa.nulls(len(values), pa.int64())
+                continue
+            if not present.all():
+                bits = pa.py_buffer(np.packbits(present, bitorder="little"))
+        result[name] = pa.Array.from_buffers(schema.field(name).type, len(values), [bits, pa.py_buffer(values)])
+    return result
+
+
+def _words(codes: I8, words: Sequence[str]) -> pa.DictionaryArray:
+    present = np.flatnonzero(np.bincount(codes, minlength=len(words)))
+    dense = np.zeros(len(words), np.int8)
+    dense[present] = np.arange(len(present))
+    dictionary = pa.array([str(words[at]) for at in present.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(dense[codes]), dictionary)
+
+
+def _table(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
+    fields = [pa.field(f.name, columns[f.name].type, f.nullable, f.metadata) for f in schema]
+    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=pa.schema(fields))

@@ -1,0 +1,272 @@
+"""Reading foreign files so that whatever is wrong with them is said with the file's name."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
+from pag_graph.store.safe_files import parse_json
+from pag_graph.store.trace_files import DAMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Schema = dict[str, type[pl.DataType]]
+"""Columns to read, and what to read them as."""
+BATCH_ROWS = 1 << 20
+"""Rows of a Parquet file that are read at a time: a few bytes of it can stand for a billion rows."""
+_PIECE = 1 << 20
+_INT64 = (-(2**63), 2**63 - 1)
+_EXACT = 2.0**53
+"""Up to there floats are whole numbers without a gap."""
+
+
+def parquet_columns(file: Path) -> list[str]:
+    """Return the names of a Parquet file's columns.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent, or truncated, or something else.
+    """
+    try:
+        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
+            return list(parquet.schema_arrow.names)
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+
+
+def parquet_rows(file: Path) -> int:
+    """Return how many rows a Parquet file has, by its footer.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent, or truncated, or something else.
+    """
+    try:
+        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
+            return int(parquet.metadata.num_rows)
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+
+
+def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Read columns of a Parquet file, all where none are named, in pieces of at most `rows` rows; text is checked.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent or damaged, or a piece takes more memory than there is.
+    """
+    done = 0
+    try:
+        with pq.ParquetFile(pa.OSFile(str(file)), pre_buffer=False) as parquet:
+            stated = parquet.metadata.num_rows
+            for batch in parquet.iter_batches(rows, columns=None if columns is None else list(columns)):
+                for column in batch.columns:
+                    # Numbers are what they are; the bytes of text are looked at by nobody else.
+                    if not pa.types.is_primitive(column.type):
+                        column.validate(full=True)
+                done += batch.num_rows
+                # What else a schema says of its columns may be anything, and is nothing to us.
+                yield pa.RecordBatch.from_arrays(batch.columns, names=list(batch.schema.names))
+    except DAMAGE as error:
+        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+    if done != stated:
+        lack = OSError(f"its footer states {stated} rows, but it holds {done}")
+        raise TraceFormatError(*unreadable(file, "Parquet", lack))
+
+
+def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
+    """Read some columns of a Parquet file, one row per row, in the file's order.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent or damaged.
+    SchemaError
+        If a column is absent, or holds what does not fit the type asked for.
+    """
+    frames = list(iter_frames(file, columns))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=columns)
+
+
+def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
+    """Read some columns of a Parquet file in pieces of `rows` rows; those of a row group's end may be shorter.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent or damaged.
+    SchemaError
+        If a column is absent, or holds what does not fit the type asked for.
+    """
+    _check_columns(file, columns)
+    for batch in iter_batches(file, list(columns), rows):
+        try:
+            frame = pl.DataFrame(batch)
+            fitting = [_fitting(frame[name], kind) for name, kind in columns.items()]
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, ValueError) as error:
+            message = f"{file} holds values that do not fit: {error}."
+            raise SchemaError(message, None, {"file": str(file)}) from error
+        yield pl.DataFrame(fitting)
+
+
+def _fitting(values: pl.Series, kind: type[pl.DataType]) -> pl.Series:
+    """Give a column the type asked for where no value changes by it."""
+    if values.dtype.is_float() and kind == pl.Int64:
+        # Whole numbers with gaps are floats to some writers, and a gap is no number.
+        values = values.fill_nan(None)
+        broken = (values.round(0) != values) | (values.abs() > _EXACT)
+        if broken.any():
+            message = f"{values.name} holds {values.filter(broken)[0]!r}, and must hold whole numbers"
+            raise ValueError(message)
+    strange = values.dtype.is_nested() or values.dtype.is_temporal() or values.dtype == pl.Binary
+    other = values.dtype.is_numeric() if kind == pl.String else values.dtype == pl.Boolean
+    if other and values.dtype.is_float():
+        values = values.fill_nan(None)
+    # A column of nothing may be of any type.
+    strange |= other and values.null_count() < values.len()
+    if strange:
+        message = f"{values.name} is of type {values.dtype}, and must be of type {kind.__name__}"
+        raise ValueError(message)
+    return values.cast(kind)
+
+
+def refuse_rows(frame: pl.DataFrame, condition: pl.Expr, *, file: Path, problem: str, first_row: int = 0) -> None:
+    """Refuse a file if a condition, which must not be null, holds for any row.
+
+    Parameters
+    ----------
+    frame
+        Rows of the file.
+    condition
+        What must hold for no row.
+    file
+        The file, for the message.
+    problem
+        What it means; column names in braces are replaced by the row's values.
+    first_row
+        Number of the frame's first row in the file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file and row of the first row for which the condition holds.
+    """
+    found = frame.select(pl.arg_where(condition)).to_series()
+    if found.len():
+        row = int(found[0])
+        message = f"{file}, row {first_row + row}: {problem.format(**frame.row(row, named=True))}."
+        raise TraceFormatError(message, "The log contradicts itself.", {"file": str(file), "row": first_row + row})
+
+
+def read_rows(file: Path, columns: Mapping[str, type[int | str]]) -> list[dict[str, Any]]:
+    """Read a small CSV file with a header, one dictionary per line, values converted to the given types.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent, lacks a column, or has a line that does not fit.
+    """
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            reader = csv.DictReader(lines, strict=True)
+            header = list(reader.fieldnames or [])
+            if missing := [name for name in columns if name not in header]:
+                message = f"{file} lacks the column(s) {', '.join(missing)}; it has {', '.join(header) or 'none'}."
+                raise TraceFormatError(message, None, {"file": str(file), "missing": missing})
+            return [_convert_line(line, columns, file=file, number=reader.line_num) for line in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceFormatError(*unreadable(file, "CSV", error)) from error
+
+
+def read_facts(file: Path, entries: Mapping[str, type[int | str]]) -> dict[str, Any]:
+    """Read a JSON object and check that it has the given entries with the given types.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is absent, is no JSON object, or an entry is absent or of another type.
+    """
+    try:
+        found = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TraceFormatError(*unreadable(file, "JSON", error)) from error
+    if not isinstance(found, dict):
+        message = f"{file} holds {type(found).__name__}, not an object."
+        raise TraceFormatError(message, None, {"file": str(file)})
+    for key, kind in entries.items():
+        if not isinstance(found.get(key), kind) or isinstance(found[key], bool):
+            message = f"{file}: the entry {key!r} must be of type {kind.__name__}, but is {found.get(key)!r}."
+            raise TraceFormatError(message, None, {"file": str(file), "entry": key})
+        if kind is int and not _INT64[0] <= found[key] <= _INT64[1]:
+            message = f"{file}: the entry {key!r} is {found[key]}, which no integer of 64 bits can be."
+            raise TraceFormatError(message, None, {"file": str(file), "entry": key})
+    return found
+
+
+def fingerprint(parts: Iterable[tuple[str, bytes | Path]]) -> str:
+    """Return 32 hexadecimal digits that depend on names and contents, and on where one ends and the next begins.
+
+    Parameters
+    ----------
+    parts
+        Names, and their contents: bytes, or the file that holds them, which is read piece by piece.
+    """
+    digest = hashlib.sha256()
+    for name, content in parts:
+        if isinstance(content, bytes):
+            digest.update(f"{name}:{len(content)}\n".encode())
+            digest.update(content)
+            continue
+        digest.update(f"{name}:{content.stat().st_size}\n".encode())
+        with content.open("rb") as pieces:
+            while piece := pieces.read(_PIECE):
+                digest.update(piece)
+    return digest.hexdigest()[:32]
+
+
+def unreadable(file: Path, form: str, error: Exception) -> tuple[str, str, dict[str, object]]:
+    """Return what a `TraceFormatError` says of a file that is absent, damaged, or takes too much memory."""
+    if isinstance(error, MemoryError):
+        return (
+            f"{file} takes more memory to read than there is: {error}.",
+            "Give the process more memory, or convert a part of the file.",
+            {"file": str(file)},
+        )
+    return (
+        f"{file} cannot be read as {form}: {error}.",
+        "The file is missing, truncated or damaged: record the run again.",
+        {"file": str(file)},
+    )
+
+
+def _check_columns(file: Path, columns: Iterable[str]) -> None:
+    available = parquet_columns(file)
+    if missing := [name for name in columns if name not in available]:
+        raise MissingColumnError.from_missing_and_available(where=str(file), missing=missing, available=available)
+
+
+def _convert_line(
+    line: dict[str, str | None], columns: Mapping[str, type[int | str]], *, file: Path, number: int
+) -> dict[str, Any]:
+    try:
+        # A short line gives None, which no type takes but str.
+        row = {name: kind(line[name] or "") for name, kind in columns.items()}
+    except ValueError as error:
+        message = f"{file}, line {number}: {error}."
+        raise TraceFormatError(message, None, {"file": str(file), "line": number}) from error
+    for name, value in row.items():
+        if isinstance(value, int) and not _INT64[0] <= value <= _INT64[1]:
+            message = f"{file}, line {number}: {name} is {value}, which no integer of 64 bits can be."
+            raise TraceFormatError(message, None, {"file": str(file), "line": number})
+    return row

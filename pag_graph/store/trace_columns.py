@@ -1,0 +1,169 @@
+"""What columns of a trace's tables may hold, and tables that have all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
+from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.ids import MAX_WORKER
+from pag_graph.model.tables import TRACE_EVENTS, is_optional
+from pag_graph.store.trace_files import CONVERT_AGAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_COUNT = 2**53
+"""Limit of epochs and of counts: up to there every reader of JSON knows integers exactly."""
+FARTHEST_NS = 2**62
+"""Limit of clocks and offsets, in the year 2116: the sum of two is still an int64."""
+LIMITS = {
+    "operator": 2**62,
+    "channel": 2**62,
+    "scope": 2**62,
+    "peer": MAX_WORKER,
+    "message_seq": 2**62,
+    "records": MOST_COUNT,
+    "bytes": MOST_COUNT,
+    "timeout_ns": 2**63 - 1,
+}
+"""Largest value of columns of events that go from 0."""
+VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
+"""Words of columns of events."""
+
+
+def encoded_schema(names: Sequence[str]) -> pa.Schema:
+    """Return the schema of columns of events as they are read: words come dictionary-encoded."""
+    encoded = pa.dictionary(pa.int32(), pa.string())
+    declared = [TRACE_EVENTS.field(name) for name in names]
+    return pa.schema([column.with_type(encoded) if column.name in VOCABULARIES else column for column in declared])
+
+
+def check_nulls(table: pa.Table, schema: pa.Schema, *, where: str) -> None:
+    """Refuse a table that lacks a value in a column that must have one; `where` names its file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, column, worker and event.
+    """
+    for column in schema:
+        if not column.nullable and column.name in table.column_names and table[column.name].null_count:
+            row = pc.index(pc.is_null(table[column.name]), value=True).as_py()
+            message = f"{where}: {_event_at(table, row)} has no value in the column {column.name}, which must have one."
+            raise TraceFormatError(
+                message,
+                CONVERT_AGAIN,
+                {"file": where, "column": column.name, "row": row},
+            )
+
+
+def check_vocabulary(table: pa.Table, *, where: str) -> None:
+    """Refuse events of a kind or activity that contract 1 does not know; `where` names their file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, word, worker and event.
+    """
+    for name, words in VOCABULARIES.items():
+        if name not in table.column_names:
+            continue
+        column = table[name]
+        # The dictionaries are small; rows are searched only to name the event.
+        encoded = pa.types.is_dictionary(column.type)
+        found = {
+            word for chunk in column.chunks for word in (chunk.dictionary if encoded else chunk.unique()).to_pylist()
+        }
+        for word in sorted(found - words - {None}):
+            row = pc.index(column.cast(pa.string()), value=word).as_py()
+            if row >= 0:
+                message = f"{where}: {_event_at(table, row)} has the unknown {name} {word!r}."
+                raise TraceFormatError(
+                    message,
+                    f"Known are {', '.join(sorted(words))}.",
+                    {"file": where, "row": row, name: word},
+                )
+
+
+def check_ranges(table: pa.Table, *, where: str) -> None:
+    """Refuse events with a number that none of their columns can have; `where` names their file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file, column, worker and event.
+    """
+    for name, limit in LIMITS.items():
+        if name not in table.column_names:
+            continue
+        found = pc.min_max(table[name]).as_py()
+        if found["min"] is None or (found["min"] >= 0 and found["max"] <= limit):
+            continue
+        value = found["min"] if found["min"] < 0 else found["max"]
+        row = pc.index(table[name], value=pa.scalar(value, table[name].type)).as_py()
+        message = f"{where}: {_event_at(table, row)} has {value} in the column {name}; it goes from 0 to {limit}."
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "column": name, "row": row})
+
+
+def _event_at(table: pa.Table, row: int) -> str:
+    """Name an event by worker and number as far as they were read, else by its row."""
+    known = [f"{name} {table[name][row]}" for name in ("worker", "seq") if name in table.column_names]
+    return " ".join([*known, f"(row {row})"])
+
+
+def check_columns(found: pa.Schema, declared: pa.Schema, *, where: str) -> None:
+    """Refuse a table that lacks a column or has one of another type; `where` names its file."""
+    available = dict(zip(found.names, found.types, strict=True))
+    absent = (name for name in declared.names if name not in available)
+    if missing := [name for name in absent if not is_optional(declared.field(name))]:
+        raise MissingColumnError.from_missing_and_available(where=where, missing=missing, available=list(available))
+    for name, declared_type in zip(declared.names, declared.types, strict=True):
+        kind = available.get(name, declared_type)
+        if kind == declared_type:
+            continue
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        text = pa.types.is_string(declared_type) and (pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        if kind != declared_type and not text:
+            message = f"{where}: the column {name} is of type {kind}, not {declared_type}."
+            raise SchemaError(message, CONVERT_AGAIN, {"file": where, "column": name})
+
+
+def completed(table: pa.Table, names: Sequence[str], declared: pa.Schema) -> pa.Table:
+    """Add the wanted columns that a file may lack, and does; all their values are null."""
+    for name in names:
+        if name not in table.column_names and is_optional(declared.field(name)):
+            table = table.append_column(declared.field(name), pa.nulls(table.num_rows, declared.field(name).type))
+    return table
+
+
+def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
+    """Return a table that is to be written with all columns that are declared, in their types."""
+    # Columns that may be null may be absent: most sources know only some of them.
+    if unknown := [name for name in table.column_names if name not in schema.names]:
+        message = f"{where} has the unknown column(s) {', '.join(unknown)}."
+        raise SchemaError(message, f"The columns are {', '.join(schema.names)}.", {"file": where, "unknown": unknown})
+    required = [column.name for column in schema if not column.nullable]
+    if missing := [name for name in required if name not in table.column_names]:
+        raise MissingColumnError.from_missing_and_available(
+            where=where, missing=missing, available=list(table.column_names)
+        )
+    columns = [
+        table[column.name] if column.name in table.column_names else pa.nulls(table.num_rows, column.type)
+        for column in schema
+    ]
+    return cast(pa.table(columns, names=schema.names), schema, where=where)
+
+
+def cast(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
+    """Give the columns of a table their declared types; `where` names its file."""
+    check_nulls(table, schema, where=where)
+    try:
+        return table.cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        message = f"{where} does not fit the declared columns: {error}."
+        raise SchemaError(message, CONVERT_AGAIN, {"file": where}) from error

@@ -1,0 +1,175 @@
+"""What a build makes of a small trace, in the shape of the reference, and how the two differ."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pag_graph.builder.build import _build_sliced
+from pag_graph.builder.engine import silent
+from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
+from pag_graph.engines.local import LocalEngine
+from pag_graph.store.delta import open_store
+from pag_graph.store.trace import Trace
+from pag_graph.testing.reference import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pag_graph.testing.reference import Row
+    from pag_graph.testing.traces import SmallTrace
+
+_MOST = 3
+"""Differences to show per table: the first ones tell the story."""
+
+
+WAYS: tuple[dict[str, int], ...] = ({}, {"passes": 2}, {"tasks": 1}, {"tasks": 2}, {"tasks": 5})
+"""Ways to build that must not differ: arguments of `assembled`."""
+
+
+class Apart(LocalEngine):
+    """Runs tasks here that find nothing in memory, as those of Spark.
+
+    Parameters
+    ----------
+    tasks
+        As if so many ran at the same time.
+    """
+
+    in_process = False
+
+    def __init__(self, tasks: int) -> None:
+        self.tasks = tasks
+
+
+def assembled(
+    trace: SmallTrace,
+    folder: Path,
+    *,
+    slice_events: int = DEFAULT_SLICE_EVENTS,
+    shuffle: int | None = None,
+    passes: int = 1,
+    tasks: int | None = None,
+) -> Reference:
+    """Build the graph of a trace by all steps of a build but the commit, which costs more than all others.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    folder
+        An empty directory to work in; it is emptied again.
+    slice_events, shuffle
+        As of `pag_graph.api.build` and `SmallTrace.write`.
+    passes
+        1 to read each slice once where that can be, 2 to read it twice.
+    tasks
+        How many stretches there are where each slice is read once; they know nothing of each other.
+
+    Returns
+    -------
+    Reference
+        Rows in no order.
+    """
+    written = trace.write(folder / "trace", shuffle=shuffle)
+    plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
+    engine = LocalEngine() if tasks is None else Apart(tasks)
+    built = _build_sliced(plan, folder / "store", folder / "staging", engine, None, silent, passes=passes)
+    assert built is not None
+    tables = {
+        name: _read(folder / "store" / name, [part.path for output in built.outputs for part in output.parts[name]])
+        for name in ("vertices", "edges")
+    }
+    found = pa.concat_tables([built.findings, *(output.findings for output in built.outputs)])
+    dropped: Counter[str] = Counter()
+    for output in built.outputs:
+        dropped.update(output.dropped)
+    written_files = {path.name for name in tables for path in (folder / "store" / name).glob("*.parquet")}
+    named = {part.path for output in built.outputs for parts in output.parts.values() for part in parts}
+    assert written_files == named
+    for directory in folder.iterdir():
+        shutil.rmtree(directory)
+    return Reference(
+        vertices=tables["vertices"],
+        edges=tables["edges"],
+        epochs=built.epochs.to_pylist(),
+        findings=_counted(found),
+        dropped=dropped,
+    )
+
+
+def _read(directory: Path, names: list[str]) -> list[Row]:
+    return [row for name in names for row in pq.ParquetFile(directory / name).read().to_pylist()]
+
+
+def committed(store: Path) -> Reference:
+    """Read a store back.
+
+    Parameters
+    ----------
+    store
+        Directory.
+
+    Returns
+    -------
+    Reference
+        Rows in no order.
+    """
+    info = open_store(store)
+    tables = {name: info.scan(name).collect().to_arrow() for name in ("vertices", "edges", "epochs", "findings")}
+    return Reference(
+        vertices=tables["vertices"].to_pylist(),
+        edges=tables["edges"].to_pylist(),
+        epochs=tables["epochs"].to_pylist(),
+        findings=_counted(tables["findings"]),
+        dropped=Counter(info.dropped),
+    )
+
+
+def _counted(found: pa.Table) -> Counter[tuple[str, int | None, int | None, int | None]]:
+    return Counter((row["finding"], row["worker"], row["seq"], row["observed"]) for row in found.to_pylist())
+
+
+def differences(found: Reference, expected: Reference) -> str:
+    """Say where two graphs differ.
+
+    Parameters
+    ----------
+    found, expected
+        The graphs.
+
+    Returns
+    -------
+    str
+        A line per difference, the first few of every table; empty where there is none.
+    """
+    lines: list[str] = []
+    keys: dict[str, Callable[[Row], tuple[int, ...]]] = {
+        "vertices": lambda row: (row["id"],),
+        "edges": lambda row: (row["dst"], row["src"], row["read"] or 0),
+        "epochs": lambda row: (row["epoch"],),
+    }
+    for name, key in keys.items():
+        rows, wanted = (sorted(getattr(graph, name), key=key) for graph in (found, expected))
+        pairs = ((a, b) for a, b in zip_longest(rows, wanted) if a != b)
+        lines += [f"{name}: {_changes(a, b)}" for (a, b), _ in zip(pairs, range(_MOST), strict=False)]
+    for name in ("findings", "dropped"):
+        counted, wanted_counts = getattr(found, name), getattr(expected, name)
+        if counted != wanted_counts:
+            lines.append(f"{name}: found {counted - wanted_counts}, not found {wanted_counts - counted}")
+    return "\n".join(lines)
+
+
+def _changes(found: Row | None, expected: Row | None) -> str:
+    if found is None or expected is None:
+        return f"found {found}, expected {expected}"
+    changed: dict[str, tuple[Any, Any]] = {
+        name: (found.get(name), value) for name, value in expected.items() if found.get(name) != value
+    }
+    return f"found and expected differ in {changed} of {expected}"
