@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 
 from pag_graph.errors import MissingExtraError, Neo4jError
 from pag_graph.neo4j_server import browser
-from pag_graph.neo4j_server.jars import file_lock, find_java, install, neo4j_version, tail, user_folder
+from pag_graph.neo4j_server.jars import file_lock, find_java, install, neo4j_version, tail
+from pag_graph.runtime.folders import data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -297,7 +298,7 @@ def home_folder(home: Path | None = None) -> Path:
     """Return the absolute folder of the server: `home`, else the default one."""
     if home is not None:
         return home.expanduser().resolve()
-    return user_folder(None, "PAG_HOME", "XDG_DATA_HOME", ".local/share") / "neo4j"
+    return data_folder() / "neo4j"
 
 
 def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, host: str = HOST) -> int:
