@@ -1,1 +1,1 @@
-"""How what others read is written: their types, derived from the Arrow schemas of `pag_graph.model.tables`, and pictures."""
+"""How others read it: types, derived from the Arrow schemas of `pag_graph.model.tables`, and pictures."""

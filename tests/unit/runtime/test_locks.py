@@ -21,7 +21,7 @@ def opened(path: Path) -> int:
 
 
 @pytest.mark.parametrize(("first", "second"), [(False, False), (True, False), (False, True), (True, True)])
-def test_a_lock_is_one_process_s_or_shared_by_all(tmp_path: Path, first: bool, second: bool) -> None:
+def test_a_lock_is_one_process_s_or_shared_by_all(tmp_path: Path, *, first: bool, second: bool) -> None:
     ours, theirs = opened(tmp_path / "lock"), opened(tmp_path / "lock")
     assert lock(ours, shared=first) is Lock.OURS
     assert lock(theirs, shared=second) is (Lock.OURS if first and second else Lock.OTHERS)
