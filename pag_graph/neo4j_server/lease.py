@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import Neo4jError
-from pag_graph.neo4j_server.server import start_ticks
+from pag_graph.neo4j_server.process import start_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,6 +16,7 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import loader
@@ -121,9 +122,9 @@ def load_bulk(
     began = time.monotonic()
     report = progress or silent
     options = options or loader.LoadOptions()
-    folder = server.home_folder(home)
+    folder = server_home.home_folder(home)
     there = folder / "data" / "databases" / "neo4j"
-    if there.exists() and not overwrite and not server.is_half_imported(folder):
+    if there.exists() and not overwrite and not server_home.is_half_imported(folder):
         message = f"The server in {folder} has a database already; an import makes it anew, and all in it is lost."
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
@@ -136,7 +137,7 @@ def load_bulk(
         files_s = time.monotonic() - began
         report("import", 0, 1)
         before = time.monotonic()
-        with server.importing(folder):
+        with server_home.importing(folder):
             shutil.rmtree(there, ignore_errors=True)
             server.administer(files.arguments(threads), folder, heap=heap)
         import_s = time.monotonic() - before
