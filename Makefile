@@ -8,7 +8,7 @@ BIN = .venv/bin
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo quick test prove adapter adapter-prove check format lock surfaces bench clean setup
+.PHONY: demo quick test prove adapter adapter-prove check format lock surfaces house bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
@@ -46,6 +46,9 @@ lock: $(BIN)/uv ## resolve the dependencies anew
 
 surfaces: setup ## write what is new to the list of all surfaces, tests/meta/surfaces.txt
 	$(BIN)/python -m tests.support.surfaces
+
+house: setup ## measure the code (ARGS=--names says where), and lower the limits in tests/meta/house.txt
+	$(BIN)/python -m tests.support.house --lower $(ARGS)
 
 setup: .venv/.ready
 
