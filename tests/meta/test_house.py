@@ -5,11 +5,13 @@ Lines of code are measured and not held, for features cost lines.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.house import LIMITS, ROOT, House, limits
+from tests.support.rooms import PICTURE, picture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,12 @@ def test_every_measure_has_a_limit(house: House) -> None:
 
 def test_no_room_imports_in_a_circle(house: House) -> None:
     assert not [circle for circle in house.circles if "pag_graph" not in circle]
+
+
+def test_the_picture_of_rooms_is_current(house: House) -> None:
+    drawn = (ROOT / PICTURE).read_text(encoding="utf-8")
+    assert drawn == picture(house), "run: make rooms"
+    assert f"({PICTURE.relative_to('docs')})" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 BODY = "\n".join(f"    x{number} = {number}" for number in range(61))
@@ -63,3 +71,18 @@ def test_what_is_counted(tmp_path: Path) -> None:
     assert house.passages == ["pag_graph.high.roof:4 as pag_graph.errors:11"]
     assert house.arrows == {("low", "high"): 1, ("high", "low"): 1, ("high", "errors"): 1}
     assert house.circles == ["high <-> low", "pag_graph.high.roof <-> pag_graph.low.ground"]
+
+
+def test_every_room_has_a_place_in_the_table(house: House) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("## Where things belong")[2].partition("\n\nBeside")[0]
+    rows = [
+        set(re.findall(r"`([a-z0-9_]+)(?:/|\.py)`", line.split("|")[1])) for line in table.splitlines() if "| `" in line
+    ]
+    place = {room: row for row, rooms in enumerate(rows) for room in rooms}
+    # A generated module stands beside the one that inherits from it.
+    assert set(place) == house.rooms - {"methods"}
+    upwards = [
+        (room, other) for room, other in house.arrows if {room, other} <= set(place) and place[room] >= place[other]
+    ]
+    assert not upwards
