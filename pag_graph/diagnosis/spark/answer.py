@@ -93,7 +93,7 @@ class SparkAnswer:
             "stages": diagnosis.stages.to_dicts(),
             "jobs": [
                 {
-                    "job": job.job,
+                    "job": job.number,
                     "name": job.name,
                     "start_ns": job.start_ns,
                     "end_ns": job.end_ns,

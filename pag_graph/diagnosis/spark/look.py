@@ -178,7 +178,8 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
         .agg(
             pl.col("job").first(),
             pl.len().cast(pl.Int64).alias("tasks"),
-            (~pl.col("succeeded")).sum().cast(pl.Int64).alias("failed"),
+            (~pl.col("succeeded") & ~pl.col("running")).sum().cast(pl.Int64).alias("failed"),
+            pl.col("running").sum().cast(pl.Int64).alias("running"),
             pl.col("speculative").sum().cast(pl.Int64).alias("speculative"),
             pl.col("launch").min().alias("start_ns"),
             pl.col("done").max().alias("end_ns"),

@@ -278,7 +278,7 @@ def _timeline(answer: SparkAnswer) -> str:
         for k in range(11)
     )
     note = ""
-    left_out = len(schedule.cores) - shown + sum(schedule.more_cores)
+    left_out = len(schedule.cores) - shown + sum(max(0, more) for more in schedule.more_cores)
     if left_out:
         note = f"<p>{left_out:,} more cores are not drawn.</p>"
     return (
@@ -293,11 +293,12 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
     """Return what to draw: tasks of one stage that touch within a pixel are one box."""
     rows = (
         tasks.filter(pl.col("core") < cores)
+        .with_columns(counted=pl.col("succeeded") | pl.col("running"))
         .sort("core", "receipt")
         .with_columns(
             new=(
                 (pl.col("stage") != pl.col("stage").shift(1).over("core"))
-                | (pl.col("succeeded") != pl.col("succeeded").shift(1).over("core"))
+                | (pl.col("counted") != pl.col("counted").shift(1).over("core"))
                 | (pl.col("receipt") - pl.col("free").shift(1).over("core") > pixel)
                 | (pl.col("free") - pl.col("receipt") > 3 * pixel)
             ).fill_null(value=True)
@@ -310,7 +311,7 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
             pl.col("receipt").min().alias("start"),
             pl.col("free").max().alias("end"),
             pl.len().cast(pl.Int64).alias("count"),
-            pl.col("succeeded").first(),
+            pl.col("counted").first(),
         )
     )
     return [

@@ -22,6 +22,7 @@ __all__ = [
     "LogFinding",
     "SparkLog",
     "frame",
+    "note",
 ]
 
 
@@ -157,3 +158,9 @@ def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFram
         for name, column in columns.items():
             column.append(row.get(name))
     return pl.DataFrame(columns, schema=schema)
+
+
+def note(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
+    """Add a finding, unless there is nothing of it."""
+    if observed:
+        findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))
