@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import polars as pl
 
 __all__ = ["find_extent", "within"]
 
@@ -53,11 +53,8 @@ def find_extent(log: SparkLog, findings: list[LogFinding]) -> tuple[int, int]:
         origin = min([first, *(t for t in executors if t >= first - _BEFORE_MS)])
     else:
         origin = log.first_ms
-    if log.end_ms is not None:
-        end = max([log.end_ms, *launches, *results])
-    else:
-        end = max(seen, default=log.last_ms)
-    end = max(end, origin + 1)
+    ends = seen if log.end_ms is None else [log.end_ms, *launches, *results]
+    end = max([*(ends or [log.last_ms]), origin + 1])
     outside = sum(not origin <= t <= end for t in (*driver, *executors))
     detail = "times of jobs, stages, queries or executors before the application's start or after its end; moved there"
     note(findings, "time_outside_application", "warning", outside, "times", detail)

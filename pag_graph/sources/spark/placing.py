@@ -206,7 +206,7 @@ class _ExecutorCores:
     """Per core: nanoseconds that its tasks worked."""
 
     def take(self, task: int, start: int, until: int, room: int) -> int:
-        """Place a task that was launched at `start` and answered at `until`, with a delay of `room`; return its core."""
+        """Place a task launched at `start` and answered at `until`, with a delay of `room`; return its core."""
         places, latest = self.places, start + room
         core = self._free(start, latest)
         if core < 0:

@@ -99,8 +99,9 @@ class Schedule:
     end_ns: int
     tasks: pl.DataFrame
     """One row per task attempt by launch time: the log's columns but for the times that it measured, and in their place
-    `job` and `core` (indices); `running` (at work where the log stops); `launch`, `receipt`, `begin`, `free`, `delivered` and `done` (sent by the driver, taken
-    up and begun on the core, core free, seen by the driver, its result there); and the parts of the task
+    `job` and `core` (indices); `running` (at work where the log stops); `launch`, `receipt`, `begin`, `free`,
+    `delivered` and `done` (sent by the driver, taken up and begun on the core, core free, seen by the driver, its
+    result there); and the parts of the task
     (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest).
     What the log has narrow is so here too."""
     jobs: list[Job]
@@ -112,8 +113,8 @@ class Schedule:
     cores: list[Core]
     """Those that ran a task, and of the others as many as `IDLE_CORES` allows."""
     more_cores: list[int]
-    """Per executor: cores that it has on top of these, without a task; less than 0 where tasks overlapped for moments and
-    have more places than it has cores."""
+    """Per executor: cores that it has on top of these, without a task; less than 0 where tasks overlapped for moments
+    and have more places than it has cores."""
     findings: list[LogFinding]
 
 
