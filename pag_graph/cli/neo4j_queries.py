@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pag_graph.cypher import Query
     from pag_graph.neo4j_server.server import ServerStatus
+    from pag_graph.sinks.neo4j.query import Answer
 
 _Home = Annotated[
     Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
@@ -105,6 +106,8 @@ def query(
     with connect(home, uri) as driver:
         parameters = complete(driver, chosen, given)
         answer = answer_query(driver, chosen, parameters, plan=plan)
+    if answer.coverage is not None:
+        answer.coverage.check()
     if plan is not None and answer.plan is not None:
         _print_plan(answer.plan, form)
         return
@@ -115,6 +118,7 @@ def query(
         print_csv(rows, answer.columns)
     else:
         _print_table(chosen, parameters, rows, answer.columns, top)
+    _print_left_out(answer, form)
 
 
 def browser(
@@ -227,6 +231,15 @@ def _print_table(
         out.print(f"{len(rows) - top} more; --top shows them.", style="dim")
 
 
+def _print_left_out(answer: Answer, form: Format) -> None:
+    """Say which epochs were left out, and that there may be more rows: after a table, beside what programs read."""
+    out = stdout() if form is Format.TABLE else stderr()
+    if answer.coverage is not None and (line := answer.coverage.line()):
+        out.print(line)
+    if answer.limit is not None:
+        out.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")
+
+
 def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> Iterable[tuple[str, Any]]:
     """Yield name and value of every parameter of a command line: ``--name value``, ``--name=value``, ``name=value``.
 
@@ -289,6 +302,7 @@ def _facts(chosen: Query) -> dict[str, Any]:
         ],
         "returns": chosen.returns,
         "detail": list(chosen.details),
+        "over": chosen.over,
     }
 
 
