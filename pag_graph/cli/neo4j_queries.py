@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  (read by Typer when the command is called)
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pag_graph.cli.neo4j_reach import Home, Uri  # noqa: TC001  (likewise)
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
     from pag_graph.neo4j_server.server import ServerStatus
     from pag_graph.sinks.neo4j.query import Answer
 
-_Home = Annotated[
-    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
-]
-_Uri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri",
-        envvar="NEO4J_URI",
-        help="Another server; NEO4J_USERNAME and NEO4J_PASSWORD are read from the environment.",
-    ),
-]
 _Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 
 
@@ -85,8 +75,8 @@ def query(
     top: Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")] = 50,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan; do not run it.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Run it, and show what each step cost.")] = False,
-    home: _Home = None,
-    uri: _Uri = None,
+    home: Home = None,
+    uri: Uri = None,
     form: _Format = Format.TABLE,
 ) -> None:
     """Run a query of the Cypher library, for reading only.
@@ -122,7 +112,7 @@ def query(
 
 
 def browser(
-    home: _Home = None,
+    home: Home = None,
     saved: Annotated[
         Path | None,
         typer.Option("--saved", help="Write all queries into this archive; drop it onto Browser to keep them there."),
