@@ -4,12 +4,13 @@
 // param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
 // param last_epoch integer = null: last one
 // param min_ns integer = 0: shortest of both waits
-// param gap_ns integer = 0: how much later than the first wait's end the second wait may begin; 0 where they overlap
+// param gap_ns integer = 1000000: how much later than the first wait's end the second wait may begin; 0 where they have to
+//   overlap
 // param limit integer = 1000: how many rows at most
 // over: epochs
 // returns: one row per pair of waits, the longest second wait first: first_worker (that the others waited for), second_worker,
 //   third_worker, second_waited_ns, third_waited_ns, sent_first, second_wait_end, sent_second and third_wait_end (events)
-// example: skewed --gap_ns 10000000 --limit 3
+// example: skewed --limit 3
 //   first_worker | second_worker | third_worker | second_waited_ns | third_waited_ns | sent_first | second_wait_end | sent_second   | third_wait_end
 //   0            | 3             | 1            | 1101125          | 618324          | 106        | 3298534883425   | 3298534883490 | 1099511627971
 //   0            | 3             | 2            | 1101125          | 606522          | 106        | 3298534883425   | 3298534883490 | 2199023255775
