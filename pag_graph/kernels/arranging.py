@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I64
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import grown, not_below, sort
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I64
 
 Bools = NDArray[np.bool_]
 F64 = NDArray[np.float64]

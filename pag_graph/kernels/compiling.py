@@ -80,8 +80,9 @@ def spelled(types: tuple[Type, ...]) -> str:
 
 def _word(type_: Any) -> str:
     if isinstance(type_, BaseNamedTuple):
-        named = type_.instance_class
-        return f"{named.__module__.rpartition('.')[2]}.{named.__name__}({';'.join(map(_word, type_.types))})"
+        tuple_type: Any = type_
+        named = tuple_type.instance_class
+        return f"{named.__module__.rpartition('.')[2]}.{named.__name__}({';'.join(map(_word, tuple_type.types))})"
     if not isinstance(type_, Array):
         return str(type_)
     # Another layout than C has a word of its own, so that it is not taken for what is expected.
@@ -94,7 +95,8 @@ def _type(word: str) -> Any:
     if parenthesis:
         module, _, name = tuple_name.partition(".")
         named = getattr(import_module(f"{_HERE}.{module}"), name)
-        return BaseTuple.from_types(tuple(map(_type, fields.split(";"))), named)
+        make: Any = BaseTuple.from_types
+        return make(tuple(map(_type, fields.split(";"))), named)
     name, bracket, rest = word.partition("[")
     scalar = Boolean("bool") if name == "bool" else numba.from_dtype(np.dtype(name))
     if not bracket:

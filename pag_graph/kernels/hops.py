@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I64
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import grown, not_below, sort
 from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I64
 
 Bools = NDArray[np.bool_]
 
@@ -192,11 +194,11 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
         weight = edges.weight[begin:end]
         steps = Steps(source[: end - begin], target[: end - begin], weight, local_group[: end - begin])
         scratch = _Scratch(ids, steps, seeds, present)
-        found, vertices = _number_vertices(edges, begin, end, scratch)
+        found, vertices = _find_vertices(edges, begin, end, scratch)
         if found == 0:
             continue
         _find_sources(edges, begin, vertices, waits, scratch)
-        kinds = _number_groups(edges.group[begin:end], number, scratch)
+        kinds = _find_groups(edges.group[begin:end], number, scratch)
         counts, exact = count_walks(steps, seeds[:found], vertices + 1, kinds, k)
         if not exact:
             return rows[:0], window
@@ -212,8 +214,8 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
 
 
 @kernel
-def _number_vertices(edges: Edges, begin: int, end: int, scratch: _Scratch) -> tuple[int, int]:
-    """Number the vertices that a window's edges lead to, and choose the edges of the first hop; return how many."""
+def _find_vertices(edges: Edges, begin: int, end: int, scratch: _Scratch) -> tuple[int, int]:
+    """Find the vertices that a window's edges lead to, and the edges of the first hop; return how many there are."""
     dst, waiting = edges.dst, edges.waiting
     seeds, vertices, ended = 0, 0, -1
     edge = begin
@@ -253,8 +255,8 @@ def _find_sources(edges: Edges, begin: int, vertices: int, waits: bool, scratch:
 
 
 @kernel
-def _number_groups(group: I64, number: I64, scratch: _Scratch) -> int:
-    """Number the groups that a window has, and return how many; `number` is -1 per group, before and after."""
+def _find_groups(group: I64, number: I64, scratch: _Scratch) -> int:
+    """Find the groups that a window has, and return how many; `number` is -1 per group, before and after."""
     present = scratch.present
     # An integer of any value: numba compiles what gets a 0 once more for the constant.
     kinds: Any = np.int64(0)

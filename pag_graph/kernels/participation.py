@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I64
 from pag_graph.kernels.compiling import kernel
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I64
 
 F64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]

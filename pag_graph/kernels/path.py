@@ -5,15 +5,17 @@ Windows lie side by side: column `first` of a named tuple, of shape (windows + 1
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I8, I64
 from pag_graph.kernels.compiling import kernel, read_only
 from pag_graph.kernels.search import above, grown, not_below
 from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from pag_graph.kernels.activations import I8, I64
 
 Bools = NDArray[np.bool_]
 
@@ -365,8 +367,9 @@ def walk_windows(edges: Edges, windows: Windows) -> Paths:
     begun_dst, into, sent, arrived = read_only(dst[begun], dst[messages], start[messages], end[messages])
     born, spawn = role[begun] == SPAWN, role[messages] == SPAWN
     by = enders(Begun(begun_first, begun_dst, born), Messages(messages_first, into, sent, arrived, spawn))
-    ended = Waits(begun_first, *read_only(begun_dst, end[begun]), np.append(messages, -1)[by])
-    hops, failed, outcome, where = walk(walks, Local(first, dst, end), ended, Sends(src, start))
+    (ended,) = read_only(end[begun])
+    waits = Waits(begun_first, begun_dst, ended, np.append(messages, -1)[by])
+    hops, failed, outcome, where = walk(walks, Local(first, dst, end), waits, Sends(src, start))
     failed = int(begins[failed]) if failed >= 0 else -1
     if len(lost) and not 0 <= failed < lost[0]:
         failed, outcome, where = int(lost[0]), NO_END, windows.end_vertex[lost[0]]

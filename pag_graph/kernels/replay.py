@@ -6,13 +6,16 @@ at least. All numbers are integers, so that replays are exact.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pag_graph.kernels.activations import I64
 from pag_graph.kernels.compiling import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.kernels.activations import I64
 
 NONE = np.iinfo(np.int64).max
 """Latest time of a vertex, and slack of an edge, from where no path leads to the end."""

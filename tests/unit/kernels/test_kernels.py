@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pag_graph.kernels import activations as act
+from pag_graph.kernels import path
 from pag_graph.kernels.activations import activations, idle_intervals
 from pag_graph.kernels.assembly import window_sums
-from pag_graph.kernels import path
 from pag_graph.kernels.path import CYCLE, GAP, NO_ENDER, REACHED_START, Local, Sends, Waits, Walks
 from pag_graph.model.ids import MAX_POSITION, MAX_WORKER, position_of, vertex_id, worker_of
 
