@@ -328,7 +328,7 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
 
 @kernel
 def number_vertices(edges: Edges, begins: I64, finishes: I64, early: I64, known: Vertices) -> int:
-    """Do as `project`, where there is room for it, and for two vertices per edge of a window; return how many there are.
+    """Do as `project`, with room for it, and for two vertices per edge of a window; return how many there are.
 
     Examples
     --------
@@ -402,9 +402,23 @@ def _place(known: I64, wanted: int, near: int) -> int:
     return not_below(known, wanted)
 
 
+@kernel
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
-    """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both."""
-    if not len(dst):
-        return np.zeros(0, np.bool_)
-    begins = np.flatnonzero(np.append(True, (dst[1:] != dst[:-1]) | (window[1:] != window[:-1])))
-    return np.repeat(np.logical_or.reduceat(marked, begins), np.diff(begins, append=len(dst)))
+    """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both.
+
+    Examples
+    --------
+    >>> with_any(np.array([0, 0, 1]), np.array([4, 4, 4]), np.array([True, False, False]))
+    array([ True,  True, False])
+    """
+    result = np.zeros(dst.shape[0], np.bool_)
+    edge = 0
+    while edge < dst.shape[0]:
+        until, found = edge, False
+        while until < dst.shape[0] and dst[until] == dst[edge] and window[until] == window[edge]:
+            found |= marked[until]
+            until += 1
+        while edge < until:
+            result[edge] = found
+            edge += 1
+    return result
