@@ -655,7 +655,8 @@ class Pag(AnalysisMethods):
             If there is no such epoch, column or parameter.
         """
         from pag_graph.motif.patterns import PATTERNS
-        from pag_graph.motif.query import MotifQuery, ask
+        from pag_graph.motif.query import MotifQuery
+        from pag_graph.motif.question import ask
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 

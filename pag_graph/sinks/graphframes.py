@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.graph.snapshot import Run, Window
-    from pag_graph.motif.filters import Column
-    from pag_graph.motif.query import Question
+    from pag_graph.motif.conditions import Column
+    from pag_graph.motif.question import Question
 
 Detail = Literal["full", "waits", "critical"]
 """How much of the graph: every event, segments and what released them, or the critical path and what touches it."""
@@ -316,7 +316,7 @@ def find(graph: Any, question: Question) -> DataFrame:
     graph
         A `graphframes.GraphFrame`.
     question
-        From `pag_graph.motif.query.ask`.
+        From `pag_graph.motif.question.ask`.
 
     Returns
     -------
