@@ -269,7 +269,7 @@ def _timeline(answer: SparkAnswer) -> str:
     labels = [svg.text(0, row * _ROW + 12, words, font_size=11) for row, words in enumerate(rows)]
     height = len(rows) * _ROW + 20
     tenths = [(_LEFT + _WIDTH * k / 10, f"{schedule.end_ns * k / 10 / 1e9:.1f} s") for k in range(11)]
-    left_out = len(schedule.cores) - shown + sum(schedule.more_cores)
+    left_out = len(schedule.cores) - shown + sum(max(0, more) for more in schedule.more_cores)
     note = f"<p>{left_out:,} more cores are not drawn.</p>" if left_out else ""
     drawn = [*labels, *shapes, *svg.marks(tenths, height - 4, font_size=10)]
     return (
@@ -283,11 +283,12 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
     """Return what to draw: tasks of one stage that touch within a pixel are one box."""
     rows = (
         tasks.filter(pl.col("core") < cores)
+        .with_columns(counted=pl.col("succeeded") | pl.col("running"))
         .sort("core", "receipt")
         .with_columns(
             new=(
                 (pl.col("stage") != pl.col("stage").shift(1).over("core"))
-                | (pl.col("succeeded") != pl.col("succeeded").shift(1).over("core"))
+                | (pl.col("counted") != pl.col("counted").shift(1).over("core"))
                 | (pl.col("receipt") - pl.col("free").shift(1).over("core") > pixel)
                 | (pl.col("free") - pl.col("receipt") > 3 * pixel)
             ).fill_null(value=True)
@@ -300,7 +301,7 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
             pl.col("receipt").min().alias("start"),
             pl.col("free").max().alias("end"),
             pl.len().cast(pl.Int64).alias("count"),
-            pl.col("succeeded").first(),
+            pl.col("counted").first(),
         )
     )
     return [

@@ -119,7 +119,7 @@ def export_store(
             done = loader.load_on_engine(run, connection, engine, epochs=epochs, options=options, progress=progress)
         report = ExportReport(
             run=run_id,
-            store=str(run.info.path),
+            store=str(run.info.path.absolute()),
             detail=options.detail,
             commits=sum(before is None or commit.version > before for commit in made),
             from_version=before,

@@ -69,6 +69,7 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
         "run": reader.run_id,
         "parameters": parameters,
         "events": run.info.events,
+        **reader.extent(),
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
     jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
