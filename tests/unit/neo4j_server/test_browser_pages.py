@@ -64,7 +64,9 @@ def test_each_query_keeps_its_own_defaults() -> None:
 
 def test_the_guide_says_what_a_query_needs() -> None:
     guide = browser.pages()["guide.html"].decode()
-    for name in re.findall(r"QUERY (\w+/\w+)", (cypher_library() / "browser" / "guide.html").read_text(encoding="utf-8")):
+    for name in re.findall(
+        r"QUERY (\w+/\w+)", (cypher_library() / "browser" / "guide.html").read_text(encoding="utf-8")
+    ):
         query = load_query(name)
         said = guide[guide.index(escape(query.purpose)) + len(escape(query.purpose)) :].split("</p>")[0]
         assert said == (f" <em>Needs the detail {' or '.join(query.details)}.</em>" if query.details else ""), name
