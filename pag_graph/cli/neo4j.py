@@ -111,8 +111,9 @@ def reset(
     Example: pag neo4j reset --yes
     """
     from pag_graph.neo4j_server import server
+    from pag_graph.neo4j_server.home import home_folder
 
-    folder = server.home_folder(home)
+    folder = home_folder(home)
     if not yes:
         typer.confirm(f"Remove everything in the database of {folder}?", abort=True)
     removed = server.reset(home)
