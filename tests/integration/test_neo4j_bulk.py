@@ -64,7 +64,7 @@ def test_an_import_is_a_load(
     try:
         # Interrupted when the database is made and its epochs are not published yet: a load completes it.
         with monkeypatch.context() as patched:
-            patched.setattr(bulk.loader, "publish", interrupted)
+            patched.setattr(bulk.load_steps, "publish", interrupted)
             with pytest.raises(InterruptedError):
                 load_bulk(skewed, home, detail=Detail.FULL, ports=(0, 0))
         with server.driver(server.status(home)) as driver:

@@ -204,6 +204,23 @@ def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) 
     assert (skipped.epochs, skipped.skipped, skipped.events) == ((), (4,), 0)
 
 
+def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver)
+    whole = contents(neo4j_driver)
+    double = """
+        MATCH (source)-[activity]->(target)
+        WHERE type(activity) IN ['WAITING', 'DATA_MESSAGE', 'THEN', 'RELEASED', 'CONTAINS', 'NEXT', 'FIRST']
+        WITH source, activity, target ORDER BY elementId(activity) LIMIT 1000
+        CALL (source, activity, target) {
+          CREATE (source)-[again:$(type(activity))]->(target)
+          SET again = properties(activity)
+        }"""
+    neo4j_driver.execute_query(double)
+    assert contents(neo4j_driver) != whole
+    load_run(skewed, neo4j_driver, again=True)
+    assert contents(neo4j_driver) == whole
+
+
 def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
     load_epoch(skewed, neo4j_driver, epoch=5)
     whole = contents(neo4j_driver)
