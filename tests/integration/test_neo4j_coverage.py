@@ -6,6 +6,7 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import neo4j
 import pytest
 
 from pag_graph import api
@@ -19,8 +20,6 @@ from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, comp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    import neo4j
 
     from pag_graph.graph.snapshot import Run
     from pag_graph.neo4j_server.server import ServerStatus
@@ -174,6 +173,22 @@ def test_epochs_that_were_never_loaded_are_missed(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run_query(driver, "epochs/trend", {"run": ids(run)})
+
+
+def test_browser_has_nothing_to_warn_of(driver: neo4j.Driver, neo4j_server: ServerStatus) -> None:
+    """Whatever is loaded: each name in a query is known to the server, which minds no query's form."""
+    del driver
+    assert neo4j_server.bolt_uri
+    password = neo4j_server.password_file.read_text(encoding="utf-8").strip()
+    told = []
+    with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=(neo4j_server.user, password)) as talkative:
+        for query in queries_for_people():
+            values = {name: {"run": "x", "by": "type"}.get(name, 1) for name in query.params}
+            summary = talkative.execute_query(f"EXPLAIN {query.text}", values, routing_="r").summary
+            told += [
+                (query.name, each.status_description) for each in summary.gql_status_objects if each.is_notification
+            ]
+    assert not told
 
 
 @pytest.mark.parametrize("sample", ["bfs", "skewed"])
