@@ -4,7 +4,9 @@
 // param properties: names of properties
 
 UNWIND $types AS type
-CALL db.createRelationshipType(type);
+CALL db.createRelationshipType(type)
+RETURN count(*) AS known;
 
 UNWIND $properties AS property
-CALL db.createProperty(property);
+CALL db.createProperty(property)
+RETURN count(*) AS known;
