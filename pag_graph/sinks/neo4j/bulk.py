@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +63,16 @@ class BulkReport:
     """What was imported."""
 
     run: str
+    detail: Detail
     epochs: tuple[int, ...]
     nodes: int
     """Nodes in the files."""
     relationships: int
     """Relationships in the files."""
+    events: int
+    """Those of the nodes that are events."""
+    segments: int
+    """Those of the nodes that are segments."""
     files_s: float
     """Time for writing the files."""
     import_s: float
@@ -142,9 +148,12 @@ def load_bulk(
     _finish(started, files, options)
     return BulkReport(
         run=files.reader.run_id,
+        detail=detail,
         epochs=tuple(run.epochs["epoch"].to_list()),
-        nodes=files.nodes,
+        nodes=sum(files.nodes.values()),
         relationships=files.relationships,
+        events=files.nodes[EVENT.label],
+        segments=files.nodes[SEGMENT.label],
         files_s=files_s,
         import_s=import_s,
         seconds=time.monotonic() - began,
@@ -186,7 +195,9 @@ class ImportFiles:
         self.reader, self.detail, self.folder = reader, detail, folder
         self.contents: list[Content] = []
         """Per group of epochs: what is few, for the driver to write."""
-        self.nodes = self.relationships = 0
+        self.nodes: Counter[str] = Counter()
+        """Nodes in the files, by label."""
+        self.relationships = 0
         self._headers: dict[tuple[str, str], Path] = {}
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
@@ -263,12 +274,12 @@ class ImportFiles:
     def _snapshots(self, content: Content) -> None:
         named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
         self._write(("nodes", "Snapshot"), named, content.snapshots)
-        self.nodes += content.snapshots.height
+        self.nodes[SNAPSHOT.label] += content.snapshots.height
 
     def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
         columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
         self._write(("nodes", table.label), columns, rows)
-        self.nodes += rows.height
+        self.nodes[table.label] += rows.height
 
     def _activities(self, rows: pl.DataFrame) -> None:
         for kind in ActivityType:

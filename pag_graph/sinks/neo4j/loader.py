@@ -295,6 +295,9 @@ class _Load:
                 )
                 loaded = [epoch for epoch in wanted if epoch not in skipped]
                 groups = self._groups([windows[epoch] for epoch in loaded], details)
+                for epoch in details.keys() & set(loaded):
+                    text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
+                    patiently(partial(writer.write, text, values), self.options.patience_s)
                 counts = self._load_here(writer, groups) if on is None else self._load_there(writer, groups, *on)
         return LoadReport(
             run=self.run_id,
