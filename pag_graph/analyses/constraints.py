@@ -14,14 +14,14 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import no_end, roles
 from pag_graph.analyses.expressions import UNKNOWN
-from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.errors import CycleError, PagError
 from pag_graph.graph.tiling import is_type
 from pag_graph.kernels import arranging
 from pag_graph.kernels.arranging import project, with_any
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.path import Edges, Windows, last_edges
 from pag_graph.kernels.replay import Arcs, binding_arcs, earliest, group_arcs, topological_order
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.analyses.frames import Frames
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -133,26 +134,6 @@ class WindowGraph:
     def number(self, column: str) -> I64:
         """Return a column of integers; -1 where it is null."""
         return np.asarray(self.rows[column].fill_null(-1).to_numpy(), dtype=np.int64)
-
-
-def require_aligned(snapshot: Snapshot | Frames, what: str) -> None:
-    """Refuse runs whose workers' clocks cannot be compared.
-
-    Parameters
-    ----------
-    snapshot
-        Of any run.
-    what
-        What was asked for, in the plural.
-
-    Raises
-    ------
-    UnsupportedPlanError
-        If the run was built with the rule set `st2`.
-    """
-    if snapshot.run.rules is RuleSet.ST2:
-        message = f"{what} need aligned clocks, and runs of the rule set st2 keep every worker's own."
-        raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
 
 
 def window_graph(tiling: Tiling) -> WindowGraph:

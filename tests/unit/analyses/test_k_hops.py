@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops, k_hops_of_windows
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.view import View
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.kernels.hops import Steps, count_walks
 from pag_graph.model.tables import K_HOPS
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.api import Pag
+
+k_hops = find_analysis("k-hops")
 
 # Worker 1 waits for worker 0 from 10 to 40 and reads what it was sent at 50, with something more.
 SENDER = "0 start 1 | 20 send 3>1 #0 *7 | 40 send 3>1 #1 *5 | 60 stop 1 | 100 end"
@@ -150,7 +154,7 @@ def test_all_windows_at_once_are_the_windows_one_by_one(
     pag = request.getfixturevalue(sample)
     windows = pag.run.windows()
     parameters = KHopsParameters(through_waits=through_waits)
-    table = k_hops_of_windows(pag.run, windows, parameters)
+    table = k_hops.table(View(run=pag.run, windows=windows), parameters)
     frame = pl.DataFrame(pl.from_arrow(table))
     seen = 0
     for number, window in enumerate(windows):
