@@ -63,14 +63,8 @@ def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     -----
     CPA 7.3. O(path). Ties are listed by key.
     """
-    spans = pl.DataFrame(
-        {"window": range(len(view.windows)), "span": [window.span_ns or 1 for window in view.windows]},
-        schema={"window": pl.Int64, "span": pl.Int64},
-    )
-    ranked = _first(divided(view, parameters), parameters.n)
-    return ranked.join(spans, on="window", maintain_order="left").with_columns(
-        share=share_of("path_ns", pl.col("span"))
-    )
+    ranked = _first(divided(view, parameters), parameters.n).join(view.spans, on="window", maintain_order="left")
+    return ranked.with_columns(share=share_of("path_ns", pl.col("span_ns")))
 
 
 def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
