@@ -1,6 +1,7 @@
 """Who is to blame for waiting: every wait charged to what happened meanwhile on the path that led to its end.
 
-Definition: contracts section 7. It is not Scalasca's delay cost, which needs points at which all workers synchronise.
+Definition: `docs/analyses.md`, section "blame". It is not Scalasca's delay cost, which needs points at which all
+workers synchronise.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ from pag_graph.analyses.view import worker_of as worker_in
 from pag_graph.errors import CycleError, PagError
 from pag_graph.graph.needs import Needs
 from pag_graph.kernels.arranging import spread
-from pag_graph.kernels.blame import walk_waits
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.path import CYCLE, REACHED_START, enders
+from pag_graph.kernels.path import (
+    CYCLE,
+    REACHED_START,
+    Begun,
+    Local,
+    Messages,
+    Sends,
+    Waits,
+    enders,
+    walk_waits,
+)
 from pag_graph.model.ids import POSITION_BITS, position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import BLAME
@@ -91,17 +101,15 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
     local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
     vertex_of, wait_end = read_only(vertex_of, begun["end_ns"].to_numpy())
     to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
-    ender = enders(vertex_of, is_born, to, sent, arrived, (messages["type"] == SPAWN).to_numpy())
-    index, low, high, message, outcome, vertex = walk_waits(
+    begun_first, sent_first = np.array([0, begun.height]), np.array([0, messages.height])
+    is_spawn = (messages["type"] == SPAWN).to_numpy()
+    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, to, sent, arrived, is_spawn))
+    (index, low, high, message), outcome, vertex = walk_waits(
         waited[wait],
         since,
-        local_dst,
-        local_end,
-        vertex_of,
-        wait_end,
-        ender,
-        sender,
-        sent,
+        Local(np.array([0, local.height]), local_dst, local_end),
+        Waits(begun_first, vertex_of, wait_end, ender),
+        Sends(sender, sent),
     )
     if outcome != REACHED_START:
         where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
@@ -111,8 +119,8 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
     lengths = high - low
     nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = np.repeat(low, lengths) + nth
-    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message]])
-    number = np.concatenate([np.repeat(index, lengths), index])
+    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message[message >= 0]]])
+    number = np.concatenate([np.repeat(index, lengths), index[message >= 0]])
     path = path.with_columns(
         index=pl.Series(number, dtype=pl.Int64),
         since=pl.Series(since[number], dtype=pl.Int64),

@@ -24,7 +24,7 @@ from pag_graph.analyses.what_if import WORK
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ranks
-from pag_graph.kernels.replay import group_arcs, scaled_ends
+from pag_graph.kernels.replay import Arcs, Groups, group_arcs, scaled_ends
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CAUSAL_PROFILE
 
@@ -160,16 +160,16 @@ def _profile(
     first, position = group_arcs(group[arcs], len(replayed))
     arcs = arcs[position]
     ends[replayed] = scaled_ends(
-        graph.first,
-        graph.src,
+        Arcs(graph.first, graph.src, graph.weight),
         graph.dst,
-        graph.weight,
         graph.t,
-        base.before[window[replayed]],
-        graph.ends[window[replayed]],
-        first,
-        arcs,
-        graph.duration[graph.element[arcs]],
+        Groups(
+            base.before[window[replayed]],
+            graph.ends[window[replayed]],
+            first,
+            arcs,
+            graph.duration[graph.element[arcs]],
+        ),
         steps,
     )
     spans = np.hstack([(base.ends - base.begins)[window, None], ends - begins[window, None]])

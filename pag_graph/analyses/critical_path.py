@@ -27,7 +27,7 @@ from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -240,24 +240,22 @@ def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
     src, dst, start, duration = (edges[name].to_numpy() for name in ("src", "dst", "start_ns", "duration_ns"))
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     src, dst, start, end = read_only(src, dst, start, start + duration)
-    first, path, active, all_waiting, failed, outcome, vertex = kernel.walk_windows(
-        tiling.first,
-        src,
-        dst,
-        start,
-        end,
-        tiling.is_type(*MESSAGE_TYPES),
-        tiling.is_type(ActivityType.WAITING),
-        tiling.is_type(*RESTING_TYPES),
-        tiling.is_type(ActivityType.SPAWN),
-        begins,
-        ends,
-        np.array([-1 if w.end_vertex is None else w.end_vertex for w in windows], np.int64),
+    paths = kernel.walk_windows(
+        kernel.Edges(tiling.first, src, dst, start, end, roles(tiling.is_type)),
+        kernel.Windows(
+            begins, ends, np.array([-1 if w.end_vertex is None else w.end_vertex for w in windows], np.int64)
+        ),
     )
-    if outcome != kernel.REACHED_START:
-        raise _stopped(windows[failed], int(outcome), int(vertex))
-    window = np.repeat(np.arange(len(windows)), np.diff(first))
-    return edges.select(_STEP_COLUMNS)[path], window, active, all_waiting
+    if paths.outcome != kernel.REACHED_START:
+        raise _stopped(windows[paths.failed], paths.outcome, paths.vertex)
+    return edges.select(_STEP_COLUMNS)[paths.edge], paths.window, paths.ends, paths.all_waiting
+
+
+def roles(is_type: Callable[..., NDArray[np.bool_]]) -> NDArray[np.int8]:
+    """Say per edge what workers do on it, as `pag_graph.kernels.path` has it; `is_type` as of a `Tiling`."""
+    role = kernel.REST * is_type(*RESTING_TYPES) + kernel.WAIT * is_type(ActivityType.WAITING)
+    role += kernel.MESSAGE * is_type(*MESSAGE_TYPES) + (kernel.SPAWN - kernel.MESSAGE) * is_type(ActivityType.SPAWN)
+    return np.asarray(role, dtype=np.int8)
 
 
 def _stopped(window: Window, outcome: int, vertex: int) -> PagError:

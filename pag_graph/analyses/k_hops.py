@@ -19,7 +19,7 @@ from pag_graph.analyses.view import WAITING, count_rows, worker_of
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.graph.tiling import ranks
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.hops import count_walks_by_window
+from pag_graph.kernels.hops import COLUMNS, Edges, count_walks_by_window
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS
@@ -97,24 +97,22 @@ def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
     """Return the k-hops of all windows of a tiling, in the order of windows, hops and names."""
     group, names = _groups(tiling)
     src, dst = read_only(tiling.edges["src"].to_numpy(), tiling.edges["dst"].to_numpy())
-    window, hop, number, walks, edges, walk_ns, edge_ns, inexact = count_walks_by_window(
+    edges = Edges(
         tiling.first,
         src,
         dst,
         _weights(tiling, parameters),
         group,
-        names.height,
         tiling.is_type(ActivityType.WAITING),
         tiling.is_type(ActivityType.DATA_MESSAGE),
-        parameters.k,
-        parameters.through_waits,
     )
+    found, inexact = count_walks_by_window(edges, names.height, parameters.k, parameters.through_waits)
     if inexact >= 0:
         error = _too_many(tiling.windows[inexact], parameters)
         raise error
-    counts = {"window": window, "hop": hop, "walks": walks, "edges": edges, "walk_ns": walk_ns, "edge_ns": edge_ns}
-    rows = pl.DataFrame({name: pl.Series(values, dtype=pl.Int64) for name, values in counts.items()})
-    return rows.hstack(names[number]).select(_NO_ROWS.names())
+    rows = pl.DataFrame(found.reshape(-1, len(COLUMNS)), schema=dict.fromkeys(COLUMNS, pl.Int64))
+    rows = rows.rename({"walk_weight": "walk_ns", "edge_weight": "edge_ns"})
+    return rows.hstack(names[rows["group"].to_numpy()]).select(_NO_ROWS.names())
 
 
 def _too_many(window: Window, parameters: KHopsParameters) -> AnalysisError:

@@ -16,7 +16,7 @@ from pag_graph.analyses.expressions import worker_of
 from pag_graph.errors import CycleError
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ordered
-from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
+from pag_graph.kernels.participation import LIMB_BITS, Arcs, count_paths_of_windows
 from pag_graph.kernels.replay import group_arcs, topological_order
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import PARTICIPATION
@@ -86,9 +86,7 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     begins = base.t[base.before]
     before, before_limbs, after, after_limbs, paths, paths_limbs = count_paths_of_windows(
         base.vertex_first,
-        first,
-        src[position],
-        dst[position],
+        Arcs(first, src[position], dst[position]),
         t == np.repeat(begins, counts),
         t == np.repeat(begins + base.ends - base.begins, counts),
     )

@@ -22,7 +22,7 @@ from pag_graph.analyses.definition import TableAnalysis
 from pag_graph.analyses.expressions import worker_of
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ordered
-from pag_graph.kernels.replay import NONE, latest, slacks
+from pag_graph.kernels.replay import NONE, Arcs, latest, slacks
 from pag_graph.model.tables import SLACK
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ def slack(view: View, parameters: SlackParameters) -> pl.DataFrame:
 
 def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
     base = graph.base
-    late = latest(graph.first, graph.src, graph.weight, graph.ends, graph.t[graph.ends])
+    arcs = Arcs(graph.first, graph.src, graph.weight)
+    late = latest(arcs, graph.ends, graph.t[graph.ends])
     rows = base.rows
-    found = slacks(graph.first, graph.src, graph.weight, graph.element, rows.height, graph.t, late)
+    found = slacks(arcs, graph.element, rows.height, graph.t, late)
     known = found != NONE
     # A message from before the window may have arrived before it, too.
     used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)

@@ -419,7 +419,7 @@ class Pag(AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
         """
-        from pag_graph.sinks.svg import timeline
+        from pag_graph.sinks.timeline import timeline
 
         if whole_number(width, "width") < _LEAST_WIDTH:
             message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
@@ -531,7 +531,8 @@ class Pag(AnalysisMethods):
             If there is no such epoch, column or parameter.
         """
         from pag_graph.motif.patterns import PATTERNS
-        from pag_graph.motif.query import MotifQuery, ask
+        from pag_graph.motif.query import MotifQuery
+        from pag_graph.motif.question import ask
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 

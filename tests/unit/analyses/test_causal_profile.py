@@ -98,7 +98,7 @@ def test_only_what_is_on_the_path_is_replayed(bfs: Pag, monkeypatch: pytest.Monk
     replays = []
 
     def count(*arguments: Any) -> Any:
-        replays.append(len(arguments[5]))
+        replays.append(len(arguments[3].origin))
         return scaled(*arguments)
 
     scaled = module.scaled_ends

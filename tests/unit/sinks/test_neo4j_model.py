@@ -13,7 +13,7 @@ from pag_graph import api
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.cypher import load_query
+from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.model import tables
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.sinks.neo4j import model
@@ -86,6 +86,12 @@ def test_texts_hold_no_values_and_every_name_is_ours(text: str) -> None:
     labels = {table.label for table in model.NODES}
     types = {table.type for table in model.ACTIVITIES.values()} | {"FEEDS", "THEN", "RELEASED", "CONTAINS"}
     assert set(re.findall(r"[(\[]\w*:(\w+)", text)) <= labels | types
+
+
+def test_names_in_queries_are_those_of_the_model() -> None:
+    for query in queries_for_people():
+        types = re.findall(r"\[\w*:([^\]{]+)", query.code)
+        assert {name for each in types for name in re.findall(r"\w+", each)} <= {*model.TYPES}, query.name
 
 
 def test_details_hold_what_lesser_ones_hold() -> None:
