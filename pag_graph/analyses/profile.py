@@ -80,7 +80,7 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        One row per window, division and key: what `PROFILE` says of it but ranks and shares.
+        One row per window, division and key, sorted by these: what `PROFILE` says of it but ranks and shares.
 
     Raises
     ------
@@ -92,7 +92,8 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
         raise InvalidParameterError(message, "profile(n=10)")
     steps = path_steps(view)
     chosen = DIVISIONS if parameters.by == "all" else (parameters.by,)
-    return pl.concat([_keys(view.run, steps, division).with_columns(by=pl.lit(division)) for division in chosen])
+    keyed = pl.concat([_keys(view.run, steps, division).with_columns(by=pl.lit(division)) for division in chosen])
+    return keyed.sort("window", "by", "key", *_NULLS)
 
 
 def _keys(run: Run, steps: pl.DataFrame, division: str) -> pl.DataFrame:
