@@ -15,11 +15,13 @@ import pyarrow as pa
 from pag_graph.motif.conditions import Column, Node, whole_numbers
 from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
 from pag_graph.motif.polars_conditions import all_of, of_row, to_polars
-from pag_graph.motif.question import PlannedQuery
+from pag_graph.motif.question import PlannedQuery, ask
 from pag_graph.motif.syntax import must_exist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+__all__ = ["Graph", "MotifQuery", "ask", "shares"]
 
     from pag_graph.motif.shape import Shape
 
