@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.engine import Engine
     from pag_graph.engines.motif import SparkMotifQuery
     from pag_graph.motif.paths import KHopPaths
-    from pag_graph.motif.query import MotifQuery
+    from pag_graph.motif.polars_query import MotifQuery
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.sinks.export import Exported
     from pag_graph.sinks.graphframes import Detail
@@ -655,8 +655,8 @@ class Pag(AnalysisMethods):
             If there is no such epoch, column or parameter.
         """
         from pag_graph.motif.patterns import PATTERNS
-        from pag_graph.motif.query import MotifQuery
-        from pag_graph.motif.question import ask
+        from pag_graph.motif.polars_query import MotifQuery
+        from pag_graph.motif.query import ask
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 

@@ -18,8 +18,8 @@ from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
 from pag_graph.model.units import duration
 from pag_graph.motif.patterns import PATTERNS
-from pag_graph.motif.query import MotifQuery
-from pag_graph.motif.question import ask
+from pag_graph.motif.polars_query import MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
 from pag_graph.sinks.timeline import lane_label
