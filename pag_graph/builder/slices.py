@@ -17,7 +17,7 @@ import pyarrow as pa
 from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
-from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels import ABSENT, epochs, layout, reads
 from pag_graph.kernels.activations import (
     CLOSES_NOTHING,
     CLOSES_OUTER,
@@ -255,7 +255,7 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
     if not whole:
         columns |= dict.fromkeys(_DETAILS, nothing(high - low))
     kind = np.empty(high - low, np.int8)
-    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, 0, kind)
+    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
     return WorkerRows(
         worker=worker,
         first_order=low + 1,
@@ -446,7 +446,7 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
     rests = np.zeros(rows.rows, np.bool_)
     rests[survey.rests] = True
-    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests, rows.first_order)
+    columns = epochs_of_rows(epochs.Rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests), rows.first_order)
     return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))
 
 
@@ -638,29 +638,18 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         Rows of messages that were read before they were sent.
     """
     numbers, at, flags = edges_of_reads(
-        rows.epoch,
-        rows.t,
-        rows.peer,
-        rows.channel,
-        rows.records,
-        rows.bytes,
-        rows.reads,
-        rows.send_id,
-        rows.sent,
-        rows.send_epoch,
-        judged.ender,
-        judged.arrival,
-        judged.wait_pos,
-        judged.wait_row,
-        judged.alternatives,
-        plan.processes,
-        rows.worker,
-        rows.first_order,
-        rows.worker << POSITION_BITS,
-        # A source that states its activities says itself when messages arrive.
-        of(plan.rules).states_activities,
-        int(EdgeFlags.INEXACT_ARRIVAL),
-        int(EdgeFlags.NEGATIVE),
+        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes),
+        reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
+        reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
+        reads.Reader(
+            rows.worker,
+            rows.first_order,
+            plan.processes,
+            # A source that states its activities says itself when messages arrive.
+            of(plan.rules).states_activities,
+            int(EdgeFlags.INEXACT_ARRIVAL),
+            int(EdgeFlags.NEGATIVE),
+        ),
     )
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if len(rows.activity):

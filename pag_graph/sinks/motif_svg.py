@@ -28,7 +28,7 @@ from pag_graph.store.in_place import write_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.motif.syntax import Motif
 
 PICTURED: dict[str, tuple[str, dict[str, int]]] = {
@@ -217,7 +217,7 @@ def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:
 def _main() -> None:
     from pag_graph.builder.build import build
     from pag_graph.engines.local import LocalEngine
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
     samples = Path(__file__).parents[1] / "samples"
     with tempfile.TemporaryDirectory() as scratch:

@@ -20,7 +20,6 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import RuleSet
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
 
@@ -261,6 +261,9 @@ class _Load:
                 )
                 loaded = [epoch for epoch in wanted if epoch not in skipped]
                 groups = self._groups([windows[epoch] for epoch in loaded], details)
+                for epoch in details.keys() & set(loaded):
+                    text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
+                    patiently(partial(writer.write, text, values), self.options.patience_s)
                 counts = self._load_here(writer, groups) if on is None else self._load_there(writer, groups, *on)
         return LoadReport(
             run=self.run_id,
@@ -324,7 +327,7 @@ class _Load:
                 and groups[-1].detail is detail
                 and order[epoch] == order[last] + 1
                 and room >= edges[epoch]
-                and self.run.rules is not RuleSet.ST2
+                and not self.run.epochs_are_islands
             )
             if fits:
                 groups[-1] = Group(windows=(*groups[-1].windows, window), detail=detail)
