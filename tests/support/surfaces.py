@@ -40,7 +40,7 @@ _MODULES = {
     "pag_graph.engines.session": ("graphframes_jar", "spark_session"),
     "pag_graph.errors": (),
     "pag_graph.model.enums": (),
-    "pag_graph.motif.question": ("ask",),
+    "pag_graph.motif.query": ("ask",),
     "pag_graph.motif.shape": ("PAG_SHAPE",),
     "pag_graph.rules.rows": ("RuleParameters",),
     "pag_graph.samples": (),
@@ -245,7 +245,7 @@ def _answers() -> Iterator[str]:
             words = [
                 str(analysis.scope),
                 f"rows under {analysis.rows!r}",
-                f"rules {_shown(set(analysis.needs.rule_sets))}",
+                f"rules {_shown(sorted(analysis.needs.rule_sets))}",
             ]
             words += ["across partitions"] * analysis.across + ["alarm"] * analysis.alarm
             words += [f"query {analysis.cypher}"] if analysis.cypher else []
