@@ -229,6 +229,42 @@ def test_an_executor_that_is_lost_and_the_one_after_it(tmp_path: Path) -> None:
     assert (300, 330, "scheduling") in activities(events, 0)
 
 
+def path_parts(log: EventLog, folder: Path) -> dict[str, int]:
+    """Return milliseconds of the path by type of edge, in the order of their length."""
+    pag = path_of(log, folder)
+    path = pag.critical_path(between=(0, pag.run.end_ns))
+    assert path.length_ns == pag.run.end_ns
+    return {kind: ns // MS for kind, ns in sorted(path.by_type.items(), key=lambda item: -item[1]) if ns}
+
+
+def test_an_executor_that_goes_while_it_has_nothing_to_do_is_not_on_the_path(tmp_path: Path) -> None:
+    log = EventLog(cores=[1, 1]).job(0, 100, [0]).stage(0, 105, tasks=2)
+    log.task(0, 0, "0", 110, 160, run=50).task(0, 1, "1", 110, 160, run=50).stage_done(0, 161).job_done(0, 162)
+    # Executor 1 has had nothing to do for 29 s when it goes, within a later job.
+    log.job(1, 20_000, [1]).stage(1, 20_005, tasks=1).task(1, 0, "0", 20_010, 40_000, run=19_990)
+    log.executor_gone("1", 29_000).executor("2", 30_000)
+    parts = path_parts(log.stage_done(1, 40_001).job_done(1, 40_002).end(40_010), tmp_path)
+    assert "idle" not in parts
+    assert parts["processing"] >= 19_990
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_executors_on_demand_are_told_by_their_coming_where_the_settings_are_lost(
+    tmp_path: Path, *, settings: bool
+) -> None:
+    log = EventLog(cores=[1])
+    if settings:
+        log.add("SparkListenerEnvironmentUpdate", **{"Spark Properties": {"spark.dynamicAllocation.enabled": "true"}})
+    log.job(0, 100, [0]).stage(0, 105, tasks=1).task(0, 0, "0", 110, 5000, run=4890).stage_done(0, 5001)
+    log.job_done(0, 5002).executor_gone("0", 10_000, "Executor killed by driver.")
+    log.job(1, 20_000, [1]).stage(1, 20_005, tasks=1).executor("1", 22_000)
+    log.task(1, 0, "1", 22_010, 30_000, run=7990).stage_done(1, 30_001).job_done(1, 30_002)
+    parts = path_parts(log.end(30_010), tmp_path)
+    # Two seconds for the executor that the second job asked for, not all the time before it.
+    assert parts["spawn"] == 2_000
+    assert parts["processing"] == 4_890 + 7_990
+
+
 def test_a_job_waits_for_its_first_executor(tmp_path: Path) -> None:
     log = EventLog(cores=[]).job(0, 100, [0]).stage(0, 105, tasks=1).executor("0", 5000)
     log.task(0, 0, "0", 5010, 5100, run=90).job_done(0, 5110).end(5200)
