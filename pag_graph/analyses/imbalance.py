@@ -1,6 +1,6 @@
 """Where the critical path does more of something than the workers on average.
 
-Definition: CPA (Sager 2016) 8.2 (imbalance indicator); contracts section 7.
+Definition: CPA (Sager 2016) 8.2 (imbalance indicator); `docs/analyses.md`, section "imbalance".
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.expressions import WAITING
-from pag_graph.analyses.frames import Frames, frames_of
+from pag_graph.analyses.critical_path import path_steps
+from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.expressions import WAITING, share_of
+from pag_graph.graph.needs import Needs
 from pag_graph.model.tables import IMBALANCE
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.analyses.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +28,19 @@ class ImbalanceParameters:
     by: Annotated[Literal["type", "operator"], "Divide by types, or by types and operators."] = "type"
 
 
-def imbalance(snapshot: Snapshot | Frames, parameters: ImbalanceParameters | None = None) -> pa.Table:
+def imbalance(view: View, parameters: ImbalanceParameters) -> pl.DataFrame:
     """Compare the time of each activity on the critical path with its mean over the workers.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
     parameters
         What to divide by.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `IMBALANCE`, one per type (and operator), largest imbalance first. Waiting has no row: it never is on
         the path.
 
@@ -54,26 +53,44 @@ def imbalance(snapshot: Snapshot | Frames, parameters: ImbalanceParameters | Non
     up to the mean waiting per worker. What is positive could at best be taken off the path by perfect balance.
     O(edges).
     """
-    parameters = parameters or ImbalanceParameters()
-    keys = ["type", "operator"] if parameters.by == "operator" else ["type"]
-    frames = frames_of(snapshot)
-    local = frames.collect(frames.local.group_by("type", "operator").agg(nw.col("inside_ns").sum()))
-    workers = int(local["inside_ns"].sum()) / (snapshot.window.span_ns or 1) or 1
-    steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps))
-    on_path = steps.group_by(keys).agg(path_ns=pl.col("duration_ns").sum())
+    keys = ["window", "type", "operator"] if parameters.by == "operator" else ["window", "type"]
+    local = view.collect(view.local.group_by("window", "type", "operator").agg(nw.col("inside_ns").sum()))
+    windows = pl.DataFrame(
+        {"window": range(len(view.windows)), "span": [window.span_ns or 1 for window in view.windows]},
+        schema={"window": pl.Int64, "span": pl.Int64},
+    )
+    there = local.group_by("window").agg(workers_ns=pl.col("inside_ns").sum())
+    windows = windows.join(there, on="window", how="left").with_columns(workers=pl.col("workers_ns") / pl.col("span"))
+    on_path = path_steps(view).group_by(keys).agg(path_ns=pl.col("duration_ns").sum())
     by_all = (
         local.filter(pl.col("type") != WAITING, pl.col("inside_ns") > 0)
         .group_by(keys)
-        .agg(mean_ns=pl.col("inside_ns").sum() / workers)
+        .agg(all_ns=pl.col("inside_ns").sum())
     )
     difference = pl.col("path_ns") - pl.col("mean_ns")
     result = (
         on_path.join(by_all, on=keys, how="full", coalesce=True, nulls_equal=True)
-        .with_columns(pl.col("path_ns").fill_null(0), pl.col("mean_ns").fill_null(0.0))
+        .join(windows, on="window")
+        .with_columns(
+            pl.col("path_ns").fill_null(0),
+            mean_ns=pl.col("all_ns").fill_null(0) / pl.when(pl.col("workers") > 0).then("workers").otherwise(1.0),
+        )
         .with_columns(imbalance_ns=difference, excess_ns=difference.clip(lower_bound=0))
-        .with_columns(share=pl.col("excess_ns") / (snapshot.window.span_ns or 1))
+        .with_columns(share=share_of("excess_ns", pl.col("span")))
     )
     if parameters.by == "type":
         result = result.with_columns(operator=pl.lit(None, pl.Int64))
-    result = result.sort("imbalance_ns", "type", "operator", descending=[True, False, False])
-    return result.select(IMBALANCE.names).to_arrow().cast(IMBALANCE)
+    return result.sort("window", "imbalance_ns", "type", "operator", descending=[False, True, False, False])
+
+
+ANALYSIS = TableAnalysis(
+    name="imbalance",
+    function=imbalance,
+    parameters=ImbalanceParameters,
+    schema=IMBALANCE,
+    output="IMBALANCE",
+    across=True,
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5",
+    chart=Chart(kind="bars", x=("type", "operator"), y=("path_ns", "mean_ns")),
+)

@@ -1,7 +1,7 @@
 """What must hold in every epoch of a run, and where it did not: limits that are given, and limits learned on the way.
 
-Definition: ST2 (Sandstede 2019) 5.1.3 and contracts section 7 (epoch-max, message-max, operator-max, progress-max,
-some-progress). The learned ones are this package's own.
+Definition: ST2 (Sandstede 2019) 5.1.3 and `docs/analyses.md`, section "invariants" (epoch-max, message-max,
+operator-max, progress-max, some-progress). The learned ones are this package's own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
+from pag_graph.analyses.definition import Chart, RunAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, delivered_ns, rounds, worker_of
-from pag_graph.analyses.frames import IS_LOCAL, Frames, end_ns
-from pag_graph.analyses.frames import delivered_ns as delivered
-from pag_graph.analyses.frames import worker_of as worker_in
-from pag_graph.analyses.windows import ordered, over
+from pag_graph.analyses.view import IS_LOCAL, end_ns
+from pag_graph.analyses.view import delivered_ns as delivered
+from pag_graph.analyses.view import worker_of as worker_in
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.tiling import ranks, tilings
+from pag_graph.graph.tiling import ordered, ranks
 from pag_graph.kernels.arranging import largest, medians
 from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.replay import group_arcs
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import INVARIANTS
 from pag_graph.runtime import threads
 
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.analyses.frames import Frame
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
-    from pag_graph.graph.tiling import Belongs, Tiling
+    from pag_graph.analyses.view import Frame, View
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
 
@@ -110,7 +111,7 @@ class InvariantsParameters:
             raise InvalidParameterError(message, "invariants(at_least=5, over=20)")
 
 
-def invariants(run: Run, parameters: InvariantsParameters | None = None, *, parts: pa.Table) -> pa.Table:
+def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -> pa.Table:
     """List the violations of limits on epochs, messages, operators and progress.
 
     Parameters
@@ -147,7 +148,6 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     channel, for every type, operator and worker, for every worker, and for the epochs themselves. The startup and the
     shutdown are no rounds and not looked at. O(edges).
     """
-    parameters = parameters or InvariantsParameters()
     seen = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": _NAMES, "type": _NAMES})
     windows = rounds(run).select("epoch", "start_ns", "end_ns")
     sends = _progress_sends(run)
@@ -182,55 +182,28 @@ def invariants(run: Run, parameters: InvariantsParameters | None = None, *, part
     return rows.select(INVARIANTS.names).to_arrow().cast(INVARIANTS)
 
 
-def round_observations(snapshot: Snapshot | Frames, parameters: InvariantsParameters | None = None) -> pa.Table:
-    """Return what `invariants` needs to know of one round: what exceeds a limit, and the largest of each kind.
+def round_observations(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return what `invariants` needs to know of rounds: what exceeds a limit, and the largest of each kind.
 
     Parameters
     ----------
-    snapshot
-        Of a round.
+    view
+        Of rounds.
     parameters
         Limits.
 
     Returns
     -------
-    pa.Table
-        One row per violation of a given limit (`fixed`), and one per key of a learned one.
+    DataFrame
+        One row per window and violation of a given limit (`fixed`), and one per window and key of a learned one.
     """
-    parameters = parameters or InvariantsParameters()
-    if isinstance(snapshot, Frames):
-        return _candidates(snapshot, parameters).to_arrow()
-    window = snapshot.window
-    belongs: Belongs = "ends" if window.epoch is None else "labels"
-    [tiling] = tilings(snapshot.run, [window], _columns(snapshot.run), belongs)
-    return _observations(tiling, parameters).drop("window").to_arrow()
-
-
-def observations_of_rounds(
-    run: Run, windows: Sequence[Window], parameters: InvariantsParameters | None = None
-) -> pa.Table:
-    """Return what `invariants` needs to know of many rounds, read once.
-
-    Parameters
-    ----------
-    run
-        Any run.
-    windows
-        Of rounds, in time order.
-    parameters
-        Limits.
-
-    Returns
-    -------
-    pa.Table
-        Rows of `round_observations` of every round, with the place of its ``window``.
-    """
-    limits = parameters or InvariantsParameters()
-    return over(run, windows, _columns(run), "labels", lambda tiling: _observations(tiling, limits))
+    if view.spread is not None:
+        return _candidates(view, parameters)
+    return view.over("labels", _columns(view.run), lambda tiling: _observations(tiling, parameters), INVARIANTS)
 
 
 def _columns(run: Run) -> tuple[str, ...]:
-    return _COLUMNS if run.rules is RuleSet.ST2 else _COLUMNS + _OF_READS
+    return _COLUMNS + _OF_READS if run.aligned else _COLUMNS
 
 
 def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
@@ -258,10 +231,13 @@ def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFr
     return _reduced(found, parameters)
 
 
-def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFrame:
-    """Do the same as `_observations` where only what may be among the answers can be brought here."""
-    edges = frames.engine.settle(
-        frames.labelled.select(
+def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Do the same as `_observations` where only what may be among the answers can be brought here.
+
+    In memory kernels find the largest of each kind in one pass; here every kind is some joins.
+    """
+    edges = view.engine.settle(
+        view.labelled("operator", "channel", "activation", *_OF_READS).select(
             "src",
             "dst",
             "type",
@@ -271,16 +247,16 @@ def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFram
             end_ns=end_ns(),
             worker=worker_in("src"),
             to_worker=worker_in("dst"),
-            delivered_ns=delivered(frames.run.rules),
+            delivered_ns=delivered(view.run),
         )
     )
     window = pl.lit(0, pl.Int64)
-    extent = frames.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max())).with_columns(window=window)
+    extent = view.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max())).with_columns(window=window)
     local = edges.filter(IS_LOCAL)
-    last = frames.collect(local.select(nw.col("end_ns").max()))["end_ns"].item()
-    ends = frames.collect(local.filter(nw.col("end_ns") == nw.lit(-1 if last is None else last)).select("src", "dst"))
+    last = view.collect(local.select(nw.col("end_ns").max()))["end_ns"].item()
+    ends = view.collect(local.filter(nw.col("end_ns") == nw.lit(-1 if last is None else last)).select("src", "dst"))
     ended = ends.sort("dst").tail(1).with_columns(window=window)
-    epochs = _epochs(frames.run, [frames.window], ended, extent.drop_nulls())
+    epochs = _epochs(view.run, view.windows, ended, extent.drop_nulls())
     messages = edges.filter(~IS_LOCAL).with_columns(observed=nw.col("delivered_ns"))
     leaves = nw.col("type").is_in([str(kind) for kind in _LEAVES]) & ~nw.col("activation").is_null()
     activations = (
@@ -290,19 +266,19 @@ def _candidates(frames: Frames, parameters: InvariantsParameters) -> pl.DataFram
         .with_columns(observed=nw.col("end_ns") - nw.col("start_ns"), worker=worker_in("src"))
     )
     found = {
-        name: _first_of_all(frames, every, keys, limit).with_columns(window=window)
+        name: _first_of_all(view, every, keys, limit).with_columns(window=window)
         for every, keys, limit, name in (
             (messages, ["worker", "to_worker", "type", "channel"], parameters.message_max_ns, "message_max"),
             (activations, ["worker", "type", "operator"], parameters.operator_max_ns, "operator_max"),
         )
     }
-    return _reduced({"epoch_max": epochs, **found}, parameters).drop("window")
+    return _reduced({"epoch_max": epochs, **found}, parameters)
 
 
-def _first_of_all(frames: Frames, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
+def _first_of_all(view: View, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
     """Return the rows that exceed a limit, and of each key those with the largest value and lowest `src` and `dst`."""
     # Joins do not find null; numbers of operators and channels are not negative.
-    every = frames.engine.settle(
+    every = view.engine.settle(
         every.select(*keys, "src", "dst", "start_ns", "observed").with_columns(
             nw.col(name).fill_null(-1) for name in keys if name != "type"
         )
@@ -311,9 +287,9 @@ def _first_of_all(frames: Frames, every: Frame, keys: list[str], limit: int | No
     for column, best in (("observed", "max"), ("src", "min"), ("dst", "min")):
         least = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
         first = first.join(least, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
-    rows = [frames.collect(first)]
+    rows = [view.collect(first)]
     if limit is not None:
-        rows.append(frames.collect(every.filter(nw.col("observed") > limit)))
+        rows.append(view.collect(every.filter(nw.col("observed") > limit)))
     absent = [pl.when(pl.col(name) >= 0).then(name).alias(name) for name in keys if name != "type"]
     return pl.concat(rows).unique().with_columns(absent)
 
@@ -379,7 +355,7 @@ def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.
         schema={"epoch": pl.Int64, "window": pl.Int64},
     )
     spans = frame.join(known, on="epoch")
-    if run.rules is RuleSet.ST2:
+    if run.epochs_are_islands:
         # There, an epoch is its graph: events that preparation dropped do not count.
         spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
     found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
@@ -392,7 +368,7 @@ def _messages(tiling: Tiling) -> pl.DataFrame:
         window=pl.Series(tiling.window[messages]),
         worker=worker_of("src"),
         to_worker=worker_of("dst"),
-        observed=delivered_ns(tiling.run.rules),
+        observed=delivered_ns(tiling.run),
     )
 
 
@@ -510,3 +486,18 @@ def _unusual(observed: pl.DataFrame, parameters: InvariantsParameters) -> pl.Dat
     unusual = enough & (limits >= 0) & (values > limits)
     rows: pl.DataFrame = observed[order[unusual]]
     return rows.with_columns(limit=pl.Series(limits[unusual]), learned=pl.lit(value=True))
+
+
+ANALYSIS = RunAnalysis(
+    name="invariants",
+    function=invariants,
+    part=round_observations,
+    parameters=InvariantsParameters,
+    schema=INVARIANTS,
+    output="INVARIANTS",
+    across=True,
+    example="--epoch-max-ns 1000000 --no-learn",
+    rows="violations",
+    alarm=True,
+    chart=Chart(kind="lines", x=("epoch",), y=("observed",), colour=("invariant", "to_worker")),
+)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 
+from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
 from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
 from pag_graph.builder.rule_choice import CONTRADICTS
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
 from pag_graph.model.units import duration, in_markdown, printable
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.graph.snapshot import Snapshot, Window
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 _TITLES = {
     "summary": "",
@@ -89,7 +92,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Why(Report):
     """What there is to say of a window; `str()` gives it as text."""
 
     window: Window
@@ -706,3 +709,16 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
     elif whole:
         counted = ", ".join(f"{count} x {name}" for name, count in whole.items())
         yield Statement(topic="doubt", text=f"findings of the run, none of them in this window: {counted}")
+
+
+ANALYSIS = ReportAnalysis(
+    name="why",
+    function=why,
+    parameters=WhyParameters,
+    schema=WHY,
+    output="WHY",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --lines 20",
+    rows="statements",
+    chart=Chart(kind="timeline"),
+)

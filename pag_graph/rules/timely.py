@@ -6,26 +6,34 @@ Definitions: CPA (Sager 2016) ch. 5, translated to activations and parks; `docs/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pag_graph.kernels import activations as act
-from pag_graph.kernels import waits
-from pag_graph.kernels.assembly import local_graph
+from pag_graph.kernels import assembly, waits
+from pag_graph.model.enums import Severity
+from pag_graph.rules.protocol import Remark
 from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, PUSHED, Judged, Survey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from pag_graph.rules.rows import Graph, RuleParameters, Stack, WorkerRows
+    from pag_graph.rules.protocol import Before, Life, Setting, Wanted
+    from pag_graph.rules.rows import Graph, Open, WorkerRows
 
     I8 = NDArray[np.int8]
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-COLUMNS: tuple[str, ...] = ()
-"""Columns of events that only these rules ask for."""
+columns: Final[tuple[str, ...]] = ()
+aligned: Final = True
+epochs_are_islands: Final = False
+states_activities: Final = False
+reads_prepared: Final = False
+no_place_to_cut: Final = "no wait begins there, and no epoch ends on a worker that never waits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +60,26 @@ class TimelyJudged(Judged):
     interval_arrival: I64
 
 
+def safe_cut(parks: Callable[[], bool]) -> Wanted:
+    """Say which rows of a worker may begin a slice (`WaitRules.safe_cut`).
+
+    A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
+    other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
+    the end of an epoch.
+    """
+    return _begins_interval if parks() else _follows_epoch
+
+
+def _begins_interval(before: I8, kind: I8, after: I8) -> NDArray[np.bool_]:
+    # A park that was cut off is no interval, and what follows it has its type from it: neither is a place to cut.
+    begins = np.equal(kind, act.PARK) & np.equal(after, act.UNPARK)
+    return begins & np.not_equal(before, act.UNPARK) & np.not_equal(before, act.PARK)
+
+
+def _follows_epoch(before: I8, _kind: I8, _after: I8) -> NDArray[np.bool_]:
+    return np.equal(before, act.EPOCH_END)
+
+
 def survey(rows: WorkerRows) -> TimelySurvey:
     """Say what the rows of one worker tell by themselves.
 
@@ -70,9 +98,10 @@ def survey(rows: WorkerRows) -> TimelySurvey:
         O(rows) in time and memory.
     """
     innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
-    parks, unparks, last_parks = act.idle_intervals(rows.kind)
+    intervals = act.idle_intervals(rows.kind)
+    parks, unparks, last_parks = intervals
     open_ = np.flatnonzero(trouble == act.OPEN)
-    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, MERGED)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, MERGED))
     # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
     kept = dropped[::-1] == 0
     after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
@@ -92,55 +121,18 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     )
 
 
-def judge(
-    rows: WorkerRows,
-    seen: TimelySurvey,
-    processes: I64,
-    uncertainty: I64,
-    parameters: RuleParameters,
-    outer: Stack,
-) -> TimelyJudged:
-    """Judge activations and idle intervals of one worker, whose received messages are matched.
-
-    Parameters
-    ----------
-    rows
-        Rows of one worker, with `sent` filled.
-    seen
-        Their survey.
-    processes, uncertainty
-        Per worker of the run: its process, and how far its clock may be off.
-    parameters
-        Of the rule set.
-    outer
-        Nothing (see `survey`).
-
-    Returns
-    -------
-    TimelyJudged
-        O(rows) in time and memory.
-    """
-    del outer
+def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
+    """Judge activations and idle intervals of one worker (`WaitRules.judge`); none is open before its rows."""
+    parameters = setting.parameters
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
     verdict, ender, arrival, alternatives = waits.judge_intervals(
-        rows.t,
-        rows.kind,
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        seen.role,
-        rows.timeout,
-        seen.parks,
-        seen.unparks,
-        seen.last_parks,
-        rows.reads,
-        rows.sent,
-        rows.peer,
-        rows.channel,
-        rows.message_seq,
-        rows.worker,
-        processes,
-        uncertainty,
+        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout),
+        act.Intervals(seen.parks, seen.unparks, seen.last_parks),
+        waits.Reads(rows.reads, rows.sent, rows.peer, rows.channel, rows.message_seq),
+        waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
     ended = np.flatnonzero(ender >= 0)
@@ -160,22 +152,12 @@ def judge(
     )
 
 
-def last_wait(
-    rows: WorkerRows, seen: TimelySurvey, processes: I64, uncertainty: I64, parameters: RuleParameters
-) -> int | None:
-    """Return the position of the vertex that ends the last wait of one worker.
+def last_wait(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> int | None:
+    """Return the position of the vertex that ends the last wait of one worker (`WaitRules.last_wait`).
 
-    Parameters
-    ----------
-    rows, seen, processes, uncertainty, parameters
-        As for `judge`; messages are matched as far as their sends are known.
-
-    Returns
-    -------
-    int or None
-        -1 if there is no wait; None if a message whose send is not known yet may tell otherwise.
+    It is not known if a message whose send is not known yet may tell otherwise.
     """
-    judged = judge(rows, seen, processes, uncertainty, parameters, ())
+    judged = judge(rows, seen, setting)
     last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
     unknown = rows.reads[rows.send_id < 0]
     if len(unknown):
@@ -186,61 +168,35 @@ def last_wait(
     return int(judged.wait_pos[-1]) if last >= 0 else -1
 
 
-def worker_graph(
-    rows: WorkerRows,
-    seen: TimelySurvey,
-    judged: TimelyJudged,
-    *,
-    previous: tuple[int, int],
-    segment: int,
-    outer: Stack,
-    born: bool,
-    exits: bool,
-    run_end_ns: int,
-) -> Graph:
-    """Return the columns of `local_graph` for one worker.
-
-    Parameters
-    ----------
-    rows, seen, judged
-        The worker's rows and what the rules say of them.
-    previous
-        Position and time of the worker's last vertex before these rows.
-    segment
-        Position of the start of the segment that is open before these rows.
-    outer
-        Nothing (see `survey`).
-    born, exits
-        Whether the worker's life begins with its first event, and ends with its last one.
-    run_end_ns
-        The run's end.
-
-    Returns
-    -------
-    tuple
-        As `pag_graph.kernels.assembly.local_graph`.
-    """
-    del outer
-    columns: Graph = local_graph(
-        rows.kind,
-        rows.t,
-        rows.operator,
-        seen.dropped,
-        judged.innermost,
-        judged.role,
-        judged.consumed,
-        seen.parks,
-        seen.unparks,
-        judged.verdict,
-        judged.interval_arrival,
-        rows.first_order,
-        previous[0],
-        previous[1],
-        segment,
-        rows.starts_run,
-        rows.ends_run,
-        born,
-        exits,
-        run_end_ns,
+def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
+    """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
+    graph: Graph = assembly.local_graph(
+        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped),
+        act.Activations(judged.innermost, judged.role, judged.consumed),
+        assembly.Judged(seen.unparks, judged.verdict, judged.interval_arrival),
+        assembly.Stretch(
+            rows.first_order,
+            before.pos,
+            before.t,
+            before.segment,
+            rows.starts_run,
+            rows.ends_run,
+            life.born,
+            life.exits,
+            life.run_end_ns,
+        ),
     )
-    return columns
+    return graph
+
+
+def extra_findings(rows: WorkerRows, seen: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
+    """Say which parks and unparks lack each other (`WaitRules.extra_findings`)."""
+    paired = seen.dropped > 0
+    paired[seen.parks] = paired[seen.unparks] = True
+    return [
+        Remark(name, Severity.WARNING, action, np.flatnonzero((rows.kind == kind) & ~paired))
+        for name, action, kind in (
+            ("park_without_unpark", "the time after it is unknown", act.PARK),
+            ("unpark_without_park", "ignored", act.UNPARK),
+        )
+    ]

@@ -20,8 +20,8 @@ from neo4j.exceptions import DriverError
 from neo4j.exceptions import Neo4jError as ServerError
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 
@@ -46,7 +48,7 @@ SERVERS = 10 if PROVE else 1
 LOADER = """
 import sys
 from pathlib import Path
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run

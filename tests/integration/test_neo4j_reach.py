@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j

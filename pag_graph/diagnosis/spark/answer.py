@@ -15,7 +15,7 @@ from pag_graph.diagnosis.spark.nodes import node_shares
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.formats import svg
 from pag_graph.model.units import in_html, printable
 from pag_graph.sources.spark.schedule import executor_ends
 
@@ -259,13 +260,10 @@ def _timeline(answer: SparkAnswer) -> str:
     rows: list[str] = []
     shapes: list[str] = []
 
-    def box(row: int, start: int, end: int, colour: str, text: str, *, thin: bool = False) -> None:
+    def box(row: int, start: int, end: int, colour: str, words: str, *, thin: bool = False) -> None:
         x, width = _LEFT + start * scale, max((end - start) * scale, 0.4)
         y, height = row * _ROW + (0 if thin else 3), (2.5 if thin else _ROW - 5)
-        shapes.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" fill="{colour}">'
-            f"<title>{in_html(text)}</title></rect>"
-        )
+        shapes.append(svg.rect(x, y, width, height, colour, title=words))
 
     lanes = min(mapped.lanes, 8)
     rows += ["driver" if lane == 0 else f"driver lane {lane + 1}" for lane in range(lanes)]
@@ -289,23 +287,15 @@ def _timeline(answer: SparkAnswer) -> str:
     for worker, start, length in _path(answer.steps, 0.5 / scale):
         if worker in row_of:
             box(row_of[worker], start, start + length, _PATH, "critical path", thin=True)
-    labels = "".join(
-        f'<text x="0" y="{k * _ROW + 12}" font-size="11">{in_html(text)}</text>' for k, text in enumerate(rows)
-    )
+    labels = [svg.text(0, row * _ROW + 12, words, font_size=11) for row, words in enumerate(rows)]
     height = len(rows) * _ROW + 20
-    marks = "".join(
-        f'<text x="{_LEFT + _WIDTH * k / 10:.0f}" y="{height - 4}" font-size="10" text-anchor="middle">'
-        f"{schedule.end_ns * k / 10 / 1e9:.1f} s</text>"
-        for k in range(11)
-    )
-    note = ""
+    tenths = [(_LEFT + _WIDTH * k / 10, f"{schedule.end_ns * k / 10 / 1e9:.1f} s") for k in range(11)]
     left_out = len(schedule.cores) - shown + sum(max(0, more) for more in schedule.more_cores)
-    if left_out:
-        note = f"<p>{left_out:,} more cores are not drawn.</p>"
+    note = f"<p>{left_out:,} more cores are not drawn.</p>" if left_out else ""
+    drawn = [*labels, *shapes, *svg.marks(tenths, height - 4, font_size=10)]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 30} {height}"'
-        f' font-family="system-ui,sans-serif">{labels}{"".join(shapes)}{marks}</svg>'
-        "<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical"
+        svg.document(drawn, _LEFT + _WIDTH + 30, height, family="system-ui,sans-serif")
+        + "<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical"
         f" path.</p>{note}"
     )
 

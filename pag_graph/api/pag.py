@@ -1,141 +1,45 @@
-"""What a user needs: open a store, ask for windows, and get tables, paths and graphs.
-
-Examples
---------
->>> import pag_graph
->>> pag = pag_graph.open("runs/skewed")  # doctest: +SKIP
->>> print(pag.why())  # doctest: +SKIP
->>> pag.critical_path(epoch=5).by_type  # doctest: +SKIP
-"""
+"""A committed graph, and what it can be asked."""
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pag_graph.analyses import ANALYSES, Analysis, Scope, all_analyses, find_analysis, table_of
-from pag_graph.analyses.expressions import with_epoch
+from pag_graph.analyses import PairAnalysis, RunAnalysis, WindowAnalysis, all_entries, find_analysis
+from pag_graph.analyses.runner import Runner
+from pag_graph.api.building import make_engine
 from pag_graph.builder.engine import silent
-from pag_graph.errors import InvalidParameterError, SinkError
-from pag_graph.graph.snapshot import Run, Snapshot, Window, whole_number
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.run import Run
+from pag_graph.graph.window import Window, whole_number
 from pag_graph.methods import AnalysisMethods
-from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.sources import convert
-from pag_graph.store.in_place import check_output, refusals, whole_file, write_whole
+from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pag_graph.analyses import Result
+    from pag_graph.analyses import Analysis, Entry, Report
     from pag_graph.analyses.critical_path import CriticalPath
-    from pag_graph.analyses.frames import Frames
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.analyses.view import View
     from pag_graph.builder.engine import Engine
     from pag_graph.engines.motif import SparkMotifQuery
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.motif.paths import KHopPaths
     from pag_graph.motif.query import MotifQuery
-    from pag_graph.rules.rows import RuleParameters
     from pag_graph.sinks.export import Exported
     from pag_graph.sinks.graphframes import Detail
-    from pag_graph.store.delta import Mode
 
-__all__ = [
-    "ANALYSES",
-    "EpochRole",
-    "Pag",
-    "RuleSet",
-    "Snapshot",
-    "Window",
-    "all_analyses",
-    "analyse",
-    "build",
-    "convert",
-    "open",
-]
-
-
-_ROW_GROUP = 64 * 1024
 _LEAST_WIDTH = 300
 _CHOICES = ("epoch", "role", "between", "latency")
 """Arguments that choose a window."""
-
-_OF_WINDOW = {"window", "epoch", "role", "start_ns", "end_ns"}
-
-
-def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
-    """Return the engine called ``spark`` or ``local``."""
-    if name == "local":
-        from pag_graph.engines.local import LocalEngine
-
-        return LocalEngine()
-    from pag_graph.engines.spark import SparkEngine
-
-    return SparkEngine(spark)
-
-
-def build(
-    trace: str | os.PathLike[str],
-    store: str | os.PathLike[str],
-    *,
-    rules: RuleSet | str | None = None,
-    parameters: RuleParameters | None = None,
-    force_rules: bool = False,
-    engine: Engine | str = "spark",
-    mode: Mode = "error",
-    slice_events: int | None = None,
-    progress: Callable[[str, int, int], None] = silent,
-) -> BuildReport:
-    """Build the program activity graph of a trace and commit it to a store.
-
-    Parameters
-    ----------
-    trace, store
-        Directories; the store is made.
-    rules, parameters
-        Rule set, the one that the trace asks for where absent, and its parameters.
-    force_rules
-        Build by `rules` even if the trace contradicts them: if it states its waits and they infer them, or the other
-        way round. Nobody should trust the answers; the store says so with a finding.
-    engine
-        ``spark``, ``local``, or an engine of one's own; the tables are the same.
-    mode
-        What to do with a store that exists: ``error``, ``append`` or ``replace``.
-    slice_events
-        About how many events a task works on; the result does not depend on it.
-    progress
-        Called with (label, done, all).
-
-    Returns
-    -------
-    BuildReport
-        What was committed, and what was found.
-    """
-    # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
-    from pag_graph.builder.build import build as run_build
-
-    chosen = make_engine(engine) if isinstance(engine, str) else engine
-    # Executors have working directories of their own.
-    return run_build(
-        Path(trace).absolute(),
-        Path(store).absolute(),
-        engine=chosen,
-        rules=None if rules is None else RuleSet(rules),
-        parameters=parameters,
-        force_rules=force_rules,
-        mode=mode,
-        slice_events=slice_events,
-        progress=progress,
-    )
 
 
 def open(store: str | os.PathLike[str]) -> Pag:  # noqa: A001  (pag_graph.open reads as it should)
@@ -220,26 +124,40 @@ class Pag(AnalysisMethods):
         return self.run.window(**choice) if any(v is not None for v in choice.values()) else self.run.slowest()
 
     def _prepared(
-        self,
-        name: str,
-        parameters: Any,
-        options: Mapping[str, Any],
-        *,
-        windows: str = "",
-        spark: SparkSession | None = None,
-    ) -> tuple[Analysis, Any]:
-        """Find an analysis that can look at this run, and make its parameters; `windows` are what it is to look at."""
+        self, name: str, parameters: Any, options: Mapping[str, Any], *, spark: SparkSession | None = None
+    ) -> tuple[Analysis[Any], Any]:
+        """Find an analysis that can look at this run, and make its parameters."""
         analysis = find_analysis(name)
-        analysis.check_rules(self.run.rules)
-        if spark is not None:
-            analysis.check_across()
-        if windows and analysis.scope is not Scope.WINDOW:
-            message = f"{analysis.name} does not look at one window, so it cannot look at {windows}."
-            raise InvalidParameterError(message)
+        analysis.check(self.run, across=spark is not None)
         if options and parameters is not None:
             message = f"Give {', '.join(options)} as fields of the parameters, or give no parameters."
             raise InvalidParameterError(message)
         return analysis, analysis.make_parameters(options) if parameters is None else parameters
+
+    def _of_windows(
+        self,
+        name: str,
+        parameters: Any,
+        options: Mapping[str, Any],
+        windows: str,
+        spark: SparkSession | None = None,
+    ) -> tuple[WindowAnalysis[Any], Any]:
+        """Find an analysis of windows; `windows` are what it is to look at."""
+        analysis = find_analysis(name)
+        analysis.check(self.run, across=spark is not None)
+        if not isinstance(analysis, WindowAnalysis):
+            message = f"{analysis.name} does not look at one window, so it cannot look at {windows}."
+            raise InvalidParameterError(message)
+        return analysis, self._prepared(name, parameters, options, spark=spark)[1]
+
+    def _runner(
+        self,
+        engine: Engine | str = "local",
+        spark: SparkSession | None = None,
+        progress: Callable[[str, int, int], None] = silent,
+    ) -> Runner:
+        chosen = make_engine(engine) if isinstance(engine, str) else engine
+        return Runner(run=self.run, engine=chosen, spread=spreading(self.run, spark), progress=progress)
 
     def critical_path(
         self,
@@ -254,7 +172,7 @@ class Pag(AnalysisMethods):
         from pag_graph.analyses.critical_path import critical_path
 
         window = self._window(epoch=epoch, role=role, between=between, latency=latency)
-        return critical_path(_subject(self.run, window, spark))
+        return critical_path(self._runner(spark=spark).view(window))
 
     def analyse(
         self,
@@ -266,7 +184,7 @@ class Pag(AnalysisMethods):
         spark: SparkSession | None = None,
         progress: Callable[[str, int, int], None] = silent,
         **options: Any,
-    ) -> pa.Table | Result:
+    ) -> pa.Table | Report:
         """Run an analysis; every analysis is also a method of its own name.
 
         Parameters
@@ -290,7 +208,7 @@ class Pag(AnalysisMethods):
 
         Returns
         -------
-        pa.Table or Result
+        pa.Table or Report
             Rows of the analysis' schema, or a result that has them as `table`.
 
         Raises
@@ -303,20 +221,16 @@ class Pag(AnalysisMethods):
         window: dict[str, Any] = {key: options.pop(key) for key in _CHOICES if key in options}
         other: dict[str, Any] = {key: options.pop(f"against_{key}", None) for key in _CHOICES}
         analysis, parameters = self._prepared(name, parameters, options, spark=spark)
-        if analysis.scope is Scope.WINDOW:
-            chosen = self._window(**window)
-            return analysis(_subject(self.run, chosen, spark), parameters=parameters)
-        if analysis.scope is Scope.PAIR:
-            before, after = self._pair(window, other, against)
-            return analysis(before, after, parameters=parameters)
+        runner = self._runner(engine, spark, progress)
+        if isinstance(analysis, WindowAnalysis):
+            return runner.one(analysis, self._window(**window), parameters)
+        if isinstance(analysis, PairAnalysis):
+            return analysis(*self._pair(window, other, against), parameters)
         if any(value is not None for value in window.values()):
             message = f"{analysis.name} looks at all rounds of a run, not at one window."
             raise InvalidParameterError(message)
-        if not analysis.part_name:
-            return analysis(self.run, parameters=parameters)
-        rounds = analysis.chosen(self.run, self.rounds(), parameters)
-        parts = self._over(analysis, rounds, parameters, engine=engine, spark=spark, progress=progress)
-        return analysis(self.run, parameters=parameters, parts=parts)
+        assert isinstance(analysis, RunAnalysis)  # noqa: S101  (there is no other kind)
+        return runner.whole(analysis, self.rounds(), parameters)
 
     def each(
         self,
@@ -360,36 +274,8 @@ class Pag(AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").each("k-hops", k=10)  # doctest: +SKIP
         """
-        analysis, made = self._prepared(name, parameters, options, windows="each", spark=spark)
-        return self._over(analysis, self.run.windows(), made, engine=engine, spark=spark, progress=progress)
-
-    def _over(
-        self,
-        analysis: Analysis,
-        windows: Sequence[Window],
-        parameters: Any,
-        *,
-        engine: Engine | str,
-        spark: SparkSession | None,
-        progress: Callable[[str, int, int], None],
-    ) -> pa.Table:
-        if spark is not None:
-            tables = []
-            for place, window in enumerate(windows):
-                progress(analysis.name, place, len(windows))
-                tables.append(_across(self.run, spark, analysis, parameters, window))
-            progress(analysis.name, len(windows), len(windows))
-            return pa.concat_tables(tables, promote_options="permissive")
-        # In this process the store is open already.
-        run = self.run if engine == "local" else self.run.info.path
-        chosen = make_engine(engine) if isinstance(engine, str) else engine
-        task = partial(_stretch, run, analysis.name, parameters)
-        # What lies between chosen rounds is not to be read.
-        stretches = (
-            [[w] for w in windows] if analysis.choose_name else list(self.run.stretches(windows, tasks=chosen.tasks))
-        )
-        parts = chosen.map(task, stretches, label=analysis.name, progress=progress)
-        return pa.concat_tables(parts, promote_options="permissive")
+        analysis, made = self._of_windows(name, parameters, options, "each", spark)
+        return self._runner(engine, spark, progress).each(analysis, self.run.windows(), made)
 
     def series(
         self,
@@ -429,18 +315,8 @@ class Pag(AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").series("profile", every_ns=10_000_000)  # doctest: +SKIP
         """
-        analysis, made = self._prepared(name, parameters, options, windows="a series of them")
-        windows = self.run.series(every_ns, step_ns=step_ns, between=between)
-        parts = []
-        for number, snapshot in enumerate(self.run.snapshots(windows)):
-            result = analysis(snapshot, parameters=made)
-            rows = result if isinstance(result, pa.Table) else _summed_up(result)
-            place = {"window": number, "from_ns": snapshot.window.start_ns, "to_ns": snapshot.window.end_ns}
-            for at, (column, value) in enumerate(place.items()):
-                rows = rows.add_column(at, column, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
-            parts.append(rows)
-        # A summary's columns are null where a window has nothing to say.
-        return pa.concat_tables(parts, promote_options="permissive")
+        analysis, made = self._of_windows(name, parameters, options, "a series of them")
+        return self._runner().series(analysis, self.run.series(every_ns, step_ns=step_ns, between=between), made)
 
     def _pair(
         self, window: dict[str, Any], other: dict[str, Any], against: Pag | None
@@ -543,7 +419,7 @@ class Pag(AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
         """
-        from pag_graph.sinks.svg import timeline
+        from pag_graph.sinks.timeline import timeline
 
         if whole_number(width, "width") < _LEAST_WIDTH:
             message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
@@ -655,7 +531,8 @@ class Pag(AnalysisMethods):
             If there is no such epoch, column or parameter.
         """
         from pag_graph.motif.patterns import PATTERNS
-        from pag_graph.motif.query import MotifQuery, ask
+        from pag_graph.motif.query import MotifQuery
+        from pag_graph.motif.question import ask
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 
@@ -718,247 +595,30 @@ class Pag(AnalysisMethods):
 
 def _add_methods() -> None:
     """Give `Pag` a method for every analysis of another distribution; those of this one are `AnalysisMethods`."""
-    for analysis in all_analyses():
-        if not hasattr(Pag, analysis.method):
-            setattr(Pag, analysis.method, _method(analysis))
+    for entry in all_entries():
+        if not hasattr(Pag, entry.method):
+            setattr(Pag, entry.method, _method(entry))
 
 
-def _method(analysis: Analysis) -> Callable[..., pa.Table | Result]:
-    def method(self: Pag, parameters: Any = None, **options: Any) -> pa.Table | Result:
-        return self.analyse(analysis.name, parameters, **options)
+def _method(entry: Entry) -> Callable[..., pa.Table | Report]:
+    def method(self: Pag, parameters: Any = None, **options: Any) -> pa.Table | Report:
+        return self.analyse(entry.name, parameters, **options)
 
-    method.__name__, method.__qualname__ = analysis.method, f"Pag.{analysis.method}"
-    method.__doc__ = (
-        f"{analysis.help}\n\nSee `Pag.analyse` for the choice of windows, and docs/analyses.md for the rows."
-    )
+    method.__name__, method.__qualname__ = entry.method, f"Pag.{entry.method}"
+    method.__doc__ = f"{entry.help}\n\nSee `Pag.analyse` for the choice of windows, and docs/analyses.md for the rows."
     return method
 
 
 _add_methods()
 
 
-def _summed_up(result: Result) -> pa.Table:
-    """Return one row: the plain values of a summary, but for those that say which window it is."""
-    values = {
-        name: value
-        for name, value in result.summary().items()
-        if name not in _OF_WINDOW and (value is None or isinstance(value, bool | int | float | str))
-    }
-    return pa.table({name: [value] for name, value in values.items()})
-
-
-def _subject(run: Run, window: Window, spark: SparkSession | None) -> Snapshot | Frames:
-    """Return what an analysis looks at: the window's edges in this process, or across partitions."""
+def spreading(run: Run, spark: SparkSession | None) -> Callable[[Window], View] | None:
+    """Return what makes views of windows whose edges stay on the executors of a session; None without one."""
     if spark is None:
-        return run.snapshot(window)
-    from pag_graph.engines.frames import spark_frames
+        return None
+    from pag_graph.engines.frames import spark_view
 
-    return spark_frames(run, spark, window)
-
-
-def _across(run: Run, spark: SparkSession, analysis: Analysis, parameters: Any, window: Window) -> pa.Table:
-    """Look at one window across partitions; rows get its `epoch`, where they have none of their own."""
-    function = analysis.part if analysis.part_name else analysis.function
-    arguments = () if analysis.parameters is None else (parameters,)
-    return with_epoch(table_of(function(_subject(run, window, spark), *arguments)), window)
-
-
-def _stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
-    """Look at some windows of epochs; rows get the `epoch` of theirs, where they have none of their own."""
-    run = Run(store) if isinstance(store, Path) else store
-    table = find_analysis(name).over(run, windows, parameters)
-    place = table["window"]
-    table = table.drop_columns(["window"])
-    if "epoch" in table.column_names:
-        return table
-    epochs = pa.array([window.epoch for window in windows], pa.int64())
-    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epochs.take(place))
-
-
-def analyse(
-    store: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    analysis: str,
-    *,
-    parameters: Mapping[str, Any] | None = None,
-    against: str | os.PathLike[str] | None = None,
-    engine: Engine | str = "spark",
-    across: bool = False,
-    progress: Callable[[str, int, int], None] = silent,
-) -> dict[str, Any]:
-    """Run one analysis over all windows of a store and write its rows as Parquet.
-
-    Parameters
-    ----------
-    store, output
-        Directories; `output` must be new or empty. One file per task is written to it, ``epoch*.parquet``, whose rows
-        have a column `epoch`; an analysis of the whole run writes ``run.parquet``.
-    analysis
-        Name out of `ANALYSES`.
-    parameters
-        Fields of its parameters; defaults where absent.
-    against
-        For a comparison: another store, whose windows of the same epochs are compared with. Without it each window
-        is compared with the one before.
-    engine
-        ``spark``, ``local``, or an engine of one's own; some windows that follow each other are one task.
-    across
-        Instead of that, look at one window after the other, and spread each over all executors of the engine ``spark``:
-        for windows that are too large for one task. The rows are the same.
-    progress
-        Called with (label, done, all).
-
-    Returns
-    -------
-    dict
-        Counts of windows and rows.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such analysis or parameter.
-    UnsupportedPlanError
-        If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
-    SinkError
-        If `output` holds something.
-    """
-    definition = find_analysis(analysis)
-    if across:
-        definition.check_across()
-        if engine == "local":
-            message = "Windows are spread over Spark's executors, and the engine is local."
-            raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
-    made = definition.make_parameters(parameters)
-    if against is not None and definition.scope is not Scope.PAIR:
-        message = f"{definition.name} compares nothing, so there is no use for another store."
-        raise InvalidParameterError(message)
-    pag = Pag(Path(store))
-    definition.check_rules(pag.run.rules)
-    target = _new_folder(output)
-    with refusals(target, "", SinkError):
-        target.mkdir(parents=True, exist_ok=True)
-    chosen = make_engine(engine) if isinstance(engine, str) else engine
-    spark = getattr(chosen, "spark", None) if across else None
-    path, windows = pag.run.info.path, pag.run.windows()
-    if definition.scope is Scope.RUN:
-        table = table_of(pag.analyse(definition.name, made, engine=chosen, spark=spark, progress=progress))
-        rows = [_write(table, target, "run")]
-        windows = pag.rounds()
-    elif spark is not None:
-        rows = []
-        for place, window in enumerate(windows):
-            progress(definition.name, place, len(windows))
-            table = _across(pag.run, spark, definition, made, window)
-            rows.append(_write(table, target, f"epoch-{window.epoch:09}"))
-        progress(definition.name, len(windows), len(windows))
-    elif definition.scope is Scope.WINDOW:
-        # A task looks at as many windows as are read together.
-        task = partial(_analyse_windows, path, target, definition.name, made)
-        rows = chosen.map(
-            task, list(pag.run.stretches(windows, tasks=chosen.tasks)), label=definition.name, progress=progress
-        )
-    else:
-        pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
-        base = path if against is None else Path(against).absolute()
-        compare = partial(_analyse_pair, base, path, target, definition.name, made)
-        rows = chosen.map(compare, pairs, label=definition.name, progress=progress)
-        windows = [after for _, after in pairs]
-    return {
-        "analysis": definition.name,
-        "run_id": pag.run.info.run["run_id"],
-        "windows": len(windows),
-        "rows": sum(rows),
-    }
-
-
-def write_motif(
-    store: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    pattern: str,
-    where: str | None = None,
-    *,
-    epochs: Sequence[int] | None = None,
-    parameters: Mapping[str, int | float | str | bool] | None = None,
-    distinct: bool = False,
-    spark: SparkSession | None = None,
-) -> dict[str, Any]:
-    """Find a motif with Spark and write its matches as Parquet.
-
-    Parameters
-    ----------
-    store, output
-        Directories; `output` must be new or empty.
-    pattern, where, epochs, parameters, distinct
-        See `Pag.motif`.
-    spark
-        Session to use; the active one, or a new one, where absent.
-
-    Returns
-    -------
-    dict
-        The run, the motif, and how many matches were written.
-
-    Raises
-    ------
-    MotifSyntaxError
-        If motif or filter cannot be understood.
-    SinkError
-        If `output` holds something.
-    """
-    from pag_graph.engines.frames import parquet
-    from pag_graph.engines.session import spark_session
-
-    pag, target = Pag(Path(store)), _new_folder(output)
-    # What is wrong with the question is said before Spark starts.
-    pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
-    session = spark or spark_session(app="pag_graph motif")
-    query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
-    query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
-    matches = parquet(session.read, [str(target)]).count()
-    return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
-
-
-def _new_folder(output: str | os.PathLike[str]) -> Path:
-    """Return where results go, as an absolute path.
-
-    Raises
-    ------
-    SinkError
-        If something is there.
-    """
-    target = Path(output).absolute()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        message = f"{target} exists and is not empty."
-        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
-    return target
-
-
-def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
-    if against is None:
-        return list(pairwise(pag.run.windows()))
-    others = {window.epoch: window for window in against.run.windows()}
-    return [(others[window.epoch], window) for window in pag.run.windows() if window.epoch in others]
-
-
-def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
-    stem = f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}"
-    return _write(_stretch(store, name, parameters, windows), target, stem)
-
-
-def _analyse_pair(
-    base: Path, store: Path, target: Path, name: str, parameters: Any, pair: tuple[Window, Window]
-) -> int:
-    before, after = Run(base).snapshot(pair[0]), Run(store).snapshot(pair[1])
-    table = table_of(find_analysis(name)(before, after, parameters=parameters))
-    return _write(with_epoch(table, pair[1]), target, f"epoch-{pair[1].epoch:09}")
-
-
-def _write(table: pa.Table, target: Path, stem: str) -> int:
-    # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
-    with whole_file(target / f"{stem}.parquet") as file:
-        # Rows are in the order of epochs: readers of a few epochs skip the other row groups.
-        pq.write_table(table, file, compression="zstd", row_group_size=_ROW_GROUP)
-    return int(table.num_rows)
+    return partial(spark_view, run, spark)
 
 
 def _critical_path_of(store: Path, window: Window) -> CriticalPath:
