@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from pag_graph.analyses.diff import diff
 from pag_graph.api import Pag, build, convert
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
@@ -263,6 +264,23 @@ def test_executors_on_demand_are_told_by_their_coming_where_the_settings_are_los
     # Two seconds for the executor that the second job asked for, not all the time before it.
     assert parts["spawn"] == 2_000
     assert parts["processing"] == 4_890 + 7_990
+
+
+def test_cores_of_two_runs_are_not_compared_by_their_numbers(tmp_path: Path) -> None:
+    runs = []
+    for name, long in (("before", "0"), ("after", "1")):
+        (tmp_path / name).mkdir()
+        log = EventLog(cores=[1, 1]).job(0, 100, [0]).stage(0, 105, tasks=2)
+        log.events[1]["App ID"] = name
+        short = "10"[int(long)]
+        log.task(0, 0, long, 110, 5000, run=4890).task(0, 1, short, 110, 210, run=100)
+        pag = path_of(log.stage_done(0, 5001).job_done(0, 5002).end(5010), tmp_path / name)
+        runs.append(pag.run.snapshot(pag.run.window(between=(0, pag.run.end_ns))))
+    # The same stage took as long, on the other core: no time appeared or went.
+    found = diff(*runs)
+    assert not found.by_worker
+    assert set(found.table["difference_ns"].to_pylist()) == {0}
+    assert diff(runs[0], runs[0]).by_worker
 
 
 def test_a_job_waits_for_its_first_executor(tmp_path: Path) -> None:
