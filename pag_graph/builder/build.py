@@ -28,7 +28,7 @@ from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.errors import StoreConflictError, StoreError, UnsupportedPlanError
 from pag_graph.kernels import layout
 from pag_graph.kernels.assembly import window_sums
-from pag_graph.kernels.epochs import epochs_of_rows
+from pag_graph.kernels.epochs import Rows, epochs_of_rows
 from pag_graph.model.enums import ActivityType, EpochRole, Severity
 from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
 from pag_graph.rules import st2
@@ -680,7 +680,7 @@ def _islands(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """One row of `PAG_EPOCHS` per epoch of its own; its window is its latency window on the workers' own clocks."""
     found = each(
         lambda mine: epochs_of_rows(
-            mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), np.zeros(mine.rows, np.bool_), 0
+            Rows(mine.epoch, mine.t, mine.kind, np.zeros(mine.rows, np.int8), np.zeros(mine.rows, np.bool_)), 0
         ),
         rows,
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
-from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels import ABSENT, epochs, layout, reads
 from pag_graph.kernels.activations import (
     CLOSES_NOTHING,
     CLOSES_OUTER,
@@ -160,9 +160,9 @@ class Scan:
     """One row per worker and epoch: `worker, epoch, events, entry_ns, exit_ns, end_ns, end_pos, last_pos`."""
     tails: Mapping[int, Tail]
     sends: pl.DataFrame
-    """Sends without all their receives, columns `pag.match.SENDS`."""
+    """Sends without all their receives, columns `builder.match.SENDS`."""
     receives: pl.DataFrame
-    """Receives without their send, columns `pag.match.RECEIVES`."""
+    """Receives without their send, columns `builder.match.RECEIVES`."""
     applications: Mapping[int, Stack] = field(default_factory=dict)
     """Per worker: marks of application activities that do not cancel each other inside the slice."""
     activities: Mapping[int, Stack] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class Carry:
     lives: Mapping[int, Life] = field(default_factory=dict)
     """Workers that come or go while the run lasts."""
     stitched: pl.DataFrame | None = None
-    """Sends of other slices for receives of this one, columns `pag.match.STITCHED`."""
+    """Sends of other slices for receives of this one, columns `builder.match.STITCHED`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = 
     if not whole:
         columns |= dict.fromkeys(_DETAILS, nothing(high - low))
     kind = np.empty(high - low, np.int8)
-    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, 0, kind)
+    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
     return WorkerRows(
         worker=worker,
         first_order=low + 1,
@@ -446,7 +446,7 @@ def add_open(stacks: dict[int, Stack], marks: Mapping[int, Stack]) -> None:
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
     rests = np.zeros(rows.rows, np.bool_)
     rests[survey.rests] = True
-    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests, rows.first_order)
+    columns = epochs_of_rows(epochs.Rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests), rows.first_order)
     return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))
 
 
@@ -638,29 +638,18 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         Rows of messages that were read before they were sent.
     """
     numbers, at, flags = edges_of_reads(
-        rows.epoch,
-        rows.t,
-        rows.peer,
-        rows.channel,
-        rows.records,
-        rows.bytes,
-        rows.reads,
-        rows.send_id,
-        rows.sent,
-        rows.send_epoch,
-        judged.ender,
-        judged.arrival,
-        judged.wait_pos,
-        judged.wait_row,
-        judged.alternatives,
-        plan.processes,
-        rows.worker,
-        rows.first_order,
-        rows.worker << POSITION_BITS,
-        # A source that states its activities says itself when messages arrive.
-        of(plan.rules).states_activities,
-        int(EdgeFlags.INEXACT_ARRIVAL),
-        int(EdgeFlags.NEGATIVE),
+        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes),
+        reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
+        reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
+        reads.Reader(
+            rows.worker,
+            rows.first_order,
+            plan.processes,
+            # A source that states its activities says itself when messages arrive.
+            of(plan.rules).states_activities,
+            int(EdgeFlags.INEXACT_ARRIVAL),
+            int(EdgeFlags.NEGATIVE),
+        ),
     )
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if len(rows.activity):

@@ -18,7 +18,8 @@ from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
 from pag_graph.model.units import duration
 from pag_graph.motif.patterns import PATTERNS
-from pag_graph.motif.query import MotifQuery, ask
+from pag_graph.motif.query import MotifQuery
+from pag_graph.motif.question import ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
 from pag_graph.sinks.timeline import lane_label
@@ -27,7 +28,7 @@ from pag_graph.store.in_place import write_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.motif.syntax import Motif
 
 PICTURED: dict[str, tuple[str, dict[str, int]]] = {
@@ -219,7 +220,7 @@ def draw_all(folder: Path, runs: Mapping[str, Run]) -> list[Path]:
 def _main() -> None:
     from pag_graph.builder.build import build
     from pag_graph.engines.local import LocalEngine
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
     samples = Path(__file__).parents[1] / "samples"
     with tempfile.TemporaryDirectory() as scratch:

@@ -21,7 +21,7 @@ from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, comp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
@@ -29,8 +28,11 @@ from pag_graph.sinks.neo4j.query import answer_query, run_query
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+
+traffic = find_analysis("traffic")
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 
@@ -38,11 +40,6 @@ pytestmark = pytest.mark.neo4j
 def build(trace: Path, store: Path, rules: RuleSet = RuleSet.TIMELY) -> Run:
     api.build(trace, store, engine="local", rules=rules)
     return api.open(store).run
-
-
-@pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "skewed.pag")
 
 
 @pytest.fixture(scope="module")

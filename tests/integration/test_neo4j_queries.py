@@ -17,14 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import inside_ns, local_inside, worker_of
-from pag_graph.analyses.imbalance import imbalance
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops
-from pag_graph.analyses.metrics import metrics
-from pag_graph.analyses.stragglers import stragglers
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
+from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import cell, load_query, queries_for_people
 from pag_graph.errors import InvalidParameterError
@@ -40,8 +36,16 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.neo4j_server.server import ServerStatus
+
+imbalance = find_analysis("imbalance")
+k_hops = find_analysis("k-hops")
+metrics = find_analysis("metrics")
+stragglers = find_analysis("stragglers")
+traffic = find_analysis("traffic")
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 

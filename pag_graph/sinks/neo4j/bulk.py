@@ -16,7 +16,7 @@ import polars as pl
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType
 from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.neo4j_server import server
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.build import Progress
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 _KEY = ["src", "dst", "type"]
 _HEAP = "1g"
@@ -207,14 +207,14 @@ class ImportFiles:
         windows = run.windows()
         edges = dict(run.epochs.select("epoch", "edges").iter_rows())
         # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
-        keep = self.detail is not Detail.FULL or run.rules is RuleSet.ST2
+        keep = self.detail is not Detail.FULL or run.epochs_are_islands
         events, activities = pl.DataFrame(), pl.DataFrame()
         segments, then, released = [], [], []
         group: list[Any] = []
         for place, window in enumerate(windows):
             group.append(window)
             last = place == len(windows) - 1
-            full = sum(edges[each.epoch] for each in group) >= group_edges or run.rules is RuleSet.ST2
+            full = sum(edges[each.epoch] for each in group) >= group_edges or run.epochs_are_islands
             if not (full or last):
                 continue
             content = self.reader.read(group, self.detail)

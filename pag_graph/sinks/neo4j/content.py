@@ -15,7 +15,7 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.model.enums import ActivityType, EpochRole, RuleSet
+from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail
@@ -25,7 +25,9 @@ from pag_graph.store.delta import commits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
@@ -143,7 +145,7 @@ class Reader:
 
     def path(self, snapshot: Snapshot) -> CriticalPath | None:
         """Return the critical path of a window; None for rules that have none."""
-        return None if self.run.rules is RuleSet.ST2 else critical_path(snapshot)
+        return critical_path(snapshot) if self.run.aligned else None
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -233,7 +235,7 @@ class Reader:
                 target="dst",
                 sent_ns="start_ns",
                 arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
-                delivered_ns=delivered_ns(self.run.rules),
+                delivered_ns=delivered_ns(self.run),
                 waited_ns=pl.col("waited_ns").fill_null(0),
             )
             .select(RELEASED.all_columns)
@@ -310,7 +312,7 @@ class Reader:
 
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""
-        if self.run.rules is RuleSet.ST2:
+        if self.run.epochs_are_islands:
             return segments["epoch"]
         epochs = self.run.epochs
         at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
@@ -398,8 +400,8 @@ class Reader:
     def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
         frames = []
         for window, snapshot in zip(windows, snapshots["id"], strict=True):
-            st2 = self.run.rules is RuleSet.ST2
-            there = pl.col("at_epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+            islands = self.run.epochs_are_islands
+            there = pl.col("at_epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
             frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
         return pl.concat(frames)
 
@@ -423,8 +425,8 @@ class Reader:
 
     def _ends(self, part: Snapshot, vertices: pl.DataFrame) -> pl.DataFrame:
         window = part.window
-        st2 = self.run.rules is RuleSet.ST2
-        shown = pl.col("epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+        islands = self.run.epochs_are_islands
+        shown = pl.col("epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
         return (
             vertices.filter(shown)
             .group_by("worker")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.sinks.neo4j.bulk import BulkReport
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.loader import LoadReport

@@ -20,7 +20,6 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import RuleSet
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
 
@@ -361,7 +361,7 @@ class _Load:
                 and groups[-1].detail is detail
                 and order[epoch] == order[last] + 1
                 and room >= edges[epoch]
-                and self.run.rules is not RuleSet.ST2
+                and not self.run.epochs_are_islands
             )
             if fits:
                 groups[-1] = Group(windows=(*groups[-1].windows, window), detail=detail)

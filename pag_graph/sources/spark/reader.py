@@ -17,7 +17,7 @@ from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
-from pag_graph.sources.spark.plans import Plan, plan_nodes
+from pag_graph.sources.spark.plans import Plan, is_unsplittable, plan_nodes
 from pag_graph.sources.spark.settings import known_settings
 from pag_graph.sources.spark.task_rows import (
     ENDED,
@@ -367,6 +367,8 @@ class _Reading:
             job = self.jobs[number] = {}
         result = event.get("Job Result") or {}
         job["completed_ms"] = completed
+        if isinstance(exception := result.get("Exception"), dict):
+            job["failure"] = self.texts.failure(exception.get("Message"))
         job["result"] = None if result.get("Result") is None else self.texts.class_name(result["Result"])
 
     def _log_start(self, event: dict[str, Any]) -> None:
@@ -517,6 +519,7 @@ def _stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
         "parents": [_id(parent) for parent in info.get("Parent IDs") or ()],
         "rdd": max((_id(rdd["RDD ID"]) for rdd in rdds if "RDD ID" in rdd), default=None),
         "scopes": list(dict.fromkeys(scopes)),
+        "unsplittable": any(is_unsplittable(str(rdd.get("Name") or "")) for rdd in rdds),
     }
 
 

@@ -63,6 +63,8 @@ class Job:
     """What its epoch is called after."""
     succeeded: bool | None
     """None where the log does not say."""
+    failure: str = ""
+    """Why it failed, in the log's words; empty if it did not, or nothing is known or kept."""
     lane: int = 0
 
     @property
@@ -322,6 +324,7 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
                 execution=execution,
                 unit=unit,
                 succeeded=None if row.get("result") is None else row.get("result") == "JobSucceeded",
+                failure=row.get("failure") or "",
             )
         )
     return jobs, {key: index[job] for key, job in chosen.items() if job in index}

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.model import tables
@@ -24,7 +24,9 @@ from pag_graph.sinks.neo4j.detail import Detail
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
+
+waits = find_analysis("waits")
 
 BUNDLED = sorted(path.name for path in SAMPLES.iterdir() if (path / "meta.json").is_file())
 
