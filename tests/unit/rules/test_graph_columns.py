@@ -31,6 +31,7 @@ def graph(worker: int, steps: list[int], read_at: list[int]) -> WorkerGraph:
         worker=worker,
         first_order=1,
         starts_run=True,
+        ends_log=True,
         ends_run=True,
         seq=order * 10,
         epoch=epoch,
