@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Dropped:
     """A sink that drops rows."""
 
-    def write(self, graph: GraphColumns, *, provisional: bool) -> Written:
+    def write(self, _graph: GraphColumns, *, provisional: bool, prints: bool = True) -> Written:
         """Take the rows of a slice."""
-        del graph, provisional
+        del provisional, prints
         return Written({"vertices": [], "edges": []}, np.empty(0, np.uint64))
 
     def discard(self, parts: Mapping[str, Sequence[PartFile]]) -> None:

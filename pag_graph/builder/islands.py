@@ -118,7 +118,7 @@ def _make(plan: RunPlan, sink: Sink, rows: Sequence[WorkerRows]) -> _Island:
     graph, ends = island_rules(plan.rules).build_columns(
         rows, workers=len(plan.workers), prepared=plan.trace.meta.prepared, operators=plan.trace.operators
     )
-    made = Made.of(graph, sink.write(graph, provisional=False))
+    made = Made.of(graph, sink.write(graph, provisional=False, prints=False))
     return _Island(made, _epochs(rows, graph), ends)
 
 

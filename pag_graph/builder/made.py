@@ -50,8 +50,8 @@ class Written(NamedTuple):
 class Sink(Protocol):
     """Where the rows of slices go."""
 
-    def write(self, graph: GraphColumns, *, provisional: bool) -> Written:
-        """Take the rows of a slice; `provisional` ones an append replaces."""
+    def write(self, graph: GraphColumns, *, provisional: bool, prints: bool = True) -> Written:
+        """Take the rows of a slice; `provisional` ones an append replaces, and asks for the `prints` of all."""
         ...
 
     def discard(self, parts: Mapping[str, Sequence[PartFile]]) -> None:
@@ -71,7 +71,7 @@ class StoreSink:
     def __init__(self, store: Path) -> None:
         self.store = store
 
-    def write(self, graph: GraphColumns, *, provisional: bool) -> Written:
+    def write(self, graph: GraphColumns, *, provisional: bool, prints: bool = True) -> Written:
         """Write the rows of a slice, sorted by epoch and id, in files of about the same size."""
         files: list[tuple[str, Vertices | Edges, int, int]] = []
         for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
@@ -88,8 +88,9 @@ class StoreSink:
         for (name, *_), part in zip(files, each(write, files), strict=True):
             if part is not None:
                 parts[name].append(part)
-        prints = [table.fingerprints(_WORDS) for table in (graph.vertices, graph.edges)]
-        return Written(parts, np.concatenate(prints))
+        if not prints:
+            return Written(parts, np.empty(0, np.uint64))
+        return Written(parts, np.concatenate([table.fingerprints(_WORDS) for table in (graph.vertices, graph.edges)]))
 
     def discard(self, parts: Mapping[str, Sequence[PartFile]]) -> None:
         """Delete files."""
