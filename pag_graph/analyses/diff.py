@@ -1,7 +1,7 @@
 """What made one window, or one run, longer than another: the difference, divided among activities without a rest.
 
-Definition: contracts section 7, after ST2 (Sandstede 2019) 6 (epoch against epoch, future work there) and CPA (Sager
-2016) 7.3 (profiles of runs with different worker counts).
+Definition: `docs/analyses.md`, section "diff"; after ST2 (Sandstede 2019) 6 (epoch against epoch, future work there)
+and CPA (Sager 2016) 7.3 (profiles of runs with different worker counts).
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.critical_path import path_steps
+from pag_graph.analyses.definition import Chart, PairAnalysis, Report, typed_table
 from pag_graph.analyses.expressions import IS_MESSAGE, operator_names
+from pag_graph.analyses.view import view_of
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
+from pag_graph.graph.snapshot import Snapshot
 from pag_graph.model.tables import DIFF
 from pag_graph.model.units import in_markdown
 
@@ -22,13 +26,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.graph.run import Run
 
 _KEY = ["type", "address", "operator_name", "worker", "to_worker"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Report):
     """A difference of two windows, or of the rounds of two runs."""
 
     table: pa.Table
@@ -199,7 +203,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     )
     old_names, new_names = _operators(olds[0].run), _operators(news[0].run)
     return Difference(
-        table=rows.select(DIFF.names).to_arrow().cast(DIFF),
+        table=typed_table(rows, DIFF),
         before=_title(olds),
         after=_title(news),
         before_ns=sum(snapshot.window.span_ns for snapshot in olds),
@@ -214,8 +218,6 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
 
 
 def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
-    from pag_graph.graph.snapshot import Snapshot
-
     return [given] if isinstance(given, Snapshot) else list(given)
 
 
@@ -233,9 +235,8 @@ def _operators(run: Run) -> set[str]:
 def _activities(snapshots: list[Snapshot], *, by_worker: bool) -> pl.DataFrame:
     """Return steps and time on the critical paths per activity."""
     columns = ["type", "worker", "to_worker", "operator", "channel", "duration_ns"]
-    steps = pl.concat(
-        [pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps)).select(columns) for snapshot in snapshots]
-    ).with_columns(message=IS_MESSAGE)
+    steps = pl.concat([path_steps(view_of(snapshot)).select(columns) for snapshot in snapshots])
+    steps = steps.with_columns(message=IS_MESSAGE)
     run = snapshots[0].run
     readers = run.channels.select("channel", reader="target_operator").unique("channel", keep="first")
     worker: pl.Expr = pl.col("worker") if by_worker else pl.lit(None, pl.Int32)
@@ -248,3 +249,14 @@ def _activities(snapshots: list[Snapshot], *, by_worker: bool) -> pl.DataFrame:
         .group_by(_KEY)
         .agg(steps=pl.len().cast(pl.Int64), ns=pl.col("duration_ns").sum())
     )
+
+
+ANALYSIS: PairAnalysis[None] = PairAnalysis(
+    name="diff",
+    function=diff,
+    schema=DIFF,
+    output="DIFF",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --against-epoch 4 --format markdown",
+    chart=Chart(kind="bars", x=("operator_name", "type", "worker", "to_worker"), y=("difference_ns",)),
+)

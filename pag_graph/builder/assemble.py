@@ -12,7 +12,7 @@ from pag_graph.builder.findings import WorkerRemarks, never_stopped, of_rows
 from pag_graph.builder.match import apply_stitched
 from pag_graph.builder.scan import application_rows
 from pag_graph.builder.state import EVER, NOWHERE, Life, Spawn, VertexAt, WorkerState
-from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels import ABSENT, layout, reads
 from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
 from pag_graph.kernels.applications import applications
 from pag_graph.kernels.assembly import NO_EDGE
@@ -233,29 +233,18 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         Rows of messages that were read before they were sent.
     """
     numbers, at, flags = edges_of_reads(
-        rows.epoch,
-        rows.t,
-        rows.peer,
-        rows.channel,
-        rows.records,
-        rows.bytes,
-        rows.reads,
-        rows.send_id,
-        rows.sent,
-        rows.send_epoch,
-        judged.ender,
-        judged.arrival,
-        judged.wait_pos,
-        judged.wait_row,
-        judged.alternatives,
-        plan.processes,
-        rows.worker,
-        rows.first_order,
-        rows.worker << POSITION_BITS,
-        # A source that states its activities says itself when messages arrive.
-        of(plan.rules).states_activities,
-        int(EdgeFlags.INEXACT_ARRIVAL),
-        int(EdgeFlags.NEGATIVE),
+        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes),
+        reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
+        reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
+        reads.Reader(
+            rows.worker,
+            rows.first_order,
+            plan.processes,
+            # A source that states its activities says itself when messages arrive.
+            of(plan.rules).states_activities,
+            int(EdgeFlags.INEXACT_ARRIVAL),
+            int(EdgeFlags.NEGATIVE),
+        ),
     )
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if len(rows.activity):

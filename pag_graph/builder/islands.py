@@ -18,7 +18,7 @@ from pag_graph.builder.plan import check_memory
 from pag_graph.builder.scan import read_rows
 from pag_graph.errors import StoreError
 from pag_graph.kernels import layout
-from pag_graph.kernels.epochs import epochs_of_rows
+from pag_graph.kernels.epochs import Rows, epochs_of_rows
 from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.model.tables import PAG_EPOCHS
 from pag_graph.rules.registry import island_rules
@@ -126,7 +126,7 @@ def _epochs(rows: Sequence[WorkerRows], graph: GraphColumns) -> pl.DataFrame:
     """Return one row of `PAG_EPOCHS` per epoch; its window is its latency window on the workers' own clocks."""
     counted = each(
         lambda part: epochs_of_rows(
-            part.epoch, part.t, part.kind, np.zeros(part.rows, np.int8), np.zeros(part.rows, np.bool_), 0
+            Rows(part.epoch, part.t, part.kind, np.zeros(part.rows, np.int8), np.zeros(part.rows, np.bool_)), 0
         ),
         rows,
     )

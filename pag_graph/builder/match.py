@@ -22,6 +22,10 @@ from pag_graph.kernels.streams import (
     SEND_COLUMNS,
     TIME,
     VERTEX,
+    Ends,
+    Reads,
+    Sent,
+    Streams,
     fill_streams,
     find_streams,
     follow_streams,
@@ -159,10 +163,9 @@ def follow(parts: Sequence[MessageRows]) -> Followed:
         for place in range(lane, len(parts), lanes):
             part = parts[place]
             part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
-            ends = part.reads, part.kind, part.channel, part.peer, part.message_seq
-            found = part.send_id, part.sent, part.send_epoch
-            known = streams, table, first, sends
-            lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
+            ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq)
+            reads = Reads(hints, seen[lane], part.send_id, part.sent, part.send_epoch)
+            lost[place] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads)
 
     each(read, range(lanes))
     return Followed(streams, first, sends, seen, lost)
@@ -179,7 +182,8 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     def find(part: MessageRows) -> tuple[I32, I32, I64, I64]:
         sending, part.reads = message_ends(part.kind)
         which = np.empty(len(sending), np.int32)
-        return sending, which, *find_streams(sending, part.kind, part.channel, part.peer, part.worker, which)
+        ends = Ends(sending, part.kind, part.channel, part.peer, part.message_seq)
+        return sending, which, *find_streams(ends, part.worker, which)
 
     found = each(find, parts)
     streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for _, _, mine, _ in found)])
@@ -190,8 +194,8 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     def fill(place: int) -> None:
         part, (sending, which, *_) = parts[place], found[place]
         ends = first[begin[place] : begin[place + 1] + 1]
-        rows = sending, part.message_seq, part.epoch, part.t
-        if not fill_streams(*rows, part.worker, part.first_order, which, ends[:-1].copy(), sends):
+        sent = Sent(sending, which, part.message_seq, part.epoch, part.t)
+        if not fill_streams(sent, part.worker, part.first_order, ends[:-1].copy(), sends):
             order_streams(ends, sends)
 
     each(fill, range(len(parts)))

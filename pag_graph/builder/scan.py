@@ -13,6 +13,7 @@ from pag_graph.builder.match import match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
 from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
+from pag_graph.kernels import epochs
 from pag_graph.kernels.activations import EPOCH_END, PARK, PUSH_PROGRESS, RECEIVE, SEND, START, STOP
 from pag_graph.kernels.applications import unbalanced
 from pag_graph.kernels.decoding import decode
@@ -118,7 +119,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
     if not whole:
         columns |= dict.fromkeys(_DETAILS, nothing(high - low))
     kind = np.empty(high - low, np.int8)
-    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, 0, kind)
+    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
     ends_log = high == plan.log.rows_of(worker)
     return WorkerRows(
         worker=worker,
@@ -175,7 +176,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     return SliceScan(
         number=part.number,
         workers=workers,
-        epochs=epoch_frame([epochs for epochs, *_ in looked]),
+        epochs=epoch_frame([epoch_rows for epoch_rows, *_ in looked]),
         sends=read.sends,
         receives=read.receives,
         spawns=tuple(spawn for *_, spawns, _, _ in looked for spawn in spawns),
@@ -253,5 +254,5 @@ def application_marks(rows: WorkerRows) -> Stack:
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
     rests = np.zeros(rows.rows, np.bool_)
     rests[survey.rests] = True
-    columns = epochs_of_rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests, rows.first_order)
+    columns = epochs_of_rows(epochs.Rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests), rows.first_order)
     return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.snapshot import STRETCH, can_touch, epochs_between, places
-from pag_graph.kernels.arranging import arrange, spread
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+from pag_graph.graph.run import STRETCH
+from pag_graph.graph.snapshot import can_touch, epochs_between, places
+from pag_graph.kernels.arranging import arrange, sort_within, spread
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -109,6 +112,30 @@ def tile(snapshot: Snapshot, belongs: Belongs) -> Tiling:
     return _arranged(snapshot.run, [snapshot.window], snapshot.edges.with_columns(pl.col("type").cast(TYPES)), belongs)
 
 
+def read_tiling(run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs) -> Tiling:
+    """Read the edges of some windows together.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    windows
+        At least one, in time order; they may overlap. Where epochs are islands, those of epochs.
+    columns
+        Columns of `PAG_EDGES` that are needed, beside those that say where an edge lies.
+    belongs
+        Which edges belong to a window.
+
+    Returns
+    -------
+    Tiling
+        All its edges are in memory.
+    """
+    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
+    edges = scan_near(run, windows, belongs).select(wanted).with_columns(pl.col("type").cast(TYPES))
+    return _arranged(run, windows, edges.collect(), belongs)
+
+
 def tilings(
     run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs, *, stretch: int = STRETCH
 ) -> Iterator[Tiling]:
@@ -116,14 +143,8 @@ def tilings(
 
     Parameters
     ----------
-    run
-        Any run.
-    windows
-        In time order, none overlapping another; of the rule set `st2` those of epochs.
-    columns
-        Columns of `PAG_EDGES` that are needed, beside those that say where an edge lies.
-    belongs
-        Which edges belong to a window.
+    run, windows, columns, belongs
+        As for `read_tiling`.
     stretch
         About how many edges to have in memory at once.
 
@@ -132,23 +153,34 @@ def tilings(
     Tiling
         Of windows that follow each other, all of `windows` in the end.
     """
-    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
     for part in run.stretches(windows, stretch):
-        files, rows = _near(run, part, belongs)
-        edges = run.scan("edges", files).select(wanted).filter(rows).with_columns(pl.col("type").cast(TYPES))
-        yield _arranged(run, part, edges.collect(), belongs)
+        yield read_tiling(run, part, columns, belongs)
+
+
+def scan_near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.LazyFrame:
+    """Return a lazy frame with the edges that belong to any of the windows, and maybe some near them.
+
+    Parameters
+    ----------
+    run, windows, belongs
+        As for `read_tiling`.
+
+    Returns
+    -------
+    LazyFrame
+        Rows of `PAG_EDGES`, chosen by plain comparisons, so that files and row groups are skipped.
+    """
+    files, rows = _near(run, windows, belongs)
+    return run.scan("edges", files).filter(rows)
 
 
 def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
-    """Say of files and of edges whether any of the windows may show them.
-
-    Plain comparisons, so that row groups are skipped.
-    """
-    if run.rules is RuleSet.ST2:
+    """Say of files and of edges whether any of the windows may show them."""
+    if run.epochs_are_islands:
         epochs = [window.epoch or 0 for window in windows]
         return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
     if belongs == "labels" and windows[0].epoch is not None:
-        low, high = _labels(run, windows)
+        low, high = labels(run, windows)
         first, final = int(low.min()), int(high.max())
         return epochs_between(first, final), pl.col("epoch").is_between(first, final)
     lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
@@ -156,7 +188,7 @@ def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Exp
     return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
 
 
-def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
+def labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
     """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
     # A row stands for all epochs after the row before it, the last row also for all later ones.
     known = run.epochs["epoch"].to_numpy()
@@ -166,22 +198,39 @@ def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
     return low[at], high[at]
 
 
+def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
+    """Say which edges belong to which of some windows.
+
+    Parameters
+    ----------
+    run, windows, belongs
+        As for `read_tiling`.
+    edges
+        Rows of `PAG_EDGES`, with the columns that say where an edge lies.
+
+    Returns
+    -------
+    edge
+        Rows, in their order, each once per window that it belongs to; None for each row once.
+    window
+        The place of the window per entry; -1 where a row belongs to none.
+    """
+    if run.epochs_are_islands:
+        return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
+    if belongs == "labels" and windows[0].epoch is not None:
+        return None, _among(edges["epoch"].to_numpy(), *labels(run, windows))
+    start = edges["start_ns"].to_numpy()
+    end = start + edges["duration_ns"].to_numpy()
+    after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
+    if belongs == "touches":
+        return spread(np.searchsorted(ends, np.minimum(start, end)), np.searchsorted(after, np.maximum(start, end)) - 1)
+    if np.any(after[1:] < ends[:-1]):
+        return spread(np.searchsorted(ends, end), np.searchsorted(after, end) - 1)
+    return None, _among(end, after + 1, ends)
+
+
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
-    edge: I64 | None = None
-    if run.rules is RuleSet.ST2:
-        window = places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
-    elif belongs == "labels" and windows[0].epoch is not None:
-        window = _among(edges["epoch"].to_numpy(), *_labels(run, windows))
-    else:
-        start = edges["start_ns"].to_numpy()
-        end = start + edges["duration_ns"].to_numpy()
-        starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
-        if belongs == "touches":
-            first = np.searchsorted(ends, np.minimum(start, end))
-            last = np.searchsorted(starts, np.maximum(start, end)) - 1
-            edge, window = spread(first, last)
-        else:
-            window = _among(end, starts + 1, ends)
+    edge, window = members(run, windows, edges, belongs)
     keys = (edges["dst"].to_numpy(), is_type(edges, *MESSAGE_TYPES), edges["src"].to_numpy())
     blocks, order = arrange(window, len(windows), np.column_stack([key if edge is None else key[edge] for key in keys]))
     if edge is not None:
@@ -209,3 +258,23 @@ def ranks(values: I64) -> tuple[I64, I64]:
         return found, known
     present = np.bincount(values - low) > 0
     return (np.cumsum(present) - 1)[values - low], np.flatnonzero(present) + low
+
+
+def ordered(window: I64, *keys: I64) -> I64:
+    """Return the order of rows by window, of which they are in order already, and in each by keys.
+
+    Parameters
+    ----------
+    window
+        Per row: the place of its window.
+    keys
+        Per row, the most important one first; the smallest come first, and equal rows stay as they are.
+
+    Returns
+    -------
+    I64
+        Rows. O(rows log rows of a window).
+    """
+    order = np.arange(len(window))
+    sort_within(np.flatnonzero(np.diff(window, prepend=-1, append=-1)), order, np.column_stack(keys))
+    return order

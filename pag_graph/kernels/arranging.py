@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import grown, not_below, sort
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pag_graph.kernels.activations import I64
 
-    Bools = NDArray[np.bool_]
-    F64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+F64 = NDArray[np.float64]
+
+
+class Edges(NamedTuple):
+    """Edges of windows, sorted by `dst` within each."""
+
+    first: I64
+    """Shape (windows + 1,): where the edges of each window begin."""
+    src: I64
+    dst: I64
+    start: I64
+    end: I64
+    arrives: Bools
+    """Whether a vertex happens when the edge ends: it is local, or a birth. There is one into every vertex, but into
+    those at the window's start."""
 
 
 @kernel
@@ -31,6 +44,11 @@ def spread(first: I64, last: I64) -> tuple[I64, I64]:
     -------
     edge, window
         One entry per edge and window, in the order of the edges. O(entries).
+
+    Examples
+    --------
+    >>> spread(np.array([0, 3]), np.array([1, 3]))
+    (array([0, 0, 1]), array([0, 1, 3]))
     """
     count = 0
     for edge in range(first.shape[0]):
@@ -68,6 +86,11 @@ def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
     -----
     A counting sort by window. O(edges log runs) with it: the edges of a slice lie in a store as analyses walk them, by
     `dst`, local ones first, and `src`, so that a window has one or a few runs.
+
+    Examples
+    --------
+    >>> arrange(np.array([1, 0, 0]), 2, np.array([[5], [7], [3]]))
+    (array([0, 2, 3]), array([2, 1, 0]))
     """
     first = np.zeros(windows + 1, np.int64)
     for edge in range(window.shape[0]):
@@ -101,6 +124,13 @@ def sort_within(first: I64, order: I64, keys: I64) -> None:
     Notes
     -----
     Runs that are in order already are merged: O(rows log runs).
+
+    Examples
+    --------
+    >>> order = np.array([0, 1, 2])
+    >>> sort_within(np.array([0, 3]), order, np.array([[5, 1], [3, 2], [3, 1]]))
+    >>> order
+    array([2, 1, 0])
     """
     most = 0
     for window in range(first.shape[0] - 1):
@@ -166,6 +196,11 @@ def largest(group: I64, groups: int, value: I64, src: I64, dst: I64) -> I64:
     -------
     rows
         Per group. O(rows).
+
+    Examples
+    --------
+    >>> largest(np.array([0, 1, 0]), 2, np.array([4, 2, 4]), np.array([9, 1, 8]), np.array([1, 1, 1]))
+    array([2, 1])
     """
     best = np.full(groups, -1, np.int64)
     for row in range(group.shape[0]):
@@ -201,6 +236,11 @@ def medians(first: I64, value: I64, at_least: int, over: int) -> tuple[F64, F64]
     -------
     median, mad
         Per value; NaN where there are too few before it. O(values x over).
+
+    Examples
+    --------
+    >>> medians(np.array([0, 4]), np.array([1, 5, 2, 0]), 2, 3)
+    (array([nan, nan,  3.,  2.]), array([nan, nan,  2.,  1.]))
     """
     median, mad = np.full(value.shape[0], np.nan), np.full(value.shape[0], np.nan)
     ordered = np.empty(over, np.float64)
@@ -254,20 +294,13 @@ def _median_distance(ordered: F64, centre: float) -> float:
 
 
 @kernel
-def project(
-    first: I64, src: I64, dst: I64, start: I64, end: I64, arrives: Bools, begins: I64, finishes: I64
-) -> tuple[I64, I64, I64, I64, I64]:
+def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I64, I64]:
     """Give numbers to the vertices of many windows, one window's after the other's.
 
     Parameters
     ----------
-    first
-        Shape (windows + 1,): where the edges of each window begin.
-    src, dst, start, end
-        Per edge, sorted by `dst` within its window.
-    arrives
-        Per edge: whether a vertex happens when it ends: it is local, or a birth. There is one into every vertex, but
-        into those at the window's start.
+    edges
+        Edges of windows.
     begins, finishes
         Per window.
 
@@ -284,7 +317,18 @@ def project(
     Notes
     -----
     O(edges log edges); mostly the vertex that is looked for is the one right before.
+
+    Examples
+    --------
+    An edge lies in the window from 0 to 9, and its end cuts another one.
+
+    >>> columns = np.array([[2, 4], [4, 6], [0, 5], [5, 12]])
+    >>> edges = Edges(np.array([0, 2]), *columns, np.array([True, True]))
+    >>> vertex_first, ids, t, source, target = project(edges, np.array([0]), np.array([9]))
+    >>> ids, source, target
+    (array([-1, -2,  2,  4]), array([2, 3]), array([3, 1]))
     """
+    first, src, dst, start, end, arrives = edges
     windows = first.shape[0] - 1
     room = first[windows] + 2 * windows + 16
     ids, t = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -353,17 +397,9 @@ def _place(known: I64, wanted: int, near: int) -> int:
     return not_below(known, wanted)
 
 
-@kernel
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
     """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both."""
-    result = np.zeros(dst.shape[0], np.bool_)
-    edge = 0
-    while edge < dst.shape[0]:
-        until, found = edge, False
-        while until < dst.shape[0] and dst[until] == dst[edge] and window[until] == window[edge]:
-            found |= marked[until]
-            until += 1
-        while edge < until:
-            result[edge] = found
-            edge += 1
-    return result
+    if not len(dst):
+        return np.zeros(0, np.bool_)
+    begins = np.flatnonzero(np.append(True, (dst[1:] != dst[:-1]) | (window[1:] != window[:-1])))
+    return np.repeat(np.logical_or.reduceat(marked, begins), np.diff(begins, append=len(dst)))

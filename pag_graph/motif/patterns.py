@@ -15,7 +15,7 @@ from pag_graph.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pag_graph.motif.filters import Value
+    from pag_graph.motif.conditions import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ _ALL = (
             "third_wait_end": "z2.id",
         },
         min_ns=(0, "shortest of both waits, in ns"),
-        gap_ns=(0, "how much later than the first wait's end the second wait may begin, in ns"),
+        gap_ns=(1_000_000, "how much later than the first wait's end the second wait may begin, in ns"),
     ),
     _pattern(
         "fan_in",

@@ -5,24 +5,23 @@ What matches is found on row numbers and ids alone; the columns of the answer ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
-from itertools import combinations
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.errors import InvalidParameterError
-from pag_graph.motif.filters import Binary, Column, Node, check, parameters_of, parse_filter, to_polars, whole_numbers
-from pag_graph.motif.plan import Counts, Exclude, Join, Plan, Scan, chosen_fields, identity, make_plan
-from pag_graph.motif.shape import Shape
-from pag_graph.motif.syntax import Motif, must_exist, parse_motif
+from pag_graph.motif.conditions import Column, Node, whole_numbers
+from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
+from pag_graph.motif.polars_conditions import all_of, of_row, to_polars
+from pag_graph.motif.question import PlannedQuery
+from pag_graph.motif.syntax import must_exist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from pag_graph.motif.filters import Value
+    from pag_graph.motif.shape import Shape
 
 _ROW = "row"
 _FEW_COLUMNS = 1
@@ -43,43 +42,6 @@ class Graph:
         return self.vertices if scan.exact or self.lookup is None else self.lookup
 
 
-def graph_of(vertices: pl.DataFrame | pl.LazyFrame, edges: pl.DataFrame | pl.LazyFrame) -> Graph:
-    """Return a graph of any frames that have the shape of GraphFrames'.
-
-    Parameters
-    ----------
-    vertices
-        With a column ``id``, unique.
-    edges
-        With columns ``src`` and ``dst``.
-
-    Returns
-    -------
-    Graph
-        Nothing is taken for granted of it; edges may dangle and be the same in everything.
-
-    Raises
-    ------
-    InvalidParameterError
-        If those columns are missing.
-    """
-    lazy = [frame.lazy() for frame in (vertices, edges)]
-    schemas = [frame.collect_schema().to_frame().to_arrow().schema for frame in lazy]
-    for names, schema, what in ((("id",), schemas[0], "Vertices"), (("src", "dst"), schemas[1], "Edges")):
-        missing = [name for name in names if name not in schema.names]
-        if missing:
-            message = f"{what} need the column(s) {', '.join(missing)}; they have {', '.join(schema.names)}."
-            raise InvalidParameterError(message)
-    plain = [pa.schema([_plain(each) for each in schema]) for schema in schemas]
-    return Graph(vertices=lazy[0], edges=lazy[1], shape=Shape(vertices=plain[0], edges=plain[1]))
-
-
-def _plain(column: pa.Field) -> pa.Field:
-    """Return a column in the types that all engines share."""
-    text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
-    return pa.field(column.name, pa.string() if text else column.type)
-
-
 def shares(graph: Graph, scans: Sequence[Scan]) -> dict[str, float]:
     """Return which share of the edges or vertices each scan keeps, by element; 1 for an empty table."""
     nearby = graph.lookup if graph.lookup is not None else graph.vertices
@@ -90,193 +52,10 @@ def shares(graph: Graph, scans: Sequence[Scan]) -> dict[str, float]:
     ):
         if group:
             # A condition that is null keeps no row.
-            kept = [_all(scan, schema).fill_null(value=False).mean().alias(scan.element) for scan in group]
+            kept = [all_of(scan, schema).fill_null(value=False).mean().alias(scan.element) for scan in group]
             row = frame.select(kept).collect().row(0, named=True)
             found |= {name: 1.0 if share is None else float(share) for name, share in row.items()}
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A motif, its filter and the columns that are asked for, checked against a graph's columns."""
-
-    motif: Motif
-    condition: Node | None
-    columns: tuple[str, ...] | None
-    shape: Shape
-
-
-def ask(
-    pattern: str,
-    where: str | Sequence[str] | None,
-    shape: Shape,
-    *,
-    columns: Sequence[str] | None = None,
-    parameters: Mapping[str, Value] | None = None,
-    distinct: bool = False,
-) -> Question:
-    """Read a motif and its filter.
-
-    Parameters
-    ----------
-    pattern, where
-        See `pag_graph.motif.syntax` and `pag_graph.motif.filters`. Of several filters all must hold.
-    shape
-        Of the graph.
-    columns
-        See `pag_graph.motif.plan.chosen_fields`.
-    parameters
-        Values of the filter's parameters.
-    distinct
-        Whether no two named edges may be the same edge.
-
-    Returns
-    -------
-    Question
-        To be planned for an engine.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `distinct` is asked for, and nothing tells the graph's edges apart; or no filter uses a parameter.
-    """
-    motif = parse_motif(pattern)
-    edges = motif.edges
-    types = {
-        name: {each.name: each.type for each in (shape.edges if name in edges else shape.vertices)}
-        for name in motif.columns
-    }
-    condition: Node | None = None
-    used: set[str] = set()
-    for text in [where] if isinstance(where, str) else where or []:
-        if not text.strip():
-            continue
-        node = parse_filter(text, parameters)
-        used |= parameters_of(text)
-        check(node, text, types)
-        condition = node if condition is None else Binary("and", condition, node)
-    unused = sorted(set(parameters or {}) - used)
-    if unused:
-        given = ", ".join(f"${name}" for name in sorted(used)) or "none"
-        message = f"No filter uses the parameter ${unused[0]}; they use {given}."
-        raise InvalidParameterError(message, f"Use it, such as `e.duration_ns > ${unused[0]}`, or leave it out.")
-    if distinct:
-        for first, second in _named_pairs(motif):
-            node = _different(first, second, shape)
-            condition = node if condition is None else Binary("and", condition, node)
-    # A column that does not exist is told now, and not when the answer is asked for.
-    chosen_fields(motif, shape, columns)
-    return Question(motif=motif, condition=condition, columns=tuple(columns) if columns else None, shape=shape)
-
-
-def _named_pairs(motif: Motif) -> list[tuple[str, str]]:
-    """Return every two edges that have names, in the order of the motif."""
-    return list(combinations([name for name in motif.columns if name in motif.edges], 2))
-
-
-def _different(first: str, second: str, shape: Shape) -> Node:
-    """Return the condition that two names stand for two edges.
-
-    Raises
-    ------
-    InvalidParameterError
-        If nothing tells edges apart.
-    """
-    if not shape.edge_key:
-        message = "Edges of this graph may be the same in everything, so nothing keeps two of them apart."
-        raise InvalidParameterError(message, "Leave out `distinct`, and compare columns in the filter.")
-    apart = [Binary("!=", Column(first, name), Column(second, name)) for name in shape.edge_key]
-    return reduce(lambda left, right: Binary("or", left, right), apart)
-
-
-@dataclass(kw_only=True)
-class PlannedQuery:
-    """What a motif to be found has in common on both engines."""
-
-    question: Question
-    limit: int | None = None
-    """Most rows of the answer; the first ones in the order of their elements' ids and keys. None for all."""
-    _counted: list[int | None] = field(default_factory=list)
-    _total: int | None = None
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The steps that find it."""
-        return self._planned(always_count=False)
-
-    @property
-    def edge_order(self) -> tuple[str, ...]:
-        """The columns of an edge that rows are brought in order by."""
-        shape = self.question.shape
-        return shape.edge_key or ("src", "dst", *(name for name in shape.edges.names if name not in {"src", "dst"}))
-
-    def explain(self, *, analyse: bool = False) -> str:
-        """Return how the motif is found, with the rows that are expected after every step.
-
-        Parameters
-        ----------
-        analyse
-            Find it, and say how many rows there really were after every step.
-
-        Returns
-        -------
-        str
-            One line per step.
-        """
-        if any(step.estimate is None for step in self.plan.steps):
-            # What was read is read for the plan that it replaces.
-            for cached in self._of_plan:
-                self.__dict__.pop(cached, None)
-            self.plan = self._planned(always_count=True)
-        if analyse:
-            self._counted, self._total = self._counted_matches()
-        return self.plan.explain(self._counted, self._total)
-
-    def same_edges(self, answer: pa.Table) -> list[tuple[str, str]]:
-        """Return the names that stand for one and the same edge in every row of an answer.
-
-        Parameters
-        ----------
-        answer
-            Rows of this query. Edges whose key (`Shape.edge_key`) is not among the columns are left out.
-
-        Returns
-        -------
-        list of tuple of str and str
-            Pairs of names; none of an answer without rows. Such a pair is rarely meant: see `distinct` in `ask`.
-        """
-        key = self.question.shape.edge_key
-        keys = {
-            name: [answer[name].combine_chunks().field(column) for column in key]
-            for name in self.question.motif.edges
-            if key
-            and name in answer.column_names
-            and {*key} <= {child.name for child in answer.schema.field(name).type}
-        }
-        pairs = [pair for pair in _named_pairs(self.question.motif) if {*pair} <= set(keys)] if answer.num_rows else []
-        return [(first, second) for first, second in pairs if keys[first] == keys[second]]
-
-    _of_plan: ClassVar[tuple[str, ...]] = ()
-    """Cached properties that depend on the plan."""
-
-    def _planned(self, *, always_count: bool) -> Plan:
-        question = self.question
-        return make_plan(
-            question.motif,
-            question.condition,
-            question.shape,
-            columns=question.columns,
-            count=self._count,
-            always_count=always_count,
-        )
-
-    def _count(self, scans: Sequence[Scan]) -> Counts:
-        """Count what every scan gives."""
-        raise NotImplementedError
-
-    def _counted_matches(self) -> tuple[list[int | None], int]:
-        """Find the motif; return how many rows there were after every step, and at the end."""
-        raise NotImplementedError
 
 
 @dataclass(kw_only=True)
@@ -350,7 +129,7 @@ class MotifQuery(PlannedQuery):
         edges = self.graph.edges
         if scans and all(scan.where for scan in scans) and not any(isinstance(step, Exclude) for step in plan.steps):
             schema = plan.shape.edges
-            edges = edges.filter(pl.any_horizontal(_all(scan, schema) for scan in dict.fromkeys(scans)))
+            edges = edges.filter(pl.any_horizontal(all_of(scan, schema) for scan in dict.fromkeys(scans)))
         frame = edges.select(name for name in plan.shape.edges.names if name in names).collect().with_row_index(_ROW)
         if plan.compares_edges:
             # Edges that are the same in everything count as one where duplicates are removed.
@@ -410,7 +189,7 @@ class MotifQuery(PlannedQuery):
             schema = plan.shape.edges
             right = self._edges.lazy()
             if scan.where:
-                right = right.filter(_all(scan, schema))
+                right = right.filter(all_of(scan, schema))
             carried = self._carried.get(scan.element, {})
             named = {_edge(scan.element): pl.col(_ROW)} if scan.edge.named and not carried else {}
             ends = {
@@ -420,7 +199,7 @@ class MotifQuery(PlannedQuery):
             }
             own = {_column(scan.element, name): pl.col(name) for name in plan.needs.get(scan.element, ())}
             own |= {column: pl.col(name) for name, column in carried.items() if column not in ends}
-            read = {_column(vertex, column): _of_row(node, schema) for vertex, column, node in step.reads}
+            read = {_column(vertex, column): of_row(node, schema) for vertex, column, node in step.reads}
             right = right.select(**named, **ends, **own, **read)
         else:
             right = self._scanned(scan)
@@ -442,7 +221,7 @@ class MotifQuery(PlannedQuery):
         """Return the vertices of a scan, with the columns that later conditions need."""
         frame = self.graph.rows_of(scan)
         if scan.where:
-            frame = frame.filter(_all(scan, self.plan.shape.vertices))
+            frame = frame.filter(all_of(scan, self.plan.shape.vertices))
         own = {_column(scan.element, name): pl.col(name) for name in self.plan.needs.get(scan.element, ())}
         return frame.select(pl.col("id").alias(_vertex(scan.element)), **own)
 
@@ -472,11 +251,6 @@ class MotifQuery(PlannedQuery):
     def _flat(self, column: Column) -> pl.Expr:
         vertex = identity(self.plan.motif, column)
         return pl.col(_vertex(vertex) if vertex is not None else _column(column.element, column.name))
-
-    def _whole(self, column: Column) -> bool:
-        shape = self.plan.shape
-        schema = shape.edges if column.element in self.plan.motif.edges else shape.vertices
-        return bool(pa.types.is_integer(schema.field(column.name).type))
 
     def _first(self, found: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows, in an order that no engine and no run changes."""
@@ -508,19 +282,6 @@ def _vertex_row(name: str) -> str:
 
 def _column(element: str, name: str) -> str:
     return f"of {element} {name}"
-
-
-def _of_row(node: Node, schema: pa.Schema) -> pl.Expr:
-    """Translate a condition in terms of a row's own columns."""
-    return to_polars(
-        node,
-        lambda column: pl.col(column.name),
-        lambda column: bool(pa.types.is_integer(schema.field(column.name).type)),
-    )
-
-
-def _all(scan: Scan, schema: pa.Schema) -> pl.Expr:
-    return pl.all_horizontal(_of_row(node, schema) for node in scan.where)
 
 
 def _counter(counted: dict[int, int], index: int) -> Callable[[pl.DataFrame], pl.DataFrame]:

@@ -96,7 +96,7 @@ class RuleParameters:
     """What is sent later than so long after a read is not what was read: so one need not wait for ever to know that
     nobody sent it. The rule set `st2` has no use for it."""
     clocks: Literal["auto", "recorded", "messages"] = "auto"
-    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`pag.clocks`);
+    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`builder.clocks`);
     ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
 
 

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
@@ -24,13 +23,16 @@ from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_epoch, load_run, remove_run
-from pag_graph.sinks.neo4j.query import run_query
+from pag_graph.sinks.neo4j.query import answer_query, run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+
+traffic = find_analysis("traffic")
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 
@@ -38,11 +40,6 @@ pytestmark = pytest.mark.neo4j
 def build(trace: Path, store: Path, rules: RuleSet = RuleSet.TIMELY) -> Run:
     api.build(trace, store, engine="local", rules=rules)
     return api.open(store).run
-
-
-@pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "skewed.pag")
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +201,23 @@ def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) 
     assert (skipped.epochs, skipped.skipped, skipped.events) == ((), (4,), 0)
 
 
+def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
+    load_run(skewed, neo4j_driver)
+    whole = contents(neo4j_driver)
+    double = """
+        MATCH (source)-[activity]->(target)
+        WHERE type(activity) IN ['WAITING', 'DATA_MESSAGE', 'THEN', 'RELEASED', 'CONTAINS', 'NEXT', 'FIRST']
+        WITH source, activity, target ORDER BY elementId(activity) LIMIT 1000
+        CALL (source, activity, target) {
+          CREATE (source)-[again:$(type(activity))]->(target)
+          SET again = properties(activity)
+        }"""
+    neo4j_driver.execute_query(double)
+    assert contents(neo4j_driver) != whole
+    load_run(skewed, neo4j_driver, again=True)
+    assert contents(neo4j_driver) == whole
+
+
 def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
     load_epoch(skewed, neo4j_driver, epoch=5)
     whole = contents(neo4j_driver)
@@ -218,8 +232,11 @@ def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.D
         load_epoch(skewed, neo4j_driver, epoch=5, options=LoadOptions(batch_rows=20), progress=kill)
     assert ask(neo4j_driver, "MATCH (e:Event) RETURN count(*) > 0 AS some") == [{"some": True}]
     for name in ("analyses/critical_path", "patterns/who_waits_for_whom", "patterns/data_messages"):
-        assert run_query(neo4j_driver, name, here) == []
-    assert run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)}) == []
+        assert answer_query(neo4j_driver, load_query(name), here).rows == []
+        with pytest.raises(InvalidParameterError, match=r"Epoch 5 of run .* is not loaded"):
+            run_query(neo4j_driver, name, here)
+    with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
+        run_query(neo4j_driver, "analyses/epochs", {"run": ids(skewed)})
 
     resumed = load_run(skewed, neo4j_driver, epochs=[5])
     assert resumed.epochs == (5,)
@@ -400,6 +417,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
             {"worker": 1, "t": 10**6},
         ),
         "segment_round": ("MATCH (s:Segment {run: $run, round: $epoch}) RETURN s", {"epoch": 3}),
+        "segment_epoch": ("MATCH (s:Segment {run: $run, epoch: $epoch}) RETURN s", {"epoch": 3}),
         "snapshot_epoch": ("MATCH (s:Snapshot {run: $run, epoch: $epoch}) RETURN s", {"epoch": 3}),
         **{
             f"{table.label} by key": (
@@ -419,7 +437,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
         assert not SCANS & {name for name, _ in used}, what
         assert any("Index" in name for name, _ in used), what
     named = {row["name"] for row in ask(neo4j_driver, "SHOW INDEXES YIELD name, type WHERE type = 'RANGE' RETURN name")}
-    assert {"event_time", "event_epoch", "segment_time", "segment_round", "snapshot_epoch"} <= named
+    assert {"event_time", "event_epoch", "segment_time", "segment_round", "segment_epoch", "snapshot_epoch"} <= named
     assert all(row["state"] == "ONLINE" for row in ask(neo4j_driver, "SHOW INDEXES YIELD state RETURN state"))
 
 

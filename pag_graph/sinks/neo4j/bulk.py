@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ import polars as pl
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.neo4j_server import server
-from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j import load_steps, loader
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import (
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.build import Progress
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 _KEY = ["src", "dst", "type"]
+_HEAP = "1g"
+"""Memory for the import, and for the server then, in Java's notation."""
 
 _NO_OPERATORS = """\
 MATCH (segment:Segment {run: $run})
@@ -59,11 +63,16 @@ class BulkReport:
     """What was imported."""
 
     run: str
+    detail: Detail
     epochs: tuple[int, ...]
     nodes: int
     """Nodes in the files."""
     relationships: int
     """Relationships in the files."""
+    events: int
+    """Those of the nodes that are events."""
+    segments: int
+    """Those of the nodes that are segments."""
     files_s: float
     """Time for writing the files."""
     import_s: float
@@ -78,8 +87,6 @@ def load_bulk(
     *,
     detail: Detail = Detail.FULL,
     overwrite: bool = False,
-    heap: str = "1g",
-    threads: int | None = None,
     options: loader.LoadOptions | None = None,
     ports: tuple[int, int] = (7687, 7474),
     progress: Progress | None = None,
@@ -96,10 +103,6 @@ def load_bulk(
         How much to load.
     overwrite
         Whether to do so when the server has a database already, all of which is lost.
-    heap
-        Memory for the import, and for the server then, in Java's notation.
-    threads
-        Of the import; as many as there are cores where absent.
     options
         Batches and groups, as for `loader.load_run`.
     ports
@@ -121,9 +124,9 @@ def load_bulk(
     began = time.monotonic()
     report = progress or silent
     options = options or loader.LoadOptions()
-    folder = server.home_folder(home)
+    folder = server_home.home_folder(home)
     there = folder / "data" / "databases" / "neo4j"
-    if there.exists() and not overwrite and not server.is_half_imported(folder):
+    if there.exists() and not overwrite and not server_home.is_half_imported(folder):
         message = f"The server in {folder} has a database already; an import makes it anew, and all in it is lost."
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
@@ -136,18 +139,21 @@ def load_bulk(
         files_s = time.monotonic() - began
         report("import", 0, 1)
         before = time.monotonic()
-        with server.importing(folder):
+        with server_home.importing(folder):
             shutil.rmtree(there, ignore_errors=True)
-            server.administer(files.arguments(threads), folder, heap=heap)
+            server.administer(files.arguments(), folder, heap=_HEAP)
         import_s = time.monotonic() - before
         report("import", 1, 1)
-    started = server.start(folder, bolt_port=ports[0], http_port=ports[1], heap=heap, progress=report)
+    started = server.start(folder, bolt_port=ports[0], http_port=ports[1], heap=_HEAP, progress=report)
     _finish(started, files, options)
     return BulkReport(
         run=files.reader.run_id,
+        detail=detail,
         epochs=tuple(run.epochs["epoch"].to_list()),
-        nodes=files.nodes,
+        nodes=sum(files.nodes.values()),
         relationships=files.relationships,
+        events=files.nodes[EVENT.label],
+        segments=files.nodes[SEGMENT.label],
         files_s=files_s,
         import_s=import_s,
         seconds=time.monotonic() - began,
@@ -158,18 +164,18 @@ def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.Lo
     """Write what the files do not hold, and publish."""
     run_id = files.reader.run_id
     with server.driver(started) as driver, plain_errors(f"publish run {run_id}"):
-        loader.prepare_schema(driver)
+        load_steps.prepare_schema(driver)
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
-            loader.describe(writer, files.reader, options.batch_rows)
+            load_steps.describe(writer, files.reader, options.batch_rows)
             values = {"run": run_id, "batch_rows": options.batch_rows}
             while writer.write(_NO_OPERATORS, values)[0]["changed"]:
                 pass
             for content in files.contents:
-                loader.begin(writer, content)
+                load_steps.begin(writer, content)
                 writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
                 writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
-                loader.publish(writer, content)
+                load_steps.publish(writer, content)
 
 
 class ImportFiles:
@@ -189,7 +195,9 @@ class ImportFiles:
         self.reader, self.detail, self.folder = reader, detail, folder
         self.contents: list[Content] = []
         """Per group of epochs: what is few, for the driver to write."""
-        self.nodes = self.relationships = 0
+        self.nodes: Counter[str] = Counter()
+        """Nodes in the files, by label."""
+        self.relationships = 0
         self._headers: dict[tuple[str, str], Path] = {}
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
@@ -199,14 +207,14 @@ class ImportFiles:
         windows = run.windows()
         edges = dict(run.epochs.select("epoch", "edges").iter_rows())
         # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
-        keep = self.detail is not Detail.FULL or run.rules is RuleSet.ST2
+        keep = self.detail is not Detail.FULL or run.epochs_are_islands
         events, activities = pl.DataFrame(), pl.DataFrame()
         segments, then, released = [], [], []
         group: list[Any] = []
         for place, window in enumerate(windows):
             group.append(window)
             last = place == len(windows) - 1
-            full = sum(edges[each.epoch] for each in group) >= group_edges or run.rules is RuleSet.ST2
+            full = sum(edges[each.epoch] for each in group) >= group_edges or run.epochs_are_islands
             if not (full or last):
                 continue
             content = self.reader.read(group, self.detail)
@@ -239,17 +247,15 @@ class ImportFiles:
         self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
         self._relationships(RELEASED, _merged(released))
 
-    def arguments(self, threads: int | None = None) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the arguments of ``neo4j-admin`` that import the files."""
-        found = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
-        found += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
-        found += [f"--report-file={self.folder / 'report'}"]
-        if threads is not None:
-            found.append(f"--threads={threads}")
+        arguments = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
+        arguments += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
+        arguments += [f"--report-file={self.folder / 'report'}"]
         for (kind, label), parts in sorted(self._parts.items()):
             files = ",".join(str(path) for path in (self._headers[kind, label], *parts))
-            found.append(f"--{kind}={label.split('/')[0]}={files}")
-        return found
+            arguments.append(f"--{kind}={label.split('/')[0]}={files}")
+        return arguments
 
     def _steps(self, content: Content) -> None:
         if not content.steps.height:
@@ -268,12 +274,12 @@ class ImportFiles:
     def _snapshots(self, content: Content) -> None:
         named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
         self._write(("nodes", "Snapshot"), named, content.snapshots)
-        self.nodes += content.snapshots.height
+        self.nodes[SNAPSHOT.label] += content.snapshots.height
 
     def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
         columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
         self._write(("nodes", table.label), columns, rows)
-        self.nodes += rows.height
+        self.nodes[table.label] += rows.height
 
     def _activities(self, rows: pl.DataFrame) -> None:
         for kind in ActivityType:

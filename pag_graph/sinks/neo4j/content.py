@@ -15,8 +15,9 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, SNAPSHOT, STEP, THEN, TIME_BY_TYPE
 from pag_graph.store.delta import commits
@@ -24,10 +25,21 @@ from pag_graph.store.delta import commits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
+# Lists of a `Snapshot` that divide its critical path, by the column of its steps that they hold.
+_PATH_LISTS = {
+    "path_types": "type",
+    "path_operators": "operator",
+    "path_workers": "worker",
+    "path_to_workers": "to_worker",
+    "path_counts": "steps",
+    "path_times_ns": "duration_ns",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +145,7 @@ class Reader:
 
     def path(self, snapshot: Snapshot) -> CriticalPath | None:
         """Return the critical path of a window; None for rules that have none."""
-        return None if self.run.rules is RuleSet.ST2 else critical_path(snapshot)
+        return critical_path(snapshot) if self.run.aligned else None
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -153,6 +165,15 @@ class Reader:
             return named.with_columns(t_ns=none, at_epoch=none)
         near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
         return named.join(near, on="vertex", how="left", maintain_order="left")
+
+    def extent(self) -> dict[str, Any]:
+        """Return where the store lies and which epochs it has, so that it can be said which of them are not loaded."""
+        epochs = self.run.epochs.select("epoch", "role").sort("epoch")
+        return {
+            "store": str(self.run.info.path.absolute()),
+            "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
+            "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
+        }
 
     def jobs(self) -> pl.DataFrame:
         """Return the commits that made the run, oldest first: one row per `Job`."""
@@ -214,7 +235,7 @@ class Reader:
                 target="dst",
                 sent_ns="start_ns",
                 arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
-                delivered_ns=delivered_ns(self.run.rules),
+                delivered_ns=delivered_ns(self.run),
                 waited_ns=pl.col("waited_ns").fill_null(0),
             )
             .select(RELEASED.all_columns)
@@ -291,7 +312,7 @@ class Reader:
 
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""
-        if self.run.rules is RuleSet.ST2:
+        if self.run.epochs_are_islands:
             return segments["epoch"]
         epochs = self.run.epochs
         at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
@@ -339,10 +360,12 @@ class Reader:
             }
             if path is not None:
                 steps = pl.DataFrame(pl.from_arrow(path.steps))
-                times = (
-                    steps.group_by("type", pl.col("operator").fill_null(_NO_OPERATOR))
-                    .agg(pl.col("duration_ns").sum())
-                    .sort("duration_ns", "type", "operator", descending=[True, False, False])
+                key = ["type", "operator", "worker", "to_worker"]
+                parts_of_path = (
+                    steps.with_columns(pl.col("operator").fill_null(_NO_OPERATOR))
+                    .group_by(key)
+                    .agg(pl.len().cast(pl.Int64).alias("steps"), pl.col("duration_ns").sum())
+                    .sort("duration_ns", *key, descending=[True, False, False, False, False])
                 )
                 messages = steps.filter(pl.col("worker") != pl.col("to_worker"))
                 # A path comes into a segment by a message that ends at its first event.
@@ -351,18 +374,15 @@ class Reader:
                     "path_steps": steps.height,
                     "path_messages": messages.height,
                     "path_segments": begun,
-                    "path_types": times["type"].to_list(),
-                    "path_operators": times["operator"].to_list(),
-                    "path_times_ns": times["duration_ns"].to_list(),
+                    **{name: parts_of_path[column].to_list() for name, column in _PATH_LISTS.items()},
                 }
             rows.append({name: facts.get(name) for name in SNAPSHOT.columns})
         lists: dict[str, Any] = {
             "path_steps": pl.Int64,
             "path_messages": pl.Int64,
             "path_segments": pl.List(pl.Int64),
+            **dict.fromkeys(_PATH_LISTS, pl.List(pl.Int64)),
             "path_types": pl.List(pl.String),
-            "path_operators": pl.List(pl.Int64),
-            "path_times_ns": pl.List(pl.Int64),
         }
         return pl.DataFrame(rows, schema_overrides=lists)
 
@@ -380,8 +400,8 @@ class Reader:
     def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
         frames = []
         for window, snapshot in zip(windows, snapshots["id"], strict=True):
-            st2 = self.run.rules is RuleSet.ST2
-            there = pl.col("at_epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+            islands = self.run.epochs_are_islands
+            there = pl.col("at_epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
             frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
         return pl.concat(frames)
 
@@ -405,8 +425,8 @@ class Reader:
 
     def _ends(self, part: Snapshot, vertices: pl.DataFrame) -> pl.DataFrame:
         window = part.window
-        st2 = self.run.rules is RuleSet.ST2
-        shown = pl.col("epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+        islands = self.run.epochs_are_islands
+        shown = pl.col("epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
         return (
             vertices.filter(shown)
             .group_by("worker")

@@ -121,7 +121,8 @@ SNAPSHOT = NodeTable(
     key=("id",),
     columns=(
         *("id", "epoch", "role", "start_ns", "end_ns", "span_ns", "waiting_ns", "unknown_ns", "coverage", "commit"),
-        *("path_steps", "path_messages", "path_segments", "path_types", "path_operators", "path_times_ns"),
+        *("path_steps", "path_messages", "path_segments"),
+        *("path_types", "path_operators", "path_workers", "path_to_workers", "path_counts", "path_times_ns"),
     ),
 )
 STEP = NodeTable(label="CriticalStep", key=("epoch", "step"), columns=("epoch", "snapshot", *CRITICAL_PATH.names))
@@ -140,6 +141,27 @@ EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "en
 
 NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
 """Tables of nodes that a load fills."""
+
+RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING)
+"""Tables of relationships that a load fills."""
+
+TYPES = (
+    *dict.fromkeys(table.type for table in RELATIONSHIPS),
+    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST"),
+    *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM", "USED"),
+)
+"""All types of relationships that queries name."""
+
+PROPERTIES = tuple(
+    dict.fromkeys(
+        (
+            *(column for nodes in (EPOCH, *NODES) for column in nodes.columns),
+            *(column for relationships in RELATIONSHIPS for column in relationships.columns),
+            *("run", "published", "detail", "current"),
+        )
+    )
+)
+"""All properties that queries name and that a load may not have made."""
 
 
 def _pattern(table: NodeTable, name: str, values: tuple[str, ...]) -> str:

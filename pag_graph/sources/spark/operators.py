@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.sources.spark.schedule import stage_values
+from pag_graph.sources.spark.texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,9 +137,7 @@ def name_operators(schedule: Schedule) -> Operators:
     jobs: list[int] = []
     for job in schedule.jobs:
         parent = f"0.{job.execution}" if job.execution in executions else f"0.{free + max(job.job, 0)}"
-        label = (
-            f"job {job.job}: {_short(job.name)}".rstrip(": ") if job.job >= 0 else f"stage {-1 - job.job} without a job"
-        )
+        label = job.label if job.number is None else f"{job.label}: {_short(job.name)}".rstrip(": ")
         address = f"{parent}.{job.job}" if job.execution in executions else parent
         if job.job < 0:
             address = f"0.{free + len(schedule.jobs) - job.job}"
@@ -167,7 +166,7 @@ def name_operators(schedule: Schedule) -> Operators:
 
 def _short(text: str) -> str:
     """Return a call site without the folders of its file, on one line."""
-    words = " ".join(text.split())
+    words = plain(text)
     head, found, place = words.rpartition(" at ")
     if found and "/" in place:
         place = place.rsplit("/", 1)[-1]

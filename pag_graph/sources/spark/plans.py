@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.sources.spark.task_rows import LARGEST
-from pag_graph.sources.spark.texts import Texts
+from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "plan_nodes"]
+__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_nodes"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
@@ -26,6 +27,8 @@ class Plan:
     """(node, parent, name, text, name of the code generation stage around it); texts tell versions of a plan apart."""
     metrics: tuple[tuple[int, int, str, str], ...]
     """(node, accumulator, metric, kind)."""
+    unsplittable: frozenset[int] = frozenset()
+    """Nodes that read files which cannot be split."""
 
     def with_metrics_of(self, other: Plan) -> Plan:
         """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
@@ -39,7 +42,7 @@ class Plan:
             for node, accumulator, metric, kind in other.metrics
             if accumulator not in known and texts[node] in nodes
         ]
-        return Plan(self.nodes, (*self.metrics, *more))
+        return Plan(self.nodes, (*self.metrics, *more), self.unsplittable)
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
@@ -50,15 +53,17 @@ class Plan:
                 "parent": parent,
                 "name": name,
                 "scope": scope,
+                "unsplittable": node in self.unsplittable,
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
         """Yield one row per metric, with the value that the driver gave it."""
-        for node, accumulator, _, kind in self.metrics:
+        for node, accumulator, metric, kind in self.metrics:
             yield {
                 "execution": execution,
                 "node": node,
                 "accumulator": accumulator,
+                "metric": metric,
                 "kind": kind,
                 "driver_value": driver.get(accumulator),
             }
@@ -81,6 +86,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
     """
     nodes: list[tuple[int, int | None, str, str, str | None]] = []
     metrics: list[tuple[int, int, str, str]] = []
+    unsplittable: set[int] = set()
     waiting: list[tuple[Any, int | None, str | None]] = [(root, None, None)]
     while waiting and len(nodes) < _DEEPEST:
         info, parent, scope = waiting.pop()
@@ -93,17 +99,50 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
         if name.startswith(_WRAPPERS):
             number = parent if parent is not None else -1
         else:
-            nodes.append((number, parent, texts.node(name), str(info.get("simpleString") or "")[:300], scope))
+            text = str(info.get("simpleString") or "")
+            nodes.append((number, parent, texts.node(name), text[:300], scope))
+            if "Scan" in name and is_unsplittable(text):
+                unsplittable.add(number)
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
             scope = None
         if number >= 0:
             for metric in info.get("metrics") or ():
                 if isinstance(metric, dict) and _is_id(metric.get("accumulatorId")):
                     kind = str(metric.get("metricType") or "")[:40]
-                    metrics.append((number, metric["accumulatorId"], str(metric.get("name") or "")[:200], kind))
+                    metrics.append((number, metric["accumulatorId"], metric_name(metric.get("name")), kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
-    return Plan(tuple(nodes), tuple(metrics))
+    return Plan(tuple(nodes), tuple(metrics), frozenset(unsplittable))
+
+
+def is_unsplittable(text: str) -> bool:
+    """Return whether a text names files in a form that one task must read as a whole; the text itself is not kept.
+
+    Examples
+    --------
+    >>> is_unsplittable("/in/orders.csv.gz MapPartitionsRDD"), is_unsplittable("[file:/in/part-0.gz.parquet]")
+    (True, False)
+    """
+    return _UNSPLITTABLE.search(text[:2_000]) is not None
+
+
+_UNSPLITTABLE = re.compile(r"\.(?:gz|zip|xz|deflate)(?![\w.])", re.ASCII | re.IGNORECASE)
+
+
+def metric_name(text: Any) -> str:
+    """Return the name of a metric as all versions of Spark have it; `OTHER` for one that is not of Spark's shape.
+
+    Examples
+    --------
+    >>> metric_name("sort time total (min, med, max (stageId: taskId))"), metric_name("number of output rows")
+    ('sort time', 'number of output rows')
+    """
+    words = _METRIC_SUFFIX.sub("", str(text or "")[:200])
+    return words if _METRIC.fullmatch(words) else OTHER
+
+
+_METRIC_SUFFIX = re.compile(r"(?: total)? \(min, med, max.*\)$| total$", re.ASCII)
+_METRIC = re.compile(r"[A-Za-z]{1,20}(?: [A-Za-z()]{1,20}){0,7}", re.ASCII)
 
 
 def _is_id(value: Any) -> bool:
