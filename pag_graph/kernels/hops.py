@@ -172,7 +172,8 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
     same worker before its next wait ends. O(k x edges).
     """
     most = int(np.diff(edges.first).max(initial=0))
-    scratch = Scratch(*np.empty((6, most), np.int64), np.full(groups, -1))
+    ids, src, dst, group, seeds, present = np.empty((6, most), np.int64)
+    scratch = Scratch(ids, src, dst, group, seeds, present, np.full(groups, -1))
     return count_in_windows(edges, scratch, k, waits)
 
 

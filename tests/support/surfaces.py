@@ -245,7 +245,7 @@ def _answers() -> Iterator[str]:
             words = [
                 str(analysis.scope),
                 f"rows under {analysis.rows!r}",
-                f"rules {_shown(sorted(analysis.needs.rule_sets))}",
+                f"rules {_shown(set(analysis.needs.rule_sets))}",
             ]
             words += ["across partitions"] * analysis.across + ["alarm"] * analysis.alarm
             words += [f"query {analysis.cypher}"] if analysis.cypher else []

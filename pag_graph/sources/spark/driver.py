@@ -415,7 +415,7 @@ def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places)
             rank = 16 if stretch % 2 else 45
             taken += 1
         elif (on_demand or (replaced and replaced[0] <= added)) and len(starts) and starts[0] <= added:
-                # Before it came: a launch of that very instant can be its own.
+            # Before it came: a launch of that very instant can be its own.
             last = int(np.searchsorted(launches, added, side="left")) - 1
             cause = max(
                 int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[last]) if last >= 0 else 0
