@@ -15,13 +15,15 @@ import pyarrow as pa
 from pag_graph.motif.conditions import Column, Node, whole_numbers
 from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
 from pag_graph.motif.polars_conditions import all_of, of_row, to_polars
-from pag_graph.motif.question import PlannedQuery
+from pag_graph.motif.question import PlannedQuery, ask
 from pag_graph.motif.syntax import must_exist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pag_graph.motif.shape import Shape
+
+__all__ = ["Graph", "MotifQuery", "ask", "shares"]
 
 _ROW = "row"
 _FEW_COLUMNS = 1
