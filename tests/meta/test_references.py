@@ -167,7 +167,8 @@ def dead(text: str, suffix: str) -> Iterator[str]:
     for found in DOTTED.finditer(text):
         yield from _missing(found[1])
     if suffix == ".py":
-        yield from (found[1] for found in SINGLE.finditer(text) if found[1] not in words() | ELSEWHERE)
+        named = {found[1] for found in SINGLE.finditer(text)}
+        yield from named - words() - ELSEWHERE
     for page, title in SECTION.findall(" ".join(text.split())):
         if title not in headings(page.removeprefix("docs/")):
             yield f"{page}, {title}"
