@@ -21,14 +21,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pag_graph.cli.app import main
 said = []
 for line in sys.stdin.read().splitlines():
-    sys.argv, out = shlex.split(line), io.StringIO()
+    sys.argv, out, progress = shlex.split(line), io.StringIO(), io.StringIO()
     try:
-        with redirect_stdout(out), redirect_stderr(out):
+        with redirect_stdout(out), redirect_stderr(progress):
             main()
         code = 0
     except SystemExit as ended:
         code = ended.code or 0
-    said.append([code, out.getvalue()])
+    said.append([code, out.getvalue() + (progress.getvalue() if code else '')])
 print(json.dumps(said))
 """
 
