@@ -67,7 +67,7 @@ class Engine(Protocol):
         Parameters
         ----------
         staging
-            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of `pag.match.stitch`, is
+            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of `builder.match.stitch`, is
             written to ``stitched/*.parquet``.
         """
         ...

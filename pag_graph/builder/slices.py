@@ -160,9 +160,9 @@ class Scan:
     """One row per worker and epoch: `worker, epoch, events, entry_ns, exit_ns, end_ns, end_pos, last_pos`."""
     tails: Mapping[int, Tail]
     sends: pl.DataFrame
-    """Sends without all their receives, columns `pag.match.SENDS`."""
+    """Sends without all their receives, columns `builder.match.SENDS`."""
     receives: pl.DataFrame
-    """Receives without their send, columns `pag.match.RECEIVES`."""
+    """Receives without their send, columns `builder.match.RECEIVES`."""
     applications: Mapping[int, Stack] = field(default_factory=dict)
     """Per worker: marks of application activities that do not cancel each other inside the slice."""
     activities: Mapping[int, Stack] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class Carry:
     lives: Mapping[int, Life] = field(default_factory=dict)
     """Workers that come or go while the run lasts."""
     stitched: pl.DataFrame | None = None
-    """Sends of other slices for receives of this one, columns `pag.match.STITCHED`."""
+    """Sends of other slices for receives of this one, columns `builder.match.STITCHED`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ def leftovers(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
 
 
 def stitched(staging: Path) -> pl.LazyFrame:
-    """Return the rows of `pag.match.stitch` of all slices."""
+    """Return the rows of `builder.match.stitch` of all slices."""
     return leftovers(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
 
 
@@ -219,7 +219,7 @@ def _with_stitched(staging: Path, part: Slice, carry: slices.Carry) -> slices.Ca
 
 
 def segments(plan: RunPlan, staging: Path, item: tuple[Slice, slices.Carry]) -> dict[int, int]:
-    """Read a slice, and say which segment is open where it ends (`pag.slices.last_segments`)."""
+    """Read a slice, and say which segment is open where it ends (`builder.slices.last_segments`)."""
     part, carry = item
     return slices.last_segments(plan, _with_stitched(staging, part, carry), slices.read_slice(plan, part, whole=False))
 

@@ -93,7 +93,7 @@ class RuleParameters:
     level: int = 0
     """Deepest level of nested activations to tell apart, from 1 for those inside no other; 0 for the innermost."""
     clocks: Literal["auto", "recorded", "messages"] = "auto"
-    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`pag.clocks`);
+    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`builder.clocks`);
     ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
 
 

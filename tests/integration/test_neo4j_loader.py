@@ -43,11 +43,6 @@ def build(trace: Path, store: Path, rules: RuleSet = RuleSet.TIMELY) -> Run:
 
 
 @pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return build(SAMPLES / "skewed", tmp_path_factory.mktemp("loader") / "skewed.pag")
-
-
-@pytest.fixture(scope="module")
 def bfs(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return build(SAMPLES / "bfs", tmp_path_factory.mktemp("loader") / "bfs.pag")
 

@@ -24,7 +24,7 @@ ELSEWHERE = {
     *("FILE.svg", "NAME.py", "epoch4.svg", "epoch5.svg", "etl.py", "job.py", "khops.txt", "logs/README.md", "why.html"),
     *("Job.id", "Run.origin_unix_ns"),  # properties of nodes in Neo4j
     *("graph.graph", "taskset", "python3"),  # NetworkX, and programs
-    *("session.quick", "Pag.longest_waits"),  # a parameter of a bench, and the analysis that a page adds
+    *("session.quick", "Pag.longest_waits", "laps.csv"),  # a parameter of a bench; what examples add
 }
 """What is named here and is not this repository's, or is made by an example."""
 

@@ -40,7 +40,7 @@ _MODULES = {
     "pag_graph.engines.session": ("graphframes_jar", "spark_session"),
     "pag_graph.errors": (),
     "pag_graph.model.enums": (),
-    "pag_graph.motif.query": ("ask",),
+    "pag_graph.motif.question": ("ask",),
     "pag_graph.motif.shape": ("PAG_SHAPE",),
     "pag_graph.rules.rows": ("RuleParameters",),
     "pag_graph.samples": (),
@@ -249,7 +249,7 @@ def _answers() -> Iterator[str]:
             if analysis.parameters is not None:
                 yield from _name(f"parameters of {analysis.name}", analysis.parameters)
             if analysis.scope is not Scope.PAIR or analysis.name == "diff":
-                yield from _answer(pags["timely" if "timely" in analysis.needs.rule_sets else "st2"], analysis)
+                yield from _answer(pags[str(analysis.needs.usual)], analysis)
             for line in _columns(analysis.schema):
                 yield f"column of {analysis.name}: {line}"
 
