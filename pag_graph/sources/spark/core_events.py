@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
-from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
 from pag_graph.sources.spark.operators import APPLICATION
+from pag_graph.sources.spark.points import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT
 from pag_graph.sources.spark.task_rows import widened
 from pag_graph.sources.spark.trace_rows import (
     ACTIVITIES,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.sources.spark.driver import DriverPoints
     from pag_graph.sources.spark.schedule import Schedule
 
     I64 = NDArray[np.int64]
