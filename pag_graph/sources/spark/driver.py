@@ -375,24 +375,9 @@ def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
     )
     if not before.height:
         return PointRows().frame()
-    seen = pl.col("delivered") <= pl.col("job_end")
-    points = pl.concat(
-        base.filter(kept).select("lane", "stretch", t=t)
-        for t, kept in (
-            (pl.col("launch"), pl.lit(value=True)),
-            (pl.col("delivered"), seen),
-            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
-        )
-    )
-    last = (
-        points.sort("lane", "t", maintain_order=True)
-        .unique(["lane", "t"], keep="last", maintain_order=True)
-        .with_columns(
-            previous_t=pl.col("t").shift(1).over("lane"), previous_stretch=pl.col("stretch").shift(1).over("lane")
-        )
-        .select("lane", "t", "previous_t", "previous_stretch")
-    )
-    blocked = before.join(last, left_on=["lane", "launch"], right_on=["lane", "t"], how="left").filter(
+    blocked = before.join(
+        _instants_before(base), left_on=["lane", "launch"], right_on=["lane", "t"], how="left"
+    ).filter(
         pl.col("previous_t").is_null()
         | (pl.col("previous_stretch") != pl.col("stretch"))
         | (pl.col("previous_t") < pl.col("freed"))
@@ -410,3 +395,24 @@ def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
         mode=pl.lit(SAME),
         unit=pl.lit(-1),
     ).cast(pl.Int64)
+
+
+def _instants_before(base: pl.DataFrame) -> pl.DataFrame:
+    """Return for each instant of a lane at which something happens to its tasks the one before, with its stretch."""
+    seen = pl.col("delivered") <= pl.col("job_end")
+    points = pl.concat(
+        base.filter(kept).select("lane", "stretch", t=t)
+        for t, kept in (
+            (pl.col("launch"), pl.lit(value=True)),
+            (pl.col("delivered"), seen),
+            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
+        )
+    )
+    return (
+        points.sort("lane", "t", maintain_order=True)
+        .unique(["lane", "t"], keep="last", maintain_order=True)
+        .with_columns(
+            previous_t=pl.col("t").shift(1).over("lane"), previous_stretch=pl.col("stretch").shift(1).over("lane")
+        )
+        .select("lane", "t", "previous_t", "previous_stretch")
+    )
