@@ -15,8 +15,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.snapshot import Snapshot, can_touch, epochs_between, read_together
-from pag_graph.graph.tiling import labels, members, read_tiling, scan_near, tile
+from pag_graph.graph.membership import can_touch, epochs_between, labels, members
+from pag_graph.graph.snapshot import Snapshot, read_together
+from pag_graph.graph.tiling import read_tiling, scan_near, tile
 from pag_graph.kernels.arranging import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.graph.membership import Belongs
     from pag_graph.graph.run import Run
-    from pag_graph.graph.tiling import Belongs, Tiling
+    from pag_graph.graph.tiling import Tiling
     from pag_graph.graph.window import Window
 
     Frame = nw.LazyFrame[Any]
@@ -39,6 +41,7 @@ _LOCAL = [str(kind) for kind in LOCAL_TYPES]
 WAITING = str(ActivityType.WAITING)
 IS_LOCAL = nw.col("type").is_in(_LOCAL)
 _BORDERS = ("start_ns", "end_ns", "after_ns")
+_SPANS = ("window", "span_ns")
 _LABELLED = ("src", "dst", "type", "epoch", "start_ns", "duration_ns")
 _PART = 100_000
 """Edges for which another thread is worth its calls."""
@@ -88,6 +91,12 @@ class View:
     def engine(self) -> Engine:
         """Who runs the frames."""
         return self.spread or in_process(self.run)
+
+    @property
+    def spans(self) -> pl.DataFrame:
+        """One row per window: the place of the ``window``, and its ``span_ns``, at least 1: a share of nothing is 0."""
+        spans = [window.span_ns or 1 for window in self.windows]
+        return pl.DataFrame({"window": range(len(spans)), "span_ns": spans}, schema=dict.fromkeys(_SPANS, pl.Int64))
 
     def borders(self, name: str) -> I64:
         """Return per window its ``start_ns``, ``end_ns`` or ``after_ns``."""
