@@ -1,6 +1,6 @@
 """All analyses of this package, in the order in which they are listed: what they are called, and what they do.
 
-Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing > pag_graph/analyses/index.py`.
+Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing`.
 """
 
 INDEX = {

@@ -5,8 +5,8 @@ What listing them needs stands in a file, so that nothing is imported for it. A 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
+from pathlib import Path
 
 MODULES = (
     "why",
@@ -35,7 +35,7 @@ MODULES = (
 _HEAD = '''\
 """All analyses of this package, in the order in which they are listed: what they are called, and what they do.
 
-Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing > pag_graph/analyses/index.py`.
+Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing`.
 """
 
 INDEX = {
@@ -49,4 +49,5 @@ def source() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(source())
+    # Not through the shell, which would empty the file that is imported here.
+    Path(__file__).with_name("index.py").write_text(source(), encoding="utf-8")

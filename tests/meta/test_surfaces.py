@@ -80,7 +80,7 @@ def test_every_module_is_listed() -> None:
 
 def test_the_index_is_current() -> None:
     written = (ROOT / "pag_graph" / "analyses" / "index.py").read_text(encoding="utf-8")
-    assert written == indexing.source(), "run: python -m pag_graph.analyses.indexing > pag_graph/analyses/index.py"
+    assert written == indexing.source(), "run: python -m pag_graph.analyses.indexing"
 
 
 def test_names_are_unique() -> None:
