@@ -5,8 +5,8 @@ What listing them needs stands in a file, so that nothing is imported for it. A 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
+from pathlib import Path
 
 MODULES = (
     "why",
@@ -33,27 +33,21 @@ MODULES = (
 )
 """All modules with an `ANALYSIS`, in the order in which they are listed."""
 _HEAD = '''\
-"""All analyses of this package, in the order in which they are listed.
+"""All analyses of this package, in the order in which they are listed: what they are called, and what they do.
 
-Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing > pag_graph/analyses/index.py`.
+Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing`.
 """
 
-from pag_graph.analyses.definition import Entry
-
-INDEX: tuple[Entry, ...] = (
+INDEX = {
 '''
 
 
 def source() -> str:
     """Return the text of ``pag_graph/analyses/index.py``."""
-    entries = []
-    for module in MODULES:
-        path = f"pag_graph.analyses.{module}"
-        analysis = import_module(path).ANALYSIS
-        lines = (f'name="{analysis.name}"', f'help="{analysis.help}"', f'module="{path}"')
-        entries.append("    Entry(\n" + "".join(f"        {line},\n" for line in lines) + "    ),\n")
-    return _HEAD + "".join(entries) + ")\n"
+    analyses = (import_module(f"pag_graph.analyses.{module}").ANALYSIS for module in MODULES)
+    return _HEAD + "".join(f'    "{analysis.name}": "{analysis.help}",\n' for analysis in analyses) + "}\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(source())
+    # Not through the shell, which would empty the file that is imported here.
+    Path(__file__).with_name("index.py").write_text(source(), encoding="utf-8")

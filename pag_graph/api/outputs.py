@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
     from pag_graph.motif.paths import KHopPaths
-    from pag_graph.motif.query import MotifQuery
+    from pag_graph.motif.polars_query import MotifQuery
     from pag_graph.sinks.export import Exported
     from pag_graph.sinks.graphframes import Detail
 
@@ -284,8 +284,8 @@ class Outputs:
             If there is no such epoch, column or parameter.
         """
         from pag_graph.motif.patterns import PATTERNS
-        from pag_graph.motif.query import MotifQuery
-        from pag_graph.motif.question import ask
+        from pag_graph.motif.polars_query import MotifQuery
+        from pag_graph.motif.query import ask
         from pag_graph.motif.shape import PAG_SHAPE
         from pag_graph.motif.store import graph_of_run
 

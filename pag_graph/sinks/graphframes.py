@@ -14,7 +14,7 @@ from pag_graph.engines.frames import read_table
 from pag_graph.engines.motif import SparkGraph, to_spark
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, graphframes_jar
 from pag_graph.errors import InvalidParameterError, MissingExtraError, UnsupportedPlanError
-from pag_graph.graph.snapshot import epochs_between
+from pag_graph.graph.membership import epochs_between
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
     from pag_graph.motif.conditions import Column
-    from pag_graph.motif.question import Question
+    from pag_graph.motif.query import Question
 
 Detail = Literal["full", "waits", "critical"]
 """How much of the graph: every event, segments and what released them, or the critical path and what touches it."""
@@ -317,7 +317,7 @@ def find(graph: Any, question: Question) -> DataFrame:
     graph
         A `graphframes.GraphFrame`.
     question
-        From `pag_graph.motif.question.ask`.
+        From `pag_graph.motif.query.ask`.
 
     Returns
     -------

@@ -21,14 +21,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pag_graph.cli.app import main
 said = []
 for line in sys.stdin.read().splitlines():
-    sys.argv, out = shlex.split(line), io.StringIO()
+    sys.argv, out, progress = shlex.split(line), io.StringIO(), io.StringIO()
     try:
-        with redirect_stdout(out), redirect_stderr(out):
+        with redirect_stdout(out), redirect_stderr(progress):
             main()
         code = 0
     except SystemExit as ended:
         code = ended.code or 0
-    said.append([code, out.getvalue()])
+    said.append([code, out.getvalue() + (progress.getvalue() if code else '')])
 print(json.dumps(said))
 """
 
@@ -89,6 +89,14 @@ def run(folder: Path, commands: list[str]) -> list[tuple[int, str]]:
     return [(code, text) for code, text in json.loads(done.stdout)]
 
 
+def generate(folder: Path, command: str) -> None:
+    """Run a module, as a shell does: the file that its output goes to is emptied before."""
+    words, _, target = command.partition(" > ")
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    with (folder / (target or "output")).open("wb") as file:
+        subprocess.run([sys.executable, *shlex.split(words)[1:]], cwd=folder, env=environment, stdout=file, check=True)
+
+
 def follow(folder: Path, block: Block) -> None:
     """Do what a block says."""
     first, _, rest = block.text.partition("\n")
@@ -103,9 +111,13 @@ def follow(folder: Path, block: Block) -> None:
             file.write(block.text)
     else:
         parts = [part.partition("\n") for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]]
+        for command in (command for command, _, _ in parts if command.startswith("python ")):
+            generate(folder, command)
         answers = iter(run(folder, [command for command, _, _ in parts if command.startswith("pag ")]))
         for command, _, shown in parts:
             program, *words = shlex.split(command)
+            if program == "python":
+                continue
             code, said = next(answers) if program == "pag" else (0, (folder / words[0]).read_text(encoding="utf-8"))
             assert code == 0, said
             assert says(shown, said), f"{command} says\n{said}"
@@ -118,7 +130,7 @@ def test_the_worked_examples_can_be_followed(copy: Path) -> None:
 
 def test_they_are_all_there_and_short() -> None:
     titles = {block.title for block in blocks()}
-    assert titles == {"A source", "A finding", "An export"}
+    assert titles == {"A source", "A finding", "An analysis", "An export"}
     sections = PAGE.partition("## Worked examples")[2].split("\n### ")[1:]
     assert all(len(section.splitlines()) < 120 for section in sections)
     assert {block.language for block in blocks()} <= {"python", "diff", "csv", "text"}

@@ -35,7 +35,7 @@ THIS = Path(__file__).relative_to(ROOT).as_posix()
 PLAIN = {"NamedTuple", "Protocol", "StrEnum", "IntFlag", "Exception", "object"}
 """Bases that add nothing that pages speak of."""
 
-ENDINGS = {"py", "md", "cypher", "rs", "svg", "txt", "toml", "lock", "json", "parquet", "html", "jar", "csv"}
+ENDINGS = {"pag", "py", "md", "cypher", "rs", "svg", "txt", "toml", "lock", "json", "parquet", "html", "jar", "csv"}
 PATH = re.compile(r"(?<![\w./:-])(?:\.\./)*[\w/.-]*\w\.(?:py|md|cypher|rs|sh|yml|toml|lock|txt|html|svg)\b(?![.(\w])")
 DOTTED = re.compile(r"`([A-Za-z]\w*(?:\.\w+)+)(?:\(\))?`")
 SINGLE = re.compile(r"(?<!`)`([A-Za-z]\w+)`(?!`)")
@@ -167,7 +167,8 @@ def dead(text: str, suffix: str) -> Iterator[str]:
     for found in DOTTED.finditer(text):
         yield from _missing(found[1])
     if suffix == ".py":
-        yield from (found[1] for found in SINGLE.finditer(text) if found[1] not in words() | ELSEWHERE)
+        named = {found[1] for found in SINGLE.finditer(text)}
+        yield from named - words() - ELSEWHERE
     for page, title in SECTION.findall(" ".join(text.split())):
         if title not in headings(page.removeprefix("docs/")):
             yield f"{page}, {title}"
