@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,7 +124,7 @@ class RunPlan:
             "trace_id": self.trace.meta.trace_id,
             "rules": str(self.rules),
             "parameters": asdict(self.parameters),
-            "product_version": version("pag-graph"),
+            "product_version": _product(),
             "origin_unix_ns": self.origin_unix_ns,
             "end_ns": self.end_ns,
             "workers": len(self.workers),
@@ -256,7 +257,13 @@ def plan_run(
     )
 
 
+@cache
+def _product() -> str:
+    """Return the version of this package, which takes a while to find out."""
+    return version("pag-graph")
+
+
 def run_id_of(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
     """Return the identity of a run: rule sets, parameters and releases of this package each make it another one."""
-    what = json.dumps([trace_id, str(rules), asdict(parameters), version("pag-graph")], sort_keys=True)
+    what = json.dumps([trace_id, str(rules), asdict(parameters), _product()], sort_keys=True)
     return hashlib.sha256(what.encode()).hexdigest()[:16]
