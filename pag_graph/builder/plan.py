@@ -111,6 +111,8 @@ class RunPlan:
     """What the messages say of the clocks, where it was asked for."""
     processes: I64
     uncertainty: I64
+    idle_inferred: bool
+    """Whether the rules have to find out when workers had nothing to do, because the log does not say it."""
     slices: tuple[Slice, ...]
 
     def metadata(self) -> dict[str, Any]:
@@ -125,6 +127,7 @@ class RunPlan:
             "end_ns": self.end_ns,
             "workers": len(self.workers),
             "source": asdict(self.trace.meta.source),
+            "idle": "inferred" if self.idle_inferred else "logged",
             "clocks": {
                 "from": "recorded offsets" if self.estimate is None else "messages",
                 "margin_ns": self.estimate.margin_ns if self.estimate else None,
@@ -202,6 +205,10 @@ def plan_run(
     if rules is RuleSet.ST2:
         # Its clocks are the workers' own, and nothing is shifted.
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
+    inferred = rules is RuleSet.TIMELY and _says_nothing_of_idleness(trace, log, workers)
+    if inferred:
+        # What ends a pause, and whether it is one, is seen in what the worker does later.
+        slice_events = max(slice_events, sum(log.rows_of(w) for w in workers))
     cut = _cut_by_epoch if rules is RuleSet.ST2 else partial(_cut_by_time, _SAFE[rules])
     return RunPlan(
         trace=trace,
@@ -216,8 +223,17 @@ def plan_run(
         estimate=estimate,
         processes=processes,
         uncertainty=uncertainty,
+        idle_inferred=inferred,
         slices=cut(trace, log, workers, relative, slice_events),
     )
+
+
+def _says_nothing_of_idleness(trace: Trace, log: TraceLog, workers: tuple[int, ...]) -> bool:
+    """Say whether a log never says that a worker had nothing to do; where its source does not tell, its rows do."""
+    if trace.meta.idle_logged is not None:
+        return not trace.meta.idle_logged
+    log = log.forward()
+    return all(_first_row(log, worker, 0, _is_park) == log.rows_of(worker) for worker in workers)
 
 
 def _run_id(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:

@@ -240,7 +240,15 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     read_ones = each(read, sorted(part.rows))
     rows = [mine for mine, _ in read_ones]
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
-    return SliceRows(rows, [survey for _, survey in read_ones], sends, receives)
+    surveys = [survey for _, survey in read_ones]
+    if plan.idle_inferred:
+
+        def infer(item: tuple[WorkerRows, Survey]) -> Survey:
+            inferred: Survey = rules.infer_idle(*item, plan.processes, plan.parameters)
+            return inferred
+
+        surveys = each(infer, list(zip(rows, surveys, strict=True)))
+    return SliceRows(rows, surveys, sends, receives)
 
 
 def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = True) -> WorkerRows:

@@ -54,8 +54,8 @@ def judge_intervals(
     parks, unparks, last_parks
         The intervals, from `idle_intervals`.
     reads, sent
-        Rows that read a message, ascending, and when each of those messages was sent (common clock); the smallest
-        integer where that is not known.
+        Rows that read a message, ascending, and when each of those messages was sent (common clock), or later, if it is
+        known not to have arrived then; the smallest integer where that is not known.
     sender, channel, message_seq
         Per row of the worker; for those that read a message: its key.
     worker
@@ -95,10 +95,10 @@ def judge_intervals(
         begin, end = t[parks[i]], t[unparks[i]]
         until = parks[i + 1] if i + 1 < count else rows
         first = upto
-        while first < reads.shape[0] and reads[first] <= unparks[i]:
+        while first < reads.shape[0] and reads[first] < unparks[i]:
             first += 1
         upto = first
-        while upto < reads.shape[0] and reads[upto] < until:
+        while upto < reads.shape[0] and reads[upto] <= until:
             upto += 1
         buffered = False
         inside, before = -1, -1
@@ -144,7 +144,7 @@ def judge_intervals(
                     alternatives[i] += 1
         elif timeout[last_parks[i]] >= 0 and end - t[last_parks[i]] >= timeout[last_parks[i]]:
             verdict[i] = IDLE
-        elif _works(kind, role, unparks[i] + 1, until):
+        elif _works(kind, role, unparks[i], until):
             verdict[i] = INPUT_WAIT
         elif end - begin < busy_below_ns:
             verdict[i] = BUSY

@@ -5,15 +5,17 @@ Definitions: CPA (Sager 2016) ch. 5, translated to activations and parks; `docs/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import waits
-from pag_graph.kernels.assembly import local_graph
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, PUSHED, Judged, Survey
+from pag_graph.kernels.assembly import INPUT_WAIT, WAITING, local_graph
+from pag_graph.model.enums import EdgeFlags
+from pag_graph.rules.polling import polled_intervals
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +41,8 @@ class TimelySurvey(Survey):
     parks: I64
     unparks: I64
     last_parks: I64
+    arrived: I64 | None = None
+    """Per row that reads a message: when it arrived at the earliest, where idleness is inferred; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,37 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     )
 
 
+def infer_idle(rows: WorkerRows, seen: TimelySurvey, processes: I64, parameters: RuleParameters) -> TimelySurvey:
+    """Find candidate idle intervals of a worker whose log says nothing about idleness.
+
+    Parameters
+    ----------
+    rows
+        All rows of one worker, with `sent` filled.
+    seen
+        Their survey.
+    processes
+        Per worker of the run: its process.
+    parameters
+        Of the rule set.
+
+    Returns
+    -------
+    TimelySurvey
+        With the stretches in which the worker had nothing to do in place of parks. What it did in them was polling, and
+        becomes no vertex; O(rows log rows).
+    """
+    parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, processes, parameters.busy_below_ns)
+    none = np.empty(0, np.int64)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, POLLING)
+    # An interval begins and ends at vertices, whatever they are of.
+    dropped[parks] = dropped[unparks] = 0
+    idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
+    return replace(
+        seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, arrived=arrived, rests=none
+    )
+
+
 def judge(
     rows: WorkerRows,
     seen: TimelySurvey,
@@ -134,7 +169,7 @@ def judge(
         seen.unparks,
         seen.last_parks,
         rows.reads,
-        rows.sent,
+        rows.sent if seen.arrived is None else seen.arrived,
         rows.peer,
         rows.channel,
         rows.message_seq,
@@ -243,4 +278,7 @@ def worker_graph(
         exits,
         run_end_ns,
     )
+    if seen.arrived is not None:
+        kind, flags = columns[4], columns[8]
+        flags[(kind == WAITING) | (kind == INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
     return columns
