@@ -8,7 +8,7 @@ BIN = .venv/bin
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo quick test prove adapter adapter-prove check format lock docs bench clean setup
+.PHONY: demo quick test prove adapter adapter-prove check format lock surfaces house rooms bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
@@ -43,6 +43,15 @@ format: setup ## put the code in shape
 lock: $(BIN)/uv ## resolve the dependencies anew
 	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --quiet --upgrade -o requirements.lock pyproject.toml
+
+surfaces: setup ## write what is new to the list of all surfaces, tests/meta/surfaces.txt
+	$(BIN)/python -m tests.support.surfaces
+
+house: setup ## measure the code (ARGS=--names says where), and lower the limits in tests/meta/house.txt
+	$(BIN)/python -m tests.support.house --lower $(ARGS)
+
+rooms: setup ## draw the picture of rooms in docs/architecture.md
+	$(BIN)/python -m tests.support.rooms
 
 setup: .venv/.ready
 

@@ -20,7 +20,8 @@ from pag_graph.sinks.neo4j.bulk import ImportFiles, load_bulk
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
-from pag_graph.sinks.neo4j.loader import BATCH_ROWS, GROUP_EDGES, default_sessions, prepare_schema
+from pag_graph.sinks.neo4j.load_steps import prepare_schema
+from pag_graph.sinks.neo4j.loader import BATCH_ROWS, GROUP_EDGES, default_sessions
 from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_relationships
 from pag_graph.sinks.neo4j.writer import Writer
 

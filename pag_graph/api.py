@@ -543,7 +543,7 @@ class Pag(AnalysisMethods):
         --------
         >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
         """
-        from pag_graph.sinks.svg import timeline
+        from pag_graph.sinks.timeline import timeline
 
         if whole_number(width, "width") < _LEAST_WIDTH:
             message = f"width is {width}, and must be at least {_LEAST_WIDTH}."

@@ -8,6 +8,7 @@ by its path without the ending, such as ``analyses/critical_path``. Its header r
     // param worker integer: a parameter with its type, which has to be given
     // param limit integer = 20: a parameter with a default; null makes it one that may be absent
     // param by type|worker = type: one of a few words
+    // over: rounds
     // returns: the rows, their columns and their order
     // example: skewed --epoch 4 --limit 2
     //   worker | waiting_ns
@@ -15,8 +16,9 @@ by its path without the ending, such as ``analyses/critical_path``. Its header r
     //   2 rows
 
 Types are ``integer``, ``number``, ``string`` and ``boolean``. `run` and `epoch` mean the same everywhere and need no
-type. What loads data takes whole columns, which have none. An example names a bundled trace and the parameters; its
-last line counts the rows, of which it may show fewer.
+type. What loads data takes whole columns, which have none. ``over`` is one of `Over`, the epochs that an answer looks
+at; it may be left out where that is the epoch asked for. An example names a bundled trace and the parameters; its last
+line counts the rows, of which it may show fewer.
 
 ``python -m pag_graph.cypher > docs/cypher.md`` writes the reference of all queries; a test compares the two.
 """
@@ -27,6 +29,7 @@ import json
 import re
 import sys
 from dataclasses import MISSING, dataclass
+from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".cypher"
 _ENTRY = re.compile(
-    r"// (?P<field>purpose|param (?P<param>\w+)(?: (?P<kind>[\w|]+))?(?: = (?P<default>[^:]+))?|returns|example):"
+    r"// (?P<field>purpose|param (?P<param>\w+)(?: (?P<kind>[\w|]+))?(?: = (?P<default>[^:]+))?|over|returns|example):"
     r" *(?P<text>.*)"
 )
 _CONTINUED = re.compile(r"//  +(?P<text>\S.*)")
@@ -56,6 +59,43 @@ _TOPICS = {
     "analyses": "Analyses, the same as the engine's",
     "provenance": "Provenance: of events, and of the data",
     "browser": "To draw, in Neo4j Browser",
+}
+
+
+class Over(StrEnum):
+    """Which epochs of a run a query looks at; all have to be loaded, with enough detail, for its answer to be whole."""
+
+    RUN = "run"
+    """Whatever is loaded: it asks what that is."""
+    EPOCH = "epoch"
+    """The one asked for."""
+    EPOCHS = "epochs"
+    """All whose numbers lie from `first_epoch` to `last_epoch`; events are chosen by the epoch that they carry."""
+    ROUNDS = "rounds"
+    """All but startup and shutdown."""
+    ROUNDS_BEFORE = "epoch and rounds before"
+    """The one asked for, and as many rounds before it as `rounds` says."""
+    AGAINST = "epoch and against"
+    """The one asked for, and `against` or the one before it."""
+    INSTANT = "instant"
+    """The one whose window holds `at_ns`."""
+    EVENT_BACK = "event and back_ns"
+    """Those between `event` and `back_ns` before it."""
+    EVENT_AHEAD = "event and ahead_ns"
+    """Those between `event` and `ahead_ns` after it."""
+    EVENT_ROUNDS = "event and rounds"
+    """The one of `event`, and as many before it as `rounds` says."""
+
+
+_OVER_IN_WORDS = {
+    Over.EPOCHS: "all epochs of the run, or those from `first_epoch` to `last_epoch`",
+    Over.ROUNDS: "all rounds of the run",
+    Over.ROUNDS_BEFORE: "the epoch and the rounds before it",
+    Over.AGAINST: "both epochs",
+    Over.INSTANT: "the epoch whose window holds the instant",
+    Over.EVENT_BACK: "the epochs from the event back to `back_ns` before it",
+    Over.EVENT_AHEAD: "the epochs from the event on to `ahead_ns` after it",
+    Over.EVENT_ROUNDS: "the event's epoch and the `rounds` before it",
 }
 
 
@@ -162,6 +202,8 @@ class Query:
     """The rows, their columns and their order."""
     text: str
     """The file as it is, with comments."""
+    over: Over | None = None
+    """Which epochs it looks at; none for what is no question about a run."""
     example: Example | None = None
 
     @property
@@ -337,14 +379,32 @@ def _parsed(name: str, text: str) -> Query:
                 into[key] += f" {continued['text']}"
         else:
             break
+    declared = {each["param"]: _parameter(each) for each in params.values()}
     return Query(
         name=name,
         purpose=entries.get("purpose", ""),
-        params=MappingProxyType({each["param"]: _parameter(each) for each in params.values()}),
+        params=MappingProxyType(declared),
+        over=_over(entries.get("over", Over.EPOCH if "epoch" in declared else None)),
         returns=entries.get("returns", ""),
         text=text,
         example=_example(shown) if shown else None,
     )
+
+
+def _over(text: str | None) -> Over | None:
+    """Return what a query looks over.
+
+    Raises
+    ------
+    PagGraphError
+        If the header says something else than a member of `Over`.
+    """
+    if text is None:
+        return None
+    if text in list(Over):
+        return Over(text)
+    message = f"A query looks over {text!r}; there are {', '.join(Over)}."
+    raise PagGraphError(message)
 
 
 def _parameter(entry: Mapping[str, Any]) -> QueryParameter:
@@ -389,7 +449,8 @@ pag neo4j query waited_for --worker 2 --at_ns 16000000 --format json
 `run` may be left out where one run is loaded, and is the one that started last where there are several; `epoch` is the
 slowest round that is loaded with enough detail. Queries begin at published epochs and run in read access mode. Times
 end in `_ns` and are nanoseconds, instants from the run's origin. A query that needs more than the detail `waits` of an
-epoch says so. Examples are of bundled traces; their numbers are checked by the tests.
+epoch says so. An answer says which epochs it left out because they are not loaded, or loaded with less detail. Examples
+are of bundled traces; their numbers are checked by the tests.
 """
 
 
@@ -414,6 +475,8 @@ def _about(query: Query) -> str:
     lines = [f"\n### {query.name}\n", query.purpose, ""]
     if query.details:
         lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
+    if query.over in _OVER_IN_WORDS:
+        lines += [f"Looks over {_OVER_IN_WORDS[query.over]}.", ""]
     own = [each for each in query.params.values() if each.name not in _KNOWN]
     takes = " and ".join(f"`{each}`" for each in query.params if each in _KNOWN)
     lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]

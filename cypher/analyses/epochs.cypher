@@ -1,5 +1,6 @@
 // purpose: The epochs of a run that are loaded, with the length of their windows.
 // param run: id of the run
+// over: run
 // returns: one row per published epoch in time order: epoch, role, start_ns, end_ns, span_ns, waiting_ns, coverage
 // example: skewed
 //   epoch | role    | start_ns | end_ns   | span_ns | waiting_ns | coverage

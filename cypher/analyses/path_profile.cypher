@@ -11,23 +11,18 @@
 //   busy                        | 5     | 45617   | 0.0117
 //   10 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-MATCH (end:Event {run: $run, worker: at.worker})
-WHERE end.t_ns > opens_ns AND end.t_ns <= closes_ns
-MATCH (begin:Event)-[step {critical: true}]->(end)
-WITH begin, end, step, closes_ns - opens_ns AS span_ns, end.t_ns
-     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS inside_ns
-OPTIONAL MATCH (operator:Operator {run: $run, operator: step.operator})
-WITH inside_ns, span_ns,
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+UNWIND range(0, coalesce(size(snapshot.path_times_ns), 0) - 1) AS i
+WITH snapshot.span_ns AS span_ns, snapshot.path_types[i] AS type, snapshot.path_operators[i] AS operator,
+     snapshot.path_workers[i] AS worker, snapshot.path_to_workers[i] AS to_worker, snapshot.path_counts[i] AS part_steps,
+     snapshot.path_times_ns[i] AS part_ns
+OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
+WITH span_ns, part_steps, part_ns,
      CASE $by
-       WHEN 'type' THEN toLower(type(step))
-       WHEN 'operator' THEN toLower(type(step)) + coalesce(' in ' + operator.name + ' (' + operator.address + ')', '')
-       WHEN 'worker' THEN 'worker ' + begin.worker
-       ELSE CASE WHEN begin.worker = end.worker THEN 'worker ' + begin.worker
-                 ELSE begin.worker + ' -> ' + end.worker END
+       WHEN 'type' THEN type
+       WHEN 'operator' THEN type + coalesce(' in ' + named.name + ' (' + named.address + ')', '')
+       WHEN 'worker' THEN 'worker ' + worker
+       ELSE CASE WHEN worker = to_worker THEN 'worker ' + worker ELSE worker + ' -> ' + to_worker END
      END AS key
-RETURN key, count(*) AS steps, sum(inside_ns) AS path_ns, round(toFloat(sum(inside_ns)) / max(span_ns), 4) AS share
+RETURN key, sum(part_steps) AS steps, sum(part_ns) AS path_ns, round(toFloat(sum(part_ns)) / max(span_ns), 4) AS share
 ORDER BY path_ns DESC, key;

@@ -1,6 +1,7 @@
 // purpose: What every worker was doing at an instant.
 // param run: id of the run
 // param at_ns integer: the instant, in ns from the run's origin
+// over: instant
 // returns: one row per worker: worker, type, operator (name), since_ns, for_ns, until_ns, event (id of the last event up
 //   to the instant), epoch (that it carries). No row for a worker whose time there is not loaded.
 // example: skewed --at_ns 16000000

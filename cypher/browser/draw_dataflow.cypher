@@ -1,5 +1,6 @@
 // purpose: The operators of a run and the channels between them.
 // param run: id of the run
+// over: run
 // returns: nodes and relationships to draw: source, channel, target
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(:Epoch {published: true})

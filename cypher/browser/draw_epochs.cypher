@@ -1,5 +1,6 @@
 // purpose: The epochs of a run, one after the other.
 // param run: id of the run
+// over: run
 // returns: nodes and relationships to draw: run, epoch, next (relationship to the epoch after it)
 
 MATCH (run:Run {id: $run})-[:HAS_EPOCH]->(epoch:Epoch {published: true})

@@ -2,6 +2,7 @@
 // param run: id of the run
 // param epoch: number of the epoch
 // param against integer = null: number of the other epoch; the one before where absent
+// over: epoch and against
 // returns: one row per activity and operator on either path, largest difference first: type, operator, name, before_ns,
 //   after_ns, difference_ns, before_steps, after_steps; the differences add up to that of the windows' lengths.
 // example: skewed --epoch 4
@@ -12,22 +13,21 @@
 //   wake_up    |          |          | 33674     | 38131    | 4457          | 1            | 1
 //   10 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-MATCH (:Run {id: $run})-[:HAS_EPOCH]->(other:Epoch {published: true, detail: 'full'})
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(other:Epoch {published: true})
 WHERE CASE WHEN $against IS NULL THEN other.end_ns = window.start_ns AND other <> window ELSE other.epoch = $against END
 UNWIND [other, window] AS round
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-MATCH (end:Event {run: $run, worker: at.worker})
-WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
-MATCH (begin:Event)-[step {critical: true}]->(end)
-WITH type(step) AS type, coalesce(step.operator, -1) AS operator, round = window AS is_after,
-     end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END AS step_ns
+MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+UNWIND range(0, coalesce(size(snapshot.path_times_ns), 0) - 1) AS i
+WITH snapshot.path_types[i] AS type, snapshot.path_operators[i] AS operator, round = window AS is_after,
+     snapshot.path_counts[i] AS part_steps, snapshot.path_times_ns[i] AS part_ns
 WITH type, operator,
-     sum(CASE WHEN is_after THEN 0 ELSE step_ns END) AS before_ns, sum(CASE WHEN is_after THEN step_ns ELSE 0 END) AS after_ns,
-     sum(CASE WHEN is_after THEN 0 ELSE 1 END) AS before_steps, sum(CASE WHEN is_after THEN 1 ELSE 0 END) AS after_steps
+     sum(CASE WHEN is_after THEN 0 ELSE part_ns END) AS before_ns,
+     sum(CASE WHEN is_after THEN part_ns ELSE 0 END) AS after_ns,
+     sum(CASE WHEN is_after THEN 0 ELSE part_steps END) AS before_steps,
+     sum(CASE WHEN is_after THEN part_steps ELSE 0 END) AS after_steps
 OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
-RETURN toLower(type) AS type,
+RETURN type,
        CASE WHEN operator >= 0 THEN operator END AS operator,
        named.name AS name,
        before_ns,

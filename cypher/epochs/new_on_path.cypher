@@ -2,6 +2,7 @@
 // param run: id of the run
 // param epoch: number of the epoch
 // param rounds integer = 3: how many rounds before the epoch to compare with
+// over: epoch and rounds before
 // returns: one row per activity, operator and worker that is new, longest first: type, operator, name, worker,
 //   to_worker, steps, path_ns, share (of the window), rounds (that were found loaded)
 // example: bfs --epoch 11
@@ -11,28 +12,24 @@
 //   processing | 58       | InspectBatch | 0      | 0         | 2     | 952     | 0.0002 | 3
 //   9 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 CALL (window) {
-  MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
+  MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
   WHERE round.end_ns <= window.start_ns
   WITH round ORDER BY round.end_ns DESC LIMIT $rounds
   RETURN collect(round) AS before
 }
 UNWIND [window] + before AS round
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-MATCH (end:Event {run: $run, worker: at.worker})
-WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
-MATCH (begin:Event)-[step {critical: true}]->(end)
-WITH window, size(before) AS rounds, type(step) AS type, coalesce(step.operator, -1) AS operator,
-     begin.worker AS worker, end.worker AS to_worker,
-     round = window AS is_now,
-     end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END AS step_ns
-WITH window, rounds, type, operator, worker, to_worker, count(*) AS steps, sum(step_ns) AS path_ns,
+MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+UNWIND range(0, coalesce(size(snapshot.path_times_ns), 0) - 1) AS i
+WITH window, size(before) AS rounds, snapshot.path_types[i] AS type, snapshot.path_operators[i] AS operator,
+     snapshot.path_workers[i] AS worker, snapshot.path_to_workers[i] AS to_worker, round = window AS is_now,
+     snapshot.path_counts[i] AS part_steps, snapshot.path_times_ns[i] AS part_ns
+WITH window, rounds, type, operator, worker, to_worker, sum(part_steps) AS steps, sum(part_ns) AS path_ns,
      all(now IN collect(is_now) WHERE now) AS is_new
 WHERE is_new
 OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
-RETURN toLower(type) AS type,
+RETURN type,
        CASE WHEN operator >= 0 THEN operator END AS operator,
        named.name AS name,
        worker,

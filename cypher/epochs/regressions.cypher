@@ -3,6 +3,7 @@
 // param factor number = 1.2: more than so many times the mean of the rounds before
 // param rounds integer = 3: how many rounds before each to compare with
 // param limit integer = 20: how many rows at most
+// over: rounds
 // returns: one row per such round, worst first: epoch, span_ns, before_ns (mean of the rounds before), ratio, waiting_ns,
 //   coverage
 // example: bfs

@@ -14,6 +14,9 @@
 // param source_system: system that ran
 // param source_version: version of that system
 // param source_format: format of the trace
+// param store: absolute path of the store that it is loaded from
+// param epoch_ranges: numbers of the epochs of the store: first and last of each stretch without a gap
+// param round_ranges: those of them that are neither startup nor shutdown, likewise
 
 MERGE (run:Run {id: $run})
 SET run.trace_id = $trace_id,
@@ -27,7 +30,10 @@ SET run.trace_id = $trace_id,
     run.events = $events,
     run.source_system = $source_system,
     run.source_version = $source_version,
-    run.source_format = $source_format
+    run.source_format = $source_format,
+    run.store = $store,
+    run.epoch_ranges = $epoch_ranges,
+    run.round_ranges = $round_ranges
 MERGE (trace:Trace {id: $trace_id})
 SET trace.system = $source_system,
     trace.version = $source_version,

@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param within_ns integer = 1000000: longest time between any two of the reads
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per three messages, in order of the first read: worker, first_sender, second_sender, third_sender (ascending),
 //   first_read_ns, second_read_ns, third_read_ns, first_read, second_read and third_read (events)
 // example: skewed --limit 3

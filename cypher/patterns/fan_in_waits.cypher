@@ -11,26 +11,29 @@
 //   2      | 1       | [0]          | 1     | 2632376    | 2632376    | 0          | 0         | 2632376
 //   3 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+// With a bound on the second property the index on both finds the workers of a run.
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 CALL (at, opens_ns, closes_ns) {
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns <= opens_ns
-  RETURN begin
-  ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
-  LIMIT 1
+  MATCH (awake:Segment {run: $run, worker: at.worker})
+  WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+  RETURN awake
   UNION ALL
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
-  RETURN begin
+  // The wait that lasts beyond the window's end is the one before the first segment after it.
+  MATCH (awake:Segment {run: $run, worker: at.worker})
+  WHERE awake.start_ns > closes_ns
+  RETURN awake
+  ORDER BY awake.run, awake.worker, awake.start_ns, awake.id
+  LIMIT 1
 }
-MATCH (begin)-[:WAITING]->(end:Event)
-OPTIONAL MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sender:Event)
-WITH at.worker AS worker, sender.worker AS from_worker, coalesce(type(message) = 'DATA_MESSAGE', false) AS is_data,
-     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
-     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS waited_ns
+MATCH (:Segment)-[wait:THEN]->(awake)
+WHERE wait.start_ns < closes_ns
+OPTIONAL MATCH (awake)<-[message:RELEASED]-(sender:Segment)
+WITH at.worker AS worker, sender.worker AS from_worker, coalesce(message.type = 'data_message', false) AS is_data,
+     CASE WHEN awake.start_ns > closes_ns THEN closes_ns ELSE awake.start_ns END
+     - CASE WHEN wait.start_ns < opens_ns THEN opens_ns ELSE wait.start_ns END AS waited_ns
 WITH worker, from_worker, count(*) AS waits, sum(waited_ns) AS waiting_ns, max(waited_ns) AS longest_ns,
      sum(CASE WHEN is_data THEN 1 ELSE 0 END) AS data_waits
 ORDER BY worker, waiting_ns DESC, from_worker

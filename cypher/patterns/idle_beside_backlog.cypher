@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param min_ns integer = 100000: least time that both lasted together
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per idle time and message, the longest idle time first: idle_worker, idle_type, idle_start_ns, idle_ns,
 //   busy_worker, lay_ns (from the arrival to the read), read_ns, records, idle_end and read (events)
 // example: skewed --limit 3

@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param min_ns integer = 100000: least time from the arrival to the read
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per message, longest first: worker, from_worker, lay_ns, read_ns, channel, records, activity (what the worker
 //   did just before the read), operator, activity_ns, sent and read (events)
 // example: triangles --limit 3

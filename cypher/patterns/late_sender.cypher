@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param min_ns integer = 1: least time from the beginning of the wait to the send
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events), send_ns
 // example: skewed --limit 3
@@ -14,21 +15,21 @@
 //   2      | 0           | 15902350      | 2632376   | progress_message | 13      | 3       | 1028 | 2199023256113 | 18534726
 //   3 rows
 
-MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+MATCH (round:Epoch {run: $run, published: true})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
-MATCH (z:Event {run: $run, epoch: round.epoch})
-MATCH (z)<-[wait:WAITING]-(:Event)
-MATCH (z)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(s:Event)
-WHERE message.start_ns - wait.start_ns >= $min_ns
+MATCH (z:Segment {run: $run, epoch: round.epoch})
+MATCH (z)<-[wait:THEN]-(:Segment)
+MATCH (z)<-[message:RELEASED]-(s:Segment)
+WHERE message.sent_ns - wait.start_ns >= $min_ns
 RETURN z.worker AS worker,
        s.worker AS from_worker,
        wait.start_ns AS wait_start_ns,
-       wait.duration_ns AS waited_ns,
-       toLower(type(message)) AS message,
+       wait.waited_ns AS waited_ns,
+       message.type AS message,
        message.channel AS channel,
        message.records AS records,
-       s.id AS sent,
+       message.src AS sent,
        z.id AS wait_end,
-       message.start_ns AS send_ns
+       message.sent_ns AS send_ns
 ORDER BY waited_ns DESC, wait_end, sent
 LIMIT $limit;

@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param within_ns integer = 100000: longest time from the first to the third send
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per three messages, in order of the first send: worker, first_sent_ns, first_gap_ns, second_gap_ns,
 //   first_receiver, second_receiver, third_receiver, first_records, second_records, third_records, first_sent and
 //   third_sent (events)

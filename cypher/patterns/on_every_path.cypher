@@ -1,6 +1,7 @@
 // purpose: Operators that are on the critical path of every round, or of most.
 // param run: id of the run
 // param share number = 1.0: on the paths of at least this share of the rounds
+// over: rounds
 // returns: one row per operator, most time first: operator, name, address, rounds (on whose path it is), of_rounds (that
 //   are loaded), path_ns (on all of them), least_ns and most_ns (on one of them), most_epoch (the first with so much)
 // example: skewed
@@ -10,19 +11,17 @@
 //   3        | Filter   | 0.2     | 9      | 9         | 570807   | 20449    | 128881  | 3
 //   7 rows
 
-MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
-WITH collect(round) AS rounds
+MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
+MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+WITH collect({epoch: round.epoch, snapshot: snapshot}) AS rounds
 UNWIND rounds AS round
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-MATCH (end:Event {run: $run, worker: at.worker})
-WHERE end.t_ns > round.start_ns AND end.t_ns <= round.end_ns
-MATCH (begin:Event)-[step {critical: true}]->(end)
-WITH size(rounds) AS of_rounds, round, step.operator AS operator, sum(end.t_ns - CASE WHEN begin.t_ns < round.start_ns THEN round.start_ns ELSE begin.t_ns END) AS path_ns
-WHERE operator IS NOT NULL
-ORDER BY operator, path_ns DESC, round.epoch
+WITH size(rounds) AS of_rounds, round.epoch AS epoch, round.snapshot AS snapshot
+UNWIND range(0, coalesce(size(snapshot.path_times_ns), 0) - 1) AS i
+WITH of_rounds, epoch, snapshot.path_operators[i] AS operator, sum(snapshot.path_times_ns[i]) AS path_ns
+WHERE operator >= 0
+ORDER BY operator, path_ns DESC, epoch
 WITH of_rounds, operator, count(*) AS rounds, sum(path_ns) AS path_ns, min(path_ns) AS least_ns, max(path_ns) AS most_ns,
-     head(collect(round.epoch)) AS most_epoch
+     head(collect(epoch)) AS most_epoch
 WHERE rounds >= $share * of_rounds
 OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
 RETURN operator,

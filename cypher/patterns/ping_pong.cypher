@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param within_ns integer = 1000000: longest time from the first send to the end of the way back
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per pair of messages, in order of the first send: worker, other_worker, sent_ns, read_ns, answered_ns, back_ns,
 //   sent, read, answer and back (events)
 // example: bfs --limit 3

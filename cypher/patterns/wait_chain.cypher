@@ -4,40 +4,41 @@
 // param first_epoch integer = null: first epoch that matches lie in; all that are loaded where absent
 // param last_epoch integer = null: last one
 // param min_ns integer = 0: shortest of both waits
-// param gap_ns integer = 0: how much later than the first wait's end the second wait may begin; 0 where they overlap
+// param gap_ns integer = 1000000: how much later than the first wait's end the second wait may begin; 0 where they have to
+//   overlap
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per pair of waits, the longest second wait first: first_worker (that the others waited for), second_worker,
 //   third_worker, second_waited_ns, third_waited_ns, sent_first, second_wait_end, sent_second and third_wait_end (events)
-// example: skewed --gap_ns 10000000 --limit 3
+// example: skewed --limit 3
 //   first_worker | second_worker | third_worker | second_waited_ns | third_waited_ns | sent_first | second_wait_end | sent_second   | third_wait_end
 //   0            | 3             | 1            | 1101125          | 618324          | 106        | 3298534883425   | 3298534883490 | 1099511627971
 //   0            | 3             | 2            | 1101125          | 606522          | 106        | 3298534883425   | 3298534883490 | 2199023255775
 //   0            | 1             | 3            | 1602442          | 129837          | 830        | 1099511628201   | 1099511628260 | 3298534883877
 //   3 rows
 
-MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+MATCH (round:Epoch {run: $run, published: true})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
 WITH collect(round.epoch) AS epochs
 UNWIND epochs AS own
-MATCH (z2:Event {run: $run, epoch: own})
-MATCH (z2)<-[wait2:WAITING]-(a2:Event)
-WHERE wait2.duration_ns >= $min_ns
-MATCH (z2)<-[m2:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(s2:Event)
+MATCH (z2:Segment {run: $run, epoch: own})
+MATCH (z2)<-[wait2:THEN]-(:Segment)
+WHERE wait2.waited_ns >= $min_ns
 // What the second worker did before it sent began with the end of a wait of its own.
-MATCH (z1:Event {run: $run, id: s2.segment})
-WHERE z1.epoch IN epochs AND z1.worker <> z2.worker AND a2.t_ns < z1.t_ns + $gap_ns
-MATCH (z1)<-[wait1:WAITING]-(:Event)
-WHERE wait1.duration_ns >= $min_ns
-MATCH (z1)<-[m1:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(s1:Event)
+MATCH (z2)<-[m2:RELEASED]-(z1:Segment)
+WHERE z1.epoch IN epochs AND z1.worker <> z2.worker AND wait2.start_ns < z1.start_ns + $gap_ns
+MATCH (z1)<-[wait1:THEN]-(:Segment)
+WHERE wait1.waited_ns >= $min_ns
+MATCH (z1)<-[m1:RELEASED]-(s1:Segment)
 WHERE s1.worker <> z1.worker AND s1.worker <> z2.worker
 RETURN s1.worker AS first_worker,
        z1.worker AS second_worker,
        z2.worker AS third_worker,
-       wait1.duration_ns AS second_waited_ns,
-       wait2.duration_ns AS third_waited_ns,
-       s1.id AS sent_first,
+       wait1.waited_ns AS second_waited_ns,
+       wait2.waited_ns AS third_waited_ns,
+       m1.src AS sent_first,
        z1.id AS second_wait_end,
-       s2.id AS sent_second,
+       m2.src AS sent_second,
        z2.id AS third_wait_end
 ORDER BY third_waited_ns DESC, third_wait_end, second_wait_end, sent_first, sent_second
 LIMIT $limit;

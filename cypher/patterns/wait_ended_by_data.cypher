@@ -5,6 +5,7 @@
 // param last_epoch integer = null: last one
 // param min_ns integer = 0: shortest wait
 // param limit integer = 1000: how many rows at most
+// over: epochs
 // returns: one row per wait, longest first: worker, from_worker, wait_start_ns, waited_ns, message (its type), channel, records,
 //   sent and wait_end (events)
 // example: bfs --limit 3
@@ -14,20 +15,20 @@
 //   1      | 0           | 4197020       | 122471    | data_message | 33      | 12      | 3616          | 1099511632243
 //   3 rows
 
-MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
+MATCH (round:Epoch {run: $run, published: true})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
-MATCH (z:Event {run: $run, epoch: round.epoch})
-MATCH (z)<-[wait:WAITING]-(:Event)
-WHERE wait.duration_ns >= $min_ns
-MATCH (z)<-[message:DATA_MESSAGE]-(s:Event)
+MATCH (z:Segment {run: $run, epoch: round.epoch})
+MATCH (z)<-[wait:THEN]-(:Segment)
+WHERE wait.waited_ns >= $min_ns
+MATCH (z)<-[message:RELEASED {type: 'data_message'}]-(s:Segment)
 RETURN z.worker AS worker,
        s.worker AS from_worker,
        wait.start_ns AS wait_start_ns,
-       wait.duration_ns AS waited_ns,
-       toLower(type(message)) AS message,
+       wait.waited_ns AS waited_ns,
+       message.type AS message,
        message.channel AS channel,
        message.records AS records,
-       s.id AS sent,
+       message.src AS sent,
        z.id AS wait_end
 ORDER BY waited_ns DESC, wait_end, sent
 LIMIT $limit;

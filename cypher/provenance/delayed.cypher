@@ -3,6 +3,7 @@
 // param event integer = null: id of the event; the first in the slowest round's window where absent
 // param ahead_ns integer = null: how far ahead in time to look; to the end of its window where absent
 // param limit integer = 100: how many rows at most
+// over: event and ahead_ns
 // returns: one row per event, soonest first: event, worker, t_ns, after_ns (how long after), kind, operator (name), epoch,
 //   ended_wait (whether a wait ended there)
 // example: skewed

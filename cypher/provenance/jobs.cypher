@@ -1,5 +1,6 @@
 // purpose: The commits that made a run what it is, and which epochs each of them brought.
 // param run: id of the run
+// over: epochs
 // returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),
 //   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules
 // example: skewed

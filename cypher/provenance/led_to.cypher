@@ -3,6 +3,7 @@
 // param event integer = null: id of the event; the one that closes the slowest round where absent
 // param back_ns integer = null: how far back in time to look; to the start of its window where absent
 // param limit integer = 100: how many rows at most
+// over: event and back_ns
 // returns: one row per event, latest first: event, worker, t_ns, before_ns (how long before), kind, operator (name), epoch
 // example: skewed
 //   event         | worker | t_ns     | before_ns | kind  | operator | epoch

@@ -1,5 +1,6 @@
 // purpose: The runs that were made of the same trace, with other rules, parameters or releases.
 // param run: id of the run
+// over: run
 // returns: one row per loaded run of the trace, the one asked for included: run, is_this, rules, parameters (JSON),
 //   product_version, epochs (published), span_ns (of the slowest round)
 // example: skewed

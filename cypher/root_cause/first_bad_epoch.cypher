@@ -2,6 +2,7 @@
 // param run: id of the run
 // param factor number = 1.5: wrong is more than so many times the median of the rounds before
 // param after integer = 3: so many rounds have to be there before one can be judged
+// over: rounds
 // returns: one row, or none where every round was fine: epoch, span_ns, median_ns (of the rounds before it), ratio,
 //   waiting_ns, rounds_before, later (rounds after it that took as long or longer)
 // example: bfs

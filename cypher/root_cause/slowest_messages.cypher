@@ -13,39 +13,42 @@
 //   0           | 2         | progress_message | 13      |               |             | 18534726 | 18534726   | 0           | 2632376   | false    | 0
 //   3 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+// With a bound on the second property the index on both finds the workers of a run.
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 CALL (at, opens_ns, closes_ns) {
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns <= opens_ns
-  RETURN begin
-  ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
-  LIMIT 1
+  MATCH (awake:Segment {run: $run, worker: at.worker})
+  WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
+  RETURN awake
   UNION ALL
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
-  RETURN begin
+  // The wait that lasts beyond the window's end is the one before the first segment after it.
+  MATCH (awake:Segment {run: $run, worker: at.worker})
+  WHERE awake.start_ns > closes_ns
+  RETURN awake
+  ORDER BY awake.run, awake.worker, awake.start_ns, awake.id
+  LIMIT 1
 }
-MATCH (begin)-[:WAITING]->(end:Event)
-MATCH (end)<-[message:DATA_MESSAGE|PROGRESS_MESSAGE|CONTROL_MESSAGE|SPAWN]-(sent:Event)
-WITH message, sent, end,
-     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
-     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS waited_ns
-ORDER BY waited_ns DESC, sent.t_ns, end.id
+MATCH (:Segment)-[wait:THEN]->(awake)
+WHERE wait.start_ns < closes_ns
+MATCH (awake)<-[message:RELEASED]-(sender:Segment)
+WITH message, sender, awake,
+     CASE WHEN awake.start_ns > closes_ns THEN closes_ns ELSE awake.start_ns END
+     - CASE WHEN wait.start_ns < opens_ns THEN opens_ns ELSE wait.start_ns END AS waited_ns
+ORDER BY waited_ns DESC, message.sent_ns, awake.id
 LIMIT $limit
 OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: message.channel}]->(target:Operator)
 WHERE source.operator >= 0
-RETURN sent.worker AS from_worker,
-       end.worker AS to_worker,
-       toLower(type(message)) AS type,
+RETURN sender.worker AS from_worker,
+       awake.worker AS to_worker,
+       message.type AS type,
        message.channel AS channel,
        source.name AS from_operator,
        target.name AS to_operator,
-       sent.t_ns AS sent_ns,
-       end.t_ns AS arrived_ns,
-       message.duration_ns AS transfer_ns,
+       message.sent_ns AS sent_ns,
+       awake.start_ns AS arrived_ns,
+       message.arrived_ns - message.sent_ns AS transfer_ns,
        waited_ns,
        coalesce(message.critical, false) AS critical,
        message.alternatives AS alternatives

@@ -2,6 +2,7 @@
 // param run: id of the run
 // param worker integer: worker that waited
 // param at_ns integer: the instant, in ns from the run's origin
+// over: instant
 // returns: no row if the worker did not wait then; else one row per activity of the sender between the wait's beginning
 //   and the message, longest first: wait_start_ns, wait_end_ns, waited_ns, from_worker, message (its type), channel,
 //   sent_ns, doing (type of the sender's activity), operator (its name), doing_ns. Where the message was under way when

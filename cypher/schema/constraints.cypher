@@ -21,8 +21,9 @@ CREATE CONSTRAINT export_key IF NOT EXISTS FOR (export:Export) REQUIRE export.id
 CREATE INDEX event_time IF NOT EXISTS FOR (event:Event) ON (event.run, event.worker, event.t_ns);
 // The events of a round of input. On its own: an index that has `epoch` second is not used for it.
 CREATE INDEX event_epoch IF NOT EXISTS FOR (event:Event) ON (event.epoch);
-// The segments of a worker in a window, and those that begin in one.
+// The segments of a worker in a window, those that begin in one, and those of a round of input.
 CREATE INDEX segment_time IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.worker, segment.start_ns);
 CREATE INDEX segment_round IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.round);
+CREATE INDEX segment_epoch IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.epoch);
 // What an epoch was seen as before.
 CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

@@ -12,29 +12,30 @@
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 MATCH (last:Segment {run: $run, id: window.end_segment})
-CALL (window, last) {
+WITH last, window.start_ns AS opens_ns, window.end_ns AS closes_ns
+CALL (last, opens_ns) {
   // The path stays on one worker where its last stretch began before the window.
-  WITH window, last WHERE last.start_ns <= window.start_ns
+  WITH last, opens_ns WHERE last.start_ns <= opens_ns
   RETURN [last] AS segments, [] AS messages
   UNION
   MATCH (last)
-        ((later:Segment)<-[message:RELEASED]-(earlier:Segment) WHERE later.start_ns > window.start_ns)+
+        ((later:Segment)<-[message:RELEASED]-(earlier:Segment) WHERE later.start_ns > opens_ns)+
         (first:Segment)
-  WHERE first.start_ns <= window.start_ns OR last(message).sent_ns <= window.start_ns
+  WHERE first.start_ns <= opens_ns OR last(message).sent_ns <= opens_ns
   RETURN [last] + earlier AS segments, message AS messages
   ORDER BY size(message)
   LIMIT 1
 }
-WITH window, reverse(segments) AS segments, reverse(messages) AS messages
+WITH opens_ns, closes_ns, reverse(segments) AS segments, reverse(messages) AS messages
 UNWIND range(0, size(segments) - 1) AS step
-WITH window, step, segments[step] AS segment,
+WITH opens_ns, closes_ns, step, segments[step] AS segment,
      CASE WHEN step > 0 THEN messages[step - 1] END AS came,
      CASE WHEN step < size(messages) THEN messages[step] END AS went,
      CASE WHEN step > 0 THEN segments[step - 1] END AS sender
 WITH *,
-     CASE WHEN segment.start_ns < window.start_ns THEN window.start_ns ELSE segment.start_ns END AS from_ns,
-     CASE WHEN went IS NULL THEN window.end_ns ELSE went.sent_ns END AS until_ns,
-     CASE WHEN came.sent_ns < window.start_ns THEN window.start_ns ELSE came.sent_ns END AS sent_ns
+     CASE WHEN segment.start_ns < opens_ns THEN opens_ns ELSE segment.start_ns END AS from_ns,
+     CASE WHEN went IS NULL THEN closes_ns ELSE went.sent_ns END AS until_ns,
+     CASE WHEN came.sent_ns < opens_ns THEN opens_ns ELSE came.sent_ns END AS sent_ns
 RETURN step,
        segment.worker AS worker,
        from_ns AS start_ns,

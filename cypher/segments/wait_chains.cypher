@@ -14,13 +14,15 @@
 //   3 rows
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
+// Bound before the path: a property of the window would be looked up after each way has been walked to its end.
+WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 MATCH (awake:Segment {run: $run, worker: at.worker})
-WHERE awake.start_ns > window.start_ns AND awake.start_ns <= window.end_ns
+WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
 // At most one message released a segment: there is one way back from each.
-MATCH (awake)((later:Segment)<-[message:RELEASED]-(earlier:Segment) WHERE message.sent_ns > window.start_ns)+(origin:Segment)
-WHERE NOT EXISTS { (origin)<-[before:RELEASED]-(:Segment) WHERE before.sent_ns > window.start_ns }
+MATCH (awake)((later:Segment)<-[message:RELEASED]-(earlier:Segment) WHERE message.sent_ns > opens_ns)+(origin:Segment)
+WHERE NOT EXISTS { (origin)<-[before:RELEASED]-(:Segment) WHERE before.sent_ns > opens_ns }
 WITH awake, message, earlier, [awake] + earlier AS segments
 ORDER BY size(message) DESC, head(message).waited_ns DESC, awake.id
 LIMIT $limit

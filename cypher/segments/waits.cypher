@@ -14,18 +14,19 @@
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
+// With a bound on the second property the index on both finds the workers of a run.
 MATCH (at:Worker {run: $run})
 WHERE at.worker >= 0
 CALL (at, opens_ns, closes_ns) {
-  // The wait that lasts beyond the window's end is the one before the first segment after it.
   MATCH (awake:Segment {run: $run, worker: at.worker})
   WHERE awake.start_ns > opens_ns AND awake.start_ns <= closes_ns
   RETURN awake
-  UNION
+  UNION ALL
+  // The wait that lasts beyond the window's end is the one before the first segment after it.
   MATCH (awake:Segment {run: $run, worker: at.worker})
   WHERE awake.start_ns > closes_ns
   RETURN awake
-  ORDER BY awake.start_ns
+  ORDER BY awake.run, awake.worker, awake.start_ns, awake.id
   LIMIT 1
 }
 MATCH (:Segment)-[wait:THEN]->(awake)

@@ -1,6 +1,7 @@
 """Who is to blame for waiting: every wait charged to what happened meanwhile on the path that led to its end.
 
-Definition: contracts section 7. It is not Scalasca's delay cost, which needs points at which all workers synchronise.
+Definition: `docs/analyses.md`, section "blame". It is not Scalasca's delay cost, which needs points at which all
+workers synchronise.
 """
 
 from __future__ import annotations

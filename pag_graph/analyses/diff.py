@@ -1,7 +1,7 @@
 """What made one window, or one run, longer than another: the difference, divided among activities without a rest.
 
-Definition: contracts section 7, after ST2 (Sandstede 2019) 6 (epoch against epoch, future work there) and CPA (Sager
-2016) 7.3 (profiles of runs with different worker counts).
+Definition: `docs/analyses.md`, section "diff"; after ST2 (Sandstede 2019) 6 (epoch against epoch, future work there)
+and CPA (Sager 2016) 7.3 (profiles of runs with different worker counts).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the critical path does more of something than the workers on average.
 
-Definition: CPA (Sager 2016) 8.2 (imbalance indicator); contracts section 7.
+Definition: CPA (Sager 2016) 8.2 (imbalance indicator); `docs/analyses.md`, section "imbalance".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What must hold in every epoch of a run, and where it did not: limits that are given, and limits learned on the way.
 
-Definition: ST2 (Sandstede 2019) 5.1.3 and contracts section 7 (epoch-max, message-max, operator-max, progress-max,
-some-progress). The learned ones are this package's own.
+Definition: ST2 (Sandstede 2019) 5.1.3 and `docs/analyses.md`, section "invariants" (epoch-max, message-max,
+operator-max, progress-max, some-progress). The learned ones are this package's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Workers that the others wait for because they have more to do, or are slower.
 
-Definition: contracts section 7 (blame) and the users' question for slow nodes; a straggler is relative to the median.
+Definition: `docs/analyses.md`, section "stragglers", for the users' question for slow nodes; a straggler is relative to
+the median.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ from pag_graph.errors import StoreConflictError, StoreError, UnsupportedPlanErro
 from pag_graph.kernels import layout
 from pag_graph.kernels.assembly import window_sums
 from pag_graph.kernels.epochs import epochs_of_rows
-from pag_graph.model.enums import ActivityType, EpochRole, RuleSet, Severity
+from pag_graph.model.enums import ActivityType, EpochRole, Severity
 from pag_graph.model.tables import PAG_EPOCHS, PAG_FINDINGS
 from pag_graph.rules import st2
+from pag_graph.rules.registry import of
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.runtime import memory
 from pag_graph.runtime.threads import each
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.builder.engine import Engine
+    from pag_graph.model.enums import RuleSet
     from pag_graph.rules.graph_columns import GraphColumns
     from pag_graph.rules.rows import RuleParameters, WorkerRows
     from pag_graph.store.delta import Mode
@@ -131,7 +133,7 @@ def build(
         message = f"{target} holds run {kept.run['run_id']}; this trace with these rules is run {plan.run_id}."
         raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
     with staging_of(target, alone=engine.in_process) as staging:
-        steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
+        steps = _build_islands if of(rules).epochs_are_islands else _build_sliced
         built = steps(plan, target, staging, engine, kept, progress)
         if built is None:
             return _nothing_to_do(kept)
@@ -201,7 +203,7 @@ def construct(
     opened = Trace.open(trace)
     rules, _ = choose_rules(opened, rules)
     plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS)
-    steps = _build_st2 if rules is RuleSet.ST2 else _build_sliced
+    steps = _build_islands if of(rules).epochs_are_islands else _build_sliced
     try:
         built = steps(plan, None, Path(staging), engine, None, silent)
     finally:
@@ -604,7 +606,7 @@ def _unmatched(plan: RunPlan, staging: Path) -> pa.Table:
     return pa.concat_tables(result)
 
 
-def _build_st2(
+def _build_islands(
     plan: RunPlan, target: Path | None, staging: Path, engine: Engine, kept: StoreInfo | None, progress: Progress
 ) -> Built | None:
     if kept is not None:

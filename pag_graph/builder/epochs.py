@@ -62,7 +62,7 @@ def windows(
     Parameters
     ----------
     epochs
-        One row per slice, worker and epoch, as `pag.timely.Scan.epochs`.
+        One row per slice, worker and epoch, as `Scan.epochs`.
     end_ns
         The run's end.
     settled

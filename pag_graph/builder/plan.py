@@ -15,9 +15,9 @@ import numpy as np
 from pag_graph.builder.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.builder.reading import KINDS, read_columns
 from pag_graph.errors import InvalidParameterError, TraceFormatError
-from pag_graph.kernels.activations import EPOCH_END, OTHER, PARK, START, STOP, UNPARK
+from pag_graph.kernels.activations import OTHER, PARK
 from pag_graph.kernels.layout import runs
-from pag_graph.model.enums import RuleSet
+from pag_graph.rules.registry import of, wait_rules
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.runtime.threads import each
 from pag_graph.store.capacity import lacking
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pag_graph.model.enums import RuleSet
+    from pag_graph.rules.protocol import WaitRules
     from pag_graph.store.trace import Trace
 
     I64 = NDArray[np.int64]
@@ -43,12 +45,6 @@ slices cost more around them.
 _EVENT_BYTES = 400
 _MANY_EVENTS = 8 * DEFAULT_SLICE_EVENTS
 """Events of a slice that is read without asking how much memory there is."""
-_CUTS = {
-    RuleSet.TIMELY: "no wait begins there, and no epoch ends on a worker that never waits",
-    RuleSet.STATED: "no activity starts there right after another one stopped",
-    RuleSet.ST2: "they are of one epoch",
-}
-"""Why there is no place to cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +82,7 @@ def check_memory(plan: RunPlan, part: Slice) -> None:
     worker, (low, high) = max(part.rows.items(), key=lambda item: item[1][1] - item[1][0])
     message = (
         f"{plan.trace.path}: the log of worker {worker} can be cut nowhere between its rows {low} and {high}:"
-        f" {_CUTS[plan.rules]}. The slice of {part.events} events takes {lack}."
+        f" {of(plan.rules).no_place_to_cut}. The slice of {part.events} events takes {lack}."
     )
     hint = "Give the process more memory, or record such places: docs/architecture.md says where slices are cut."
     raise TraceFormatError(message, hint, {"worker": worker, "rows": (low, high), "events": part.events})
@@ -183,14 +179,15 @@ def plan_run(
     offset = dict(zip(workers, table["offset_ns"].to_pylist(), strict=True))
     clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
     estimate = None
+    facts = of(rules)
     by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
-    if rules is not RuleSet.ST2 and by_messages:
+    if facts.aligned and by_messages:
         # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
         domains = table["clock_domain"].to_pylist() if trace.meta.aligned else list(workers)
         group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
         estimate = estimate_clocks(messages_between_clocks(log, group), offset, group)
         clocks = dict(estimate.clocks)
-    if known is not None and rules is not RuleSet.ST2:
+    if known is not None and facts.aligned:
         kept = known["clocks"]
         clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
     first = min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
@@ -202,14 +199,14 @@ def plan_run(
     if estimate is not None:
         uncertainty[list(workers)] = [estimate.uncertainty_ns[w] or 0 for w in workers]
     relative = {w: clock.shifted(-first) for w, clock in clocks.items()}
-    if rules is RuleSet.ST2:
-        # Its clocks are the workers' own, and nothing is shifted.
+    if not facts.aligned:
+        # Times are on the workers' own clocks, and nothing is shifted.
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
-    inferred = rules is RuleSet.TIMELY and _says_nothing_of_idleness(trace, log, workers)
+    inferred = facts.reads_idleness and _says_nothing_of_idleness(trace, log, workers)
     if inferred:
         # What ends a pause, and whether it is one, is seen in what the worker does later.
         slice_events = max(slice_events, sum(log.rows_of(w) for w in workers))
-    cut = _cut_by_epoch if rules is RuleSet.ST2 else partial(_cut_by_time, _SAFE[rules])
+    cut = _cut_by_epoch if facts.epochs_are_islands else partial(_cut_by_time, wait_rules(rules))
     return RunPlan(
         trace=trace,
         log=log,
@@ -243,7 +240,7 @@ def _run_id(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
 
 
 def _cut_by_time(
-    safe: Callable[[TraceLog, int], Callable[[int], int]],
+    rules: WaitRules[Any, Any],
     trace: Trace,
     log: TraceLog,
     workers: tuple[int, ...],
@@ -252,17 +249,17 @@ def _cut_by_time(
 ) -> tuple[Slice, ...]:
     """Cut all workers at about the same instants, each where its rules need to look at neither side.
 
-    A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
-    other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
-    the end of an epoch. One that states its activities is cut where one starts right after another stopped.
+    `WaitRules.safe_cut` says where.
     """
     del trace
     instants = _instants(log, workers, clocks, slice_events)
     log = log.forward()
 
     def cuts(worker: int) -> list[int]:
-        safe_row = safe(log, worker) if instants else int
-        rows = [safe_row(clocks[worker].own(instant)) for instant in instants]
+        rows = []
+        if instants:
+            wanted = rules.safe_cut(lambda: _first_row(log, worker, 0, _is_park) < log.rows_of(worker))
+            rows = [_first_row(log, worker, _row_at(log, worker, clocks[worker].own(t)), wanted) for t in instants]
         return list(accumulate([0, *rows, log.rows_of(worker)], max))
 
     return _slices(dict(zip(workers, each(cuts, workers), strict=True)))
@@ -309,46 +306,8 @@ def _row_at(log: TraceLog, worker: int, clock: int) -> int:
     return log.rows_of(worker)
 
 
-def _safe(log: TraceLog, worker: int) -> Callable[[int], int]:
-    """Tell the first row at or after an instant where the worker's log may be cut, or the number of its rows."""
-    parks = _first_row(log, worker, 0, _is_park) < log.rows_of(worker)
-
-    def safe_row(clock: int) -> int:
-        after = _row_at(log, worker, clock)
-        if parks:
-            return _first_row(log, worker, after, _begins_interval)
-        return min(_first_row(log, worker, after, _ends_epoch) + 1, log.rows_of(worker))
-
-    return safe_row
-
-
-def _safe_stated(log: TraceLog, worker: int) -> Callable[[int], int]:
-    """Tell the first row at or after an instant that starts an activity right after another stopped, as `_safe`."""
-    return lambda clock: _first_row(log, worker, _row_at(log, worker, clock), _begins_activity)
-
-
-_SAFE = {RuleSet.TIMELY: _safe, RuleSet.STATED: _safe_stated}
-
-
-def _is_park(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
-    del before, after
+def _is_park(_before: Kinds, kind: Kinds, _after: Kinds) -> NDArray[np.bool_]:
     return np.equal(kind, PARK)
-
-
-def _begins_interval(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
-    # A park that was cut off is no interval, and what follows it has its type from it: neither is a place to cut.
-    return np.equal(kind, PARK) & np.equal(after, UNPARK) & np.not_equal(before, UNPARK) & np.not_equal(before, PARK)
-
-
-def _begins_activity(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
-    # A wait ends with what is read in its last instant, before another activity starts: so no wait is cut in two.
-    del after
-    return np.equal(kind, START) & np.equal(before, STOP)
-
-
-def _ends_epoch(before: Kinds, kind: Kinds, after: Kinds) -> NDArray[np.bool_]:
-    del before, after
-    return np.equal(kind, EPOCH_END)
 
 
 def _first_row(log: TraceLog, worker: int, start: int, wanted: Callable[[Kinds, Kinds, Kinds], NDArray[Any]]) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.enums import RuleSet, Severity
+from pag_graph.model.enums import Severity
+from pag_graph.rules.registry import of
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.trace_files import META
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pag_graph.model.enums import RuleSet
     from pag_graph.store.trace import Trace
 
 CONTRADICTS = "rules_contradict_trace"
@@ -52,14 +54,14 @@ def choose_rules(trace: Trace, rules: RuleSet | None = None, *, force: bool = Fa
     own = trace.meta.rules
     rules = own if rules is None else rules
     context = {"trace": str(trace.path), "rules": str(rules), "asked_for": str(own)}
-    if rules is not RuleSet.ST2 and trace.meta.prepared:
+    if trace.meta.prepared and not of(rules).reads_prepared:
         message = f"{trace.path} was prepared by SnailTrail 2: events are missing that the rule set {rules} needs."
         raise UnsupportedPlanError(message, "Use --rules st2, or convert the raw log.", context)
-    if (rules is RuleSet.STATED) == (own is RuleSet.STATED):
+    if of(rules).states_activities == of(own).states_activities:
         return rules, no_findings()
     lost = (
         f"states what its workers did and when they waited, and the rule set {rules} reads none of that"
-        if own is RuleSet.STATED
+        if of(own).states_activities
         else f"does not state what its workers did, and the rule set {rules} takes no wait from what it logs instead"
     )
     if not force:

@@ -23,24 +23,24 @@ from pag_graph.kernels.activations import (
     CLOSES_OUTER,
     EPOCH_END,
     OPEN,
-    PARK,
     PROGRESS_RECEIVE,
     PUSH_PROGRESS,
     RECEIVE,
     SEND,
     START,
     STOP,
-    UNPARK,
 )
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.decoding import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.kernels.reads import edges_of_reads
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, RuleSet, Severity
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags, Severity
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.rules import stated, timely
 from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
+from pag_graph.rules.protocol import Before, Setting
+from pag_graph.rules.protocol import Life as Lifetime
+from pag_graph.rules.registry import of, wait_rules
 from pag_graph.rules.rows import (
     APPLICATION_START,
     APPLICATION_STOP,
@@ -53,6 +53,7 @@ from pag_graph.rules.rows import (
     SPAWN,
     Graph,
     Judged,
+    Open,
     Stack,
     Survey,
     WorkerRows,
@@ -83,9 +84,6 @@ _COLUMNS = (
 )
 _DETAILS = ("records", "bytes", "timeout_ns")
 """Columns that no scan looks at."""
-
-_RULES: dict[RuleSet, Any] = {RuleSet.TIMELY: timely, RuleSet.STATED: stated}
-"""Modules with the functions `survey`, `last_wait`, `judge` and `worker_graph`."""
 
 _WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
 _SMALL = 1 << 16
@@ -215,6 +213,10 @@ class SliceRows:
     receives: pl.DataFrame
 
 
+def _setting(plan: RunPlan) -> Setting:
+    return Setting(plan.processes, plan.uncertainty, plan.parameters, plan.idle_inferred)
+
+
 def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
 
@@ -231,7 +233,7 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
         Workers with rows in the slice, ascending.
     """
     check_memory(plan, part)
-    rules = _RULES[plan.rules]
+    rules = wait_rules(plan.rules)
 
     def read(worker: int) -> tuple[WorkerRows, Survey]:
         rows = read_rows(plan, worker, *part.rows[worker], whole=whole)
@@ -241,20 +243,19 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     rows = [mine for mine, _ in read_ones]
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers))
     surveys = [survey for _, survey in read_ones]
-    if plan.idle_inferred:
+    setting = _setting(plan)
 
-        def infer(item: tuple[WorkerRows, Survey]) -> Survey:
-            inferred: Survey = rules.infer_idle(*item, plan.processes, plan.parameters)
-            return inferred
+    def settle(item: tuple[WorkerRows, Survey]) -> Survey:
+        settled: Survey = rules.settle(*item, setting)
+        return settled
 
-        surveys = each(infer, list(zip(rows, surveys, strict=True)))
+    surveys = each(settle, list(zip(rows, surveys, strict=True)))
     return SliceRows(rows, surveys, sends, receives)
 
 
 def read_rows(plan: RunPlan, worker: int, low: int, high: int, *, whole: bool = True) -> WorkerRows:
     """Read rows `low` to `high` (exclusive) of a worker, and check that they do not contradict each other."""
-    more = _RULES[plan.rules].COLUMNS if plan.rules in _RULES else ()
-    names = [*_COLUMNS, *(_DETAILS if whole else ()), *more]
+    names = [*_COLUMNS, *(_DETAILS if whole else ()), *of(plan.rules).columns]
     first = max(low - 1, 0)
     table: dict[str, Any] = read_columns(plan.log, worker, first, high, names, _WORDS)
     check_order(plan.trace, plan.log, worker, low, high, table)
@@ -299,7 +300,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     waits
         Whether to look for the last wait of each worker.
     """
-    rules = _RULES[plan.rules]
+    rules, setting = wait_rules(plan.rules), _setting(plan)
     tails, marks, activities, heads, exits, unsettled, spawns = {}, {}, {}, {}, {}, {}, []
     ended = {}
 
@@ -312,7 +313,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     seen = each(look, list(zip(read.rows, read.surveys, strict=True)))
     for mine, survey, (_, left, spawned, *_) in zip(read.rows, read.surveys, seen, strict=True):
         if waits:
-            ended[mine.worker] = rules.last_wait(mine, survey, plan.processes, plan.uncertainty, plan.parameters)
+            ended[mine.worker] = rules.last_wait(mine, survey, setting)
         kept = survey.dropped == 0
         if kept.any():
             first, last = int(kept.argmax()), mine.rows - 1 - int(kept[::-1].argmax())
@@ -411,8 +412,8 @@ def _marks(rows: WorkerRows) -> Stack:
     at, starts = _application_rows(rows)
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
-    columns = (rows.operator[at], position, rows.seq[at])
-    return tuple(zip(*(values[left].tolist() for values in columns), strict=True))
+    fields = (rows.operator[at], position, rows.seq[at])
+    return tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
 
 
 def _application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
@@ -437,8 +438,9 @@ def still_open(before: Stack, marks: Stack) -> Stack:
     """
     if not marks:
         return before
-    number, position = (np.array([mark[i] for mark in marks], np.int64) for i in (0, 1))
-    outer = np.array([mark[0] for mark in before], np.int64)
+    number = np.array([mark.operator for mark in marks], np.int64)
+    position = np.array([mark.pos for mark in marks], np.int64)
+    outer = np.array([activity.operator for activity in before], np.int64)
     left = applications(position >= 0, number, outer)[3].tolist()
     return tuple(marks[at] if at >= 0 else before[-2 - at] for at in left)
 
@@ -468,12 +470,12 @@ _OF_EPOCH = ("worker", "epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_
 def _judged(plan: RunPlan, carry: Carry, read: SliceRows) -> list[Any]:
     if carry.stitched is not None and carry.stitched.height:
         apply_stitched(read.rows, carry.stitched)
-    judge = _RULES[plan.rules].judge
+    rules, setting = wait_rules(plan.rules), _setting(plan)
 
     def judged(item: tuple[WorkerRows, Survey]) -> Judged:
         rows, survey = item
         outer = carry.activities.get(rows.worker, ())
-        result: Judged = judge(rows, survey, plan.processes, plan.uncertainty, plan.parameters, outer)
+        result: Judged = rules.judge(rows, survey, setting, outer)
         return result
 
     return each(judged, list(zip(read.rows, read.surveys, strict=True)))
@@ -567,17 +569,9 @@ def _worker_graph(
 ) -> tuple[WorkerGraph, list[pa.Table]]:
     tail, life = carry.tails.get(rows.worker), carry.lives.get(rows.worker, _EVER)
     previous = (tail.pos, tail.t) if tail else (-1, 0)
-    columns = _RULES[plan.rules].worker_graph(
-        rows,
-        survey,
-        judged,
-        previous=previous,
-        segment=carry.segments.get(rows.worker, -1),
-        outer=carry.activities.get(rows.worker, ()),
-        born=life.birth is not None,
-        exits=life.exit_ns is not None,
-        run_end_ns=plan.end_ns,
-    )
+    segment, open_ = carry.segments.get(rows.worker, -1), carry.activities.get(rows.worker, ())
+    lifetime = Lifetime(life.birth is not None, life.exit_ns is not None, plan.end_ns)
+    columns = wait_rules(plan.rules).worker_graph(rows, survey, judged, Before(*previous, segment, open_), lifetime)
     columns, trouble = _with_applications(rows, columns, carry.applications.get(rows.worker, ()))
     # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
     # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
@@ -620,14 +614,16 @@ def _with_applications(rows: WorkerRows, columns: Graph, before: Stack) -> tuple
     trouble = np.zeros(rows.rows, np.int8)
     if not len(at) and not before:
         return columns, trouble
-    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array([m[0] for m in before], np.int64))
+    innermost, _, wrong, _ = applications(
+        starts, rows.operator[at], np.array([activity.operator for activity in before], np.int64)
+    )
     trouble[at] = wrong
     pos, kind, operator, activation, records, flags = columns[1], *columns[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
     here = rows.operator[at], 2 * (rows.first_order + at)
-    number, position = opened(inside, here, [[mark[place] for mark in before] for place in (0, 1)], (-1, -1))
+    number, position = opened(inside, here, [[a.operator for a in before], [a.pos for a in before]], (-1, -1))
     covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
     return (
         *columns[:4],
@@ -670,7 +666,7 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         rows.first_order,
         rows.worker << POSITION_BITS,
         # A source that states its activities says itself when messages arrive.
-        plan.rules is RuleSet.STATED,
+        of(plan.rules).states_activities,
         int(EdgeFlags.INEXACT_ARRIVAL),
         int(EdgeFlags.NEGATIVE),
     )
@@ -699,9 +695,9 @@ def _never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, carry: Carry
                     "goes on to the end of the worker's log",
                     rows=len(left),
                     worker=rows.worker,
-                    vertex=[rows.worker << POSITION_BITS | mark[1] for mark in left],
-                    seq=[mark[-1] for mark in left],
-                    file=plan.log.files_of(rows.worker, np.array([mark[1] // 2 - 1 for mark in left])),
+                    vertex=[rows.worker << POSITION_BITS | mark.pos for mark in left],
+                    seq=[mark.seq for mark in left],
+                    file=plan.log.files_of(rows.worker, np.array([mark.pos // 2 - 1 for mark in left])),
                 )
             )
     return result
@@ -825,22 +821,8 @@ def _findings(
     stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
     report("application_stop_without_start", Severity.WARNING, "ignored", stop)
     report("application_stop_of_outer", Severity.WARNING, "closed the application activities inside it as well", other)
-    if isinstance(survey, timely.TimelySurvey):
-        paired = survey.dropped > 0
-        paired[survey.parks] = paired[survey.unparks] = True
-        alone = np.flatnonzero((rows.kind == PARK) & ~paired)
-        report("park_without_unpark", Severity.WARNING, "the time after it is unknown", alone)
-        report("unpark_without_park", Severity.WARNING, "ignored", np.flatnonzero((rows.kind == UNPARK) & ~paired))
-    else:
-        lost = judged.dismissed
-        report("wait_without_ender", Severity.WARNING, "no message ends it; typed unknown", lost)
-        starts = rows.kind == START
-        odd = np.flatnonzero(starts & np.isin(rows.activity, _MESSAGES))
-        report("start_of_message_type", Severity.WARNING, "no activity of a worker is of this type; typed unknown", odd)
-        parks = np.flatnonzero((rows.kind == PARK) | (rows.kind == UNPARK))
-        report("park_in_stated_trace", Severity.WARNING, "ignored; waits are stated as activities", parks)
-        late = np.flatnonzero((rows.kind == STOP) & (rows.records >= 0))
-        report("records_on_stop", Severity.WARNING, "ignored; records are stated where an activity starts", late)
+    for remark in wait_rules(plan.rules).extra_findings(rows, survey, judged):
+        report(*remark)
     alive = rows.rows if rows.ends_run else rows.rows + 1
     early = np.flatnonzero(rows.kind[: alive - 1] == EXIT)
     report("exit_before_last_event", Severity.WARNING, "ignored; the worker goes on", early)

@@ -367,7 +367,7 @@ def draw(
 
     Example: pag draw run.pag epoch5.svg --epoch 5
     """
-    from pag_graph.sinks.svg import timeline
+    from pag_graph.sinks.timeline import timeline
 
     chosen = check_window(epoch, role, between, latency)
     check_output(picture, ".svg")

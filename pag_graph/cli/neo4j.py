@@ -11,6 +11,7 @@ import typer
 
 from pag_graph.cli.neo4j_load import export, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
+from pag_graph.cli.neo4j_reach import Home, reach
 from pag_graph.cli.output import Format, print_json, progress, stdout
 from pag_graph.model.units import printable
 
@@ -23,23 +24,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run a Neo4j server on this machine, load graphs into it, query them.")
 
-_Home = Annotated[
-    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
-]
-_Uri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri",
-        envvar="NEO4J_URI",
-        help="Another server; NEO4J_USERNAME and NEO4J_PASSWORD are read from the environment.",
-    ),
-]
 _Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 
 
 @app.command()
 def start(
-    home: _Home = None,
+    home: Home = None,
     bolt_port: Annotated[int, typer.Option(help="Port for drivers; the next free one if it is taken.")] = 7687,
     http_port: Annotated[int, typer.Option(help="Port for Neo4j Browser; likewise.")] = 7474,
     fixed_ports: Annotated[bool, typer.Option("--fixed-ports", help="Fail if a port is taken.")] = False,
@@ -69,7 +59,7 @@ def start(
 
 
 @app.command()
-def stop(home: _Home = None) -> None:
+def stop(home: Home = None) -> None:
     """Stop the server.
 
     Example: pag neo4j stop
@@ -81,7 +71,7 @@ def stop(home: _Home = None) -> None:
 
 
 @app.command()
-def status(home: _Home = None, form: _Format = Format.TABLE) -> None:
+def status(home: Home = None, form: _Format = Format.TABLE) -> None:
     """Say whether the server runs, and where.
 
     Example: pag neo4j status --format json
@@ -98,7 +88,7 @@ app.command()(remove)
 
 @app.command()
 def logs(
-    home: _Home = None,
+    home: Home = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many.")] = 40,
 ) -> None:
     """Print the last lines of the server's log.
@@ -113,7 +103,7 @@ def logs(
 
 @app.command()
 def reset(
-    home: _Home = None,
+    home: Home = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Stop the server and remove all its data; password and configuration are made anew at the next start.
@@ -121,8 +111,9 @@ def reset(
     Example: pag neo4j reset --yes
     """
     from pag_graph.neo4j_server import server
+    from pag_graph.neo4j_server.home import home_folder
 
-    folder = server.home_folder(home)
+    folder = home_folder(home)
     if not yes:
         typer.confirm(f"Remove everything in the database of {folder}?", abort=True)
     removed = server.reset(home)
@@ -132,10 +123,7 @@ def reset(
 @contextmanager
 def connect(home: Path | None, uri: str | None) -> Iterator[neo4j.Driver]:
     """Open a driver to the server of `home`, or to the one at `uri`."""
-    from pag_graph.sinks.neo4j.connection import connection_from_environment, connection_to_home
-
-    reached = connection_to_home(home) if uri is None else connection_from_environment(uri)
-    with reached.open() as driver:
+    with reach(home, uri).open() as driver:
         yield driver
 
 

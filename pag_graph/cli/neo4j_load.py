@@ -8,27 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pag_graph.cli.neo4j_reach import Home, Uri, elsewhere, reach
 from pag_graph.cli.output import Format, print_json, progress, stdout
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import printable
 from pag_graph.sinks.neo4j.detail import Detail
 
 if TYPE_CHECKING:
-    from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.loader import LoadOptions
 
 _Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
-_Home = Annotated[
-    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
-]
-_Uri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri",
-        envvar="NEO4J_URI",
-        help="Another server; NEO4J_USERNAME, NEO4J_PASSWORD (or NEO4J_PASSWORD_FILE) and NEO4J_CA are read from the"
-        " environment.",
-    ),
-]
 _Detail = Annotated[
     Detail,
     typer.Option(help="waits: who waited for whom; critical: and the events on critical paths; full: all events."),
@@ -51,8 +40,8 @@ def load(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="With --bulk: replace a database that exists.")
     ] = False,
-    home: _Home = None,
-    uri: _Uri = None,
+    home: Home = None,
+    uri: Uri = None,
     sessions: _Sessions = 0,
     batch_rows: _Batch = 5_000,
     form: _Form = Format.TABLE,
@@ -70,7 +59,7 @@ def load(
     if bulk:
         _bulk(store, detail, overwrite, home, uri, epoch, options, form)
         return
-    with _reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
+    with reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
         done = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
     if form is Format.JSON:
         print_json(asdict(done))
@@ -89,8 +78,8 @@ def export(
     final: Annotated[
         bool, typer.Option("--final", help="Leave out epochs that more of the log may still change.")
     ] = False,
-    home: _Home = None,
-    uri: _Uri = None,
+    home: Home = None,
+    uri: Uri = None,
     sessions: _Sessions = 0,
     batch_rows: _Batch = 5_000,
     form: _Form = Format.TABLE,
@@ -106,7 +95,7 @@ def export(
     with progress(quiet=form is not Format.TABLE) as report:
         done = export_store(
             run,
-            _reach(home, uri),
+            reach(home, uri),
             options=_options(detail, sessions, batch_rows),
             final_only=final,
             progress=report,
@@ -122,18 +111,23 @@ def export(
 
 def remove(
     run: Annotated[str, typer.Argument(help="Id of the run.", show_default=False)],
-    home: _Home = None,
-    uri: _Uri = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    uri: Uri = None,
 ) -> None:
-    """Remove all that was loaded of a run.
+    """Remove all that was loaded of a run; asks before, and says from which server.
 
-    Example: pag neo4j remove d21394c77821d3a9
+    Example: pag neo4j remove d21394c77821d3a9 --yes
     """
     from pag_graph.sinks.neo4j.loader import remove_run
 
-    with _reach(home, uri).open() as driver:
+    server = reach(home, uri)
+    with server.open() as driver:
+        if not yes:
+            typer.confirm(printable(f"Remove run {run} from the Neo4j server at {server.uri}?"), abort=True)
         removed = remove_run(driver, run)
-    stdout().print(f"Removed {removed:,} nodes of run {run}." if removed else f"Nothing of run {run} was there.")
+    said = f"Removed {removed:,} nodes of run {run} from" if removed else f"Nothing of run {run} was at"
+    stdout().print(f"{said} {server.uri}.")
 
 
 def _bulk(
@@ -149,9 +143,10 @@ def _bulk(
     from pag_graph.api import Pag
     from pag_graph.sinks.neo4j.bulk import load_bulk
 
-    if uri is not None or epoch:
-        message = "--bulk loads all epochs into the embedded server: it goes with neither --uri nor --epoch."
-        raise InvalidParameterError(message)
+    if epoch or (address := elsewhere(home, uri)) is not None:
+        named = "" if epoch else f" {address} is another one."
+        message = f"--bulk loads all epochs into the embedded server: it goes with neither --uri nor --epoch.{named}"
+        raise InvalidParameterError(message, "Name the embedded one by --home where NEO4J_URI names another.")
     with progress(quiet=form is not Format.TABLE) as report:
         done = load_bulk(Pag(store).run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
     if form is Format.JSON:
@@ -168,9 +163,3 @@ def _options(detail: Detail, sessions: int, batch_rows: int) -> LoadOptions:
     from pag_graph.sinks.neo4j.loader import LoadOptions
 
     return replace(LoadOptions(), detail=detail, sessions=sessions, batch_rows=batch_rows)
-
-
-def _reach(home: Path | None, uri: str | None) -> Connection:
-    from pag_graph.sinks.neo4j.connection import connection_from_environment, connection_to_home
-
-    return connection_to_home(home) if uri is None else connection_from_environment(uri)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  (read by Typer when the command is called)
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.neo4j_reach import Home, Uri  # noqa: TC001  (likewise)
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -18,18 +19,8 @@ if TYPE_CHECKING:
 
     from pag_graph.cypher import Query
     from pag_graph.neo4j_server.server import ServerStatus
+    from pag_graph.sinks.neo4j.query import Answer
 
-_Home = Annotated[
-    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
-]
-_Uri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri",
-        envvar="NEO4J_URI",
-        help="Another server; NEO4J_USERNAME and NEO4J_PASSWORD are read from the environment.",
-    ),
-]
 _Format = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 
 
@@ -84,8 +75,8 @@ def query(
     top: Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")] = 50,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan; do not run it.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Run it, and show what each step cost.")] = False,
-    home: _Home = None,
-    uri: _Uri = None,
+    home: Home = None,
+    uri: Uri = None,
     form: _Format = Format.TABLE,
 ) -> None:
     """Run a query of the Cypher library, for reading only.
@@ -105,6 +96,8 @@ def query(
     with connect(home, uri) as driver:
         parameters = complete(driver, chosen, given)
         answer = answer_query(driver, chosen, parameters, plan=plan)
+    if answer.coverage is not None:
+        answer.coverage.check()
     if plan is not None and answer.plan is not None:
         _print_plan(answer.plan, form)
         return
@@ -115,10 +108,11 @@ def query(
         print_csv(rows, answer.columns)
     else:
         _print_table(chosen, parameters, rows, answer.columns, top)
+    _print_left_out(answer, form)
 
 
 def browser(
-    home: _Home = None,
+    home: Home = None,
     saved: Annotated[
         Path | None,
         typer.Option("--saved", help="Write all queries into this archive; drop it onto Browser to keep them there."),
@@ -227,6 +221,15 @@ def _print_table(
         out.print(f"{len(rows) - top} more; --top shows them.", style="dim")
 
 
+def _print_left_out(answer: Answer, form: Format) -> None:
+    """Say which epochs were left out, and that there may be more rows: after a table, beside what programs read."""
+    out = stdout() if form is Format.TABLE else stderr()
+    if answer.coverage is not None and (line := answer.coverage.line()):
+        out.print(line)
+    if answer.limit is not None:
+        out.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")
+
+
 def _parameters(chosen: Query, words: Iterable[str], pairs: Iterable[str]) -> Iterable[tuple[str, Any]]:
     """Yield name and value of every parameter of a command line: ``--name value``, ``--name=value``, ``name=value``.
 
@@ -289,6 +292,7 @@ def _facts(chosen: Query) -> dict[str, Any]:
         ],
         "returns": chosen.returns,
         "detail": list(chosen.details),
+        "over": chosen.over,
     }
 
 

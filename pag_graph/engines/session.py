@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import EngineError, MissingExtraError
+from pag_graph.runtime.folders import cache_folder
 from pag_graph.runtime.threads import CORES
 
 if TYPE_CHECKING:
@@ -235,9 +236,7 @@ def cached_jars() -> list[Path]:
         From ``$PAG_CACHE`` (else ``pag-graph`` in the user's cache folder), Ivy's folders and Maven's.
     """
     group, artifact, version = GRAPHFRAMES_COORDINATE.split(":")
-    home = Path.home()
-    cache = os.environ.get("PAG_CACHE")
-    own = Path(cache) if cache else Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "pag-graph"
+    home, own = Path.home(), cache_folder()
     name = f"{artifact}-{version}.jar"
     places = [own / name, own / "graphframes" / name]
     for ivy in sorted(home.glob(".ivy2*"), reverse=True):

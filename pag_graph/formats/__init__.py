@@ -1,1 +1,1 @@
-"""One file per foreign type system, derived from the Arrow schemas of `pag_graph.model.tables`."""
+"""How others read it: types, derived from the Arrow schemas of `pag_graph.model.tables`, and pictures."""

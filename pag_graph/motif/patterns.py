@@ -133,7 +133,7 @@ _ALL = (
             "third_wait_end": "z2.id",
         },
         min_ns=(0, "shortest of both waits, in ns"),
-        gap_ns=(0, "how much later than the first wait's end the second wait may begin, in ns"),
+        gap_ns=(1_000_000, "how much later than the first wait's end the second wait may begin, in ns"),
     ),
     _pattern(
         "fan_in",

@@ -6,7 +6,6 @@ by a rename; so an interrupted installation goes on where it was, and a folder i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pag_graph.errors import MissingExtraError, Neo4jError
+from pag_graph.runtime.folders import cache_folder
+from pag_graph.runtime.locks import Lock, lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,7 @@ def install(cache: Path | None = None, progress: Progress | None = None) -> Path
     report = progress or (lambda *_: None)
     jars = locked_jars()
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
-    folder = user_folder(cache, "PAG_CACHE", "XDG_CACHE_HOME", ".cache") / f"neo4j-{neo4j_version()}-{digest}"
+    folder = cache_folder(cache) / f"neo4j-{neo4j_version()}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another installation of Neo4j"
     with file_lock(folder / "lock", on_wait=lambda: report(waiting, 0, len(jars))):
@@ -233,28 +234,26 @@ def _java_version(java: str) -> int:
     return int(found[1]) if found else 0
 
 
-def user_folder(given: Path | None, variable: str, xdg_variable: str, fallback: str) -> Path:
-    """Return `given`, else the folder that the environment names, else the one of the XDG standard; absolute."""
-    if given is not None:
-        return given.expanduser().resolve()
-    if own := os.environ.get(variable):
-        return Path(own).expanduser().resolve()
-    return Path(os.environ.get(xdg_variable) or Path.home() / fallback).resolve() / "pag-graph"
-
-
 @contextmanager
 def file_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock of the file at `path`; a process that ends, however, has let go of it.
 
     `on_wait` is called once if another process holds it.
+
+    Raises
+    ------
+    Neo4jError
+        Where the file system has no locks.
     """
     with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        locked = lock(file.fileno())
+        if locked is Lock.OTHERS:
             if on_wait:
                 on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            locked = lock(file.fileno(), wait=True)
+        if locked is not Lock.OURS:
+            message = f"{path} cannot be locked: its file system has no locks."
+            raise Neo4jError(message, "Name a folder on a local disk.", {"path": str(path)})
         yield
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import Neo4jError
-from pag_graph.neo4j_server.server import start_ticks
+from pag_graph.neo4j_server.process import start_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LEASE_S = 60.0
 """How long a loader that says nothing keeps the right; one that was killed on this machine loses it at once."""
 
+_WAIT_S = 3600.0
+"""How long to wait for the right that another loader holds."""
 _POLL_S = 0.5
 _UNKNOWN = "unknown"
 
@@ -75,7 +77,6 @@ def held(
     *,
     lanes: int,
     lease_s: float = LEASE_S,
-    wait_s: float = 3600.0,
     on_wait: Callable[[float], None] | None = None,
 ) -> Iterator[Lease]:
     """Hold the right to write a run; wait for another loader that holds it.
@@ -90,8 +91,6 @@ def held(
         How many transactions may be under way at once.
     lease_s
         How long the right is kept without a transaction.
-    wait_s
-        How long to wait for it.
     on_wait
         Called, while waiting, with the seconds for which the other one holds it at most.
 
@@ -109,7 +108,7 @@ def held(
         run=run, holder=f"{_process(os.getpid())}/{uuid.uuid4().hex}", lanes=lanes, lease_ms=int(lease_s * 1000)
     )
     gone: set[str] = set()
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + _WAIT_S
     while True:
         values = {
             "run": run,
@@ -126,7 +125,7 @@ def held(
             gone.add(holder)
             continue
         if time.monotonic() > deadline:
-            message = f"Another load of run {run} is under way, and has been for {wait_s:g} s."
+            message = f"Another load of run {run} is under way, and has been for {_WAIT_S:g} s."
             raise Neo4jError(message, "Wait for it to end, then load again.", {"run": run, "holder": holder})
         if on_wait is not None:
             on_wait(left_s)

@@ -9,7 +9,7 @@ import numpy as np
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import polling
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP, KIND_CODES, NEVER
+from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP, EXIT, KIND_CODES, NEVER, SPAWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +47,8 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     outside = innermost < 0
     ends_step = (rows.kind == act.STOP) | (rows.kind == act.START)
     by_itself = outside & ~ends_step & (rows.kind != _ARRIVAL) & (rows.kind != act.RECEIVE)
+    # Whatever is open, the program itself does these.
+    by_itself |= (rows.kind == act.EPOCH_END) | (rows.kind == SPAWN) | (rows.kind == EXIT)
     logged = polling.LoggedRows(rows.kind, rows.t, rows.operator, role, innermost, by_itself)
     steps = polling.steps(logged, pause_ns)
     started = rows.kind == act.START

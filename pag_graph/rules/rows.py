@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -146,9 +146,22 @@ class WorkerRows(MessageRows):
         return len(self.t)
 
 
-Stack = tuple[tuple[int, ...], ...]
-"""Activities that are open, outermost first: operator, position of the vertex that started each, and what else their
-rules need, and its number in the log; or marks of starts and stops, in order, where stops have the position -1."""
+class Open(NamedTuple):
+    """An activity that is open, or a mark: a start or a stop that does not cancel another one."""
+
+    operator: int
+    pos: int
+    """Position of the vertex that starts it; -1 for the mark of a stop."""
+    seq: int
+    """Its number in the log."""
+    kind: int = -1
+    """Place of its type in `EDGE_TYPES`, where the source states one."""
+    inferred: int = 0
+    """1 where its place in time is a policy of the source."""
+
+
+Stack = tuple[Open, ...]
+"""What is open, outermost first; or marks, in the order of the log."""
 
 Graph = tuple[Any, ...]
 """Columns of `pag_graph.kernels.assembly.local_graph`, types by `EDGE_TYPES`."""

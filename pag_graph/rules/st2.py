@@ -47,8 +47,7 @@ References
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numba
 import numpy as np
@@ -61,18 +60,22 @@ from pag_graph.kernels.activations import PROGRESS_RECEIVE, PROGRESS_SEND, RECEI
 from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.model.enums import ActivityType, EdgeFlags, Severity
-from pag_graph.model.graph import GraphPart
 from pag_graph.model.ids import POSITION_BITS
-from pag_graph.model.tables import PAG_EDGES, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.model.tables import PAG_FINDINGS
 from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
-from pag_graph.rules.rows import CODE_OF_LABEL, EDGE_CODES, KINDS, LABELS, WorkerRows
+from pag_graph.rules.rows import EDGE_CODES, KINDS, WorkerRows
 from pag_graph.runtime.threads import each
-from pag_graph.store.log import codes, column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["MESSAGE_ENDS", "build_columns", "build_part", "build_slice", "message_findings"]
+columns: Final[tuple[str, ...]] = ()
+aligned: Final = False
+epochs_are_islands: Final = True
+states_activities: Final = False
+reads_prepared: Final = True
+reads_idleness: Final = False
+no_place_to_cut: Final = "they are of one epoch"
 
 MESSAGE_ENDS = pa.schema(
     [
@@ -114,102 +117,10 @@ _OTHER = PROGRESS_RECEIVE + 1
 _KEY = ("channel", "sender", "receiver", "message_seq")
 
 
-def build_part(
-    events: pa.Table, *, position_offset: Mapping[int, int], prepared: bool, operators: pa.Table
-) -> GraphPart:
-    """Build the graph of whole epochs of all workers, as SnailTrail 2 does.
-
-    Parameters
-    ----------
-    events
-        Rows of `TRACE_EVENTS`, a worker's rows together in the order of its log (as `Trace.events` returns them):
-        all events of some epochs.
-    position_offset
-        Per worker: how many rows of its log precede the slice. Names every worker of the trace, because a progress
-        message goes to all of them.
-    prepared
-        Whether rows were removed and moved already.
-    operators
-        Rows of `TRACE_OPERATORS`; addresses tell which operators are scopes.
-
-    Returns
-    -------
-    GraphPart
-        Vertices in the order of worker and position: `pos` is twice the number of the row in its worker's log, rows
-        counted that are dropped; a receive and the row that it overtakes change numbers too. `t_ns` is the worker's own
-        clock, except for receives that moved. Segments begin with a worker's first vertex of an epoch and with the
-        ends of `waiting` edges.
-        Edges: local ones in the order of their ends, then data, then progress messages. `records` is known for what
-        ends with a stop and for data messages, `activation` for what leads from a start to its stop, `operator` for
-        what begins with a start and does not end with one.
-        Findings: see `message_findings`; partners are searched in the slice only.
-
-    Notes
-    -----
-    Linear in the events, plus hash joins of the messages.
-    """
-    part, ends = build_slice(events, position_offset=position_offset, prepared=prepared, operators=operators)
-    return GraphPart(vertices=part.vertices, edges=part.edges, findings=message_findings(ends), dropped=part.dropped)
-
-
-def build_slice(
-    events: pa.Table, *, position_offset: Mapping[int, int], prepared: bool, operators: pa.Table
-) -> tuple[GraphPart, pa.Table]:
-    """Build the graph of a slice and leave the judgement of unmatched messages for later.
-
-    Whether a message crosses epochs or lost its other end cannot be told from a slice alone. The ends of all slices,
-    concatenated and given to `message_findings`, make the same findings for every way of slicing.
-
-    Parameters
-    ----------
-    events, position_offset, prepared, operators
-        As for `build_part`.
-
-    Returns
-    -------
-    part
-        As `build_part` returns it, without findings.
-    ends
-        Rows of `MESSAGE_ENDS`.
-    """
-    words = codes(events, "kind", LABELS, 0)
-    names = ("seq", "epoch", "operator", "channel", "peer", "message_seq", "records", "bytes")
-    columns: dict[str, Any] = {name: column(events, name) for name in names}
-    columns |= {"t": column(events, "t_ns"), "timeout": columns["seq"], "label": words, "kind": CODE_OF_LABEL[words]}
-    worker = column(events, "worker")
-    bounds = [0, *(int(row) + 1 for row in np.flatnonzero(np.diff(worker))), len(worker)]
-    rows = [
-        WorkerRows(
-            worker=int(worker[low]),
-            first_order=position_offset.get(int(worker[low]), 0) + 1,
-            starts_run=False,
-            ends_run=False,
-            activity=np.empty(0, np.int8),
-            inferred=np.empty(0, np.int8),
-            **{name: values[low:high] for name, values in columns.items()},
-        )
-        for low, high in pairwise(bounds)
-        if low < high
-    ]
-    workers = len(set(position_offset) | {mine.worker for mine in rows})
-    graph, ends = build_columns(rows, workers=workers, prepared=prepared, operators=operators)
-    vertices, edges = (table.table(0, table.rows) for table in (graph.vertices, graph.edges))
-    message = np.isin(graph.edges.kind, (_DATA_MESSAGE, _PROGRESS_MESSAGE))
-    group = np.where(message, graph.edges.kind, -1)
-    order = np.lexsort((graph.edges.numbers[layout.DST], group))
-    part = GraphPart(
-        vertices=vertices.cast(PAG_VERTICES).sort_by("id"),
-        edges=edges.cast(PAG_EDGES).take(pa.array(order)),
-        findings=graph.findings,
-        dropped=graph.dropped,
-    )
-    return part, ends
-
-
 def build_columns(
     rows: Sequence[WorkerRows], *, workers: int, prepared: bool, operators: pa.Table
 ) -> tuple[GraphColumns, pa.Table]:
-    """Build the graph of a slice, as `build_slice` does.
+    """Build the graph of whole epochs of all workers, as SnailTrail 2 does.
 
     Parameters
     ----------
@@ -217,15 +128,26 @@ def build_columns(
         Per worker, ascending: all events of some epochs, times on its own clock.
     workers
         How many workers the trace has.
-    prepared, operators
-        As for `build_part`.
+    prepared
+        Whether rows were removed and moved already.
+    operators
+        Rows of `TRACE_OPERATORS`; addresses tell which operators are scopes.
 
     Returns
     -------
     columns
-        Vertices and edges in the order of the store.
+        Vertices and edges in the order of the store. `pos` is twice the number of the row in its worker's log, rows
+        counted that are dropped; a receive and the row that it overtakes change numbers too. `t_ns` is the worker's own
+        clock, except for receives that moved. Segments begin with a worker's first vertex of an epoch and with the
+        ends of `waiting` edges. `records` is known for what ends with a stop and for data messages, `activation` for
+        what leads from a start to its stop, `operator` for what begins with a start and does not end with one.
     ends
-        Rows of `MESSAGE_ENDS`.
+        Rows of `MESSAGE_ENDS`: whether a message crosses epochs or lost its other end cannot be told from a slice.
+        Those of all slices, concatenated and given to `message_findings`, make the same findings for every slicing.
+
+    Notes
+    -----
+    Linear in the events, plus hash joins of the messages.
     """
     # What was prepared has no scopes any more.
     scopes = np.sort(_scopes(operators.slice(0, 0) if prepared else operators))

@@ -7,28 +7,37 @@ CPA (Sager 2016) ch. 3; `docs/model.md`, section "Rule set stated".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pag_graph.kernels.activations import EPOCH_END, START, STOP
+from pag_graph.kernels.activations import EPOCH_END, PARK, START, STOP, UNPARK
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START, NO_EDGE
 from pag_graph.kernels.ends_of_waits import ENDED, NOTHING_CAME, judge_waits
-from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags
-from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Survey, local_messages, opened
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, Severity
+from pag_graph.rules.protocol import Remark
+from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Open, Survey, local_messages, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from pag_graph.rules.rows import Graph, RuleParameters, Stack, WorkerRows
+    from pag_graph.rules.protocol import Before, Life, Setting, Wanted
+    from pag_graph.rules.rows import Graph, WorkerRows
 
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
-COLUMNS = ("activity", "inferred")
-"""Columns of events that only these rules ask for."""
+columns: Final[tuple[str, ...]] = ("activity", "inferred")
+aligned: Final = True
+epochs_are_islands: Final = False
+states_activities: Final = True
+reads_prepared: Final = False
+reads_idleness: Final = False
+no_place_to_cut: Final = "no activity starts there right after another one stopped"
 
 _WAITING, _UNKNOWN, _BUSY, _PROCESSING = (
     EDGE_CODES[kind]
@@ -67,6 +76,16 @@ class StatedJudged(Judged):
     """Rows that end a stretch of waiting in which time passed and that no message ended."""
 
 
+def safe_cut(_parks: Callable[[], bool]) -> Wanted:
+    """Say which rows of a worker may begin a slice (`WaitRules.safe_cut`): a start right after a stop."""
+    return _begins_activity
+
+
+def _begins_activity(before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
+    # A wait ends with what is read in its last instant, before another activity starts: so no wait is cut in two.
+    return np.equal(kind, START) & np.equal(before, STOP)
+
+
 def survey(rows: WorkerRows) -> StatedSurvey:
     """Say what the rows of one worker tell by themselves.
 
@@ -82,8 +101,7 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     Returns
     -------
     StatedSurvey
-        A mark is: operator, position of the vertex that starts the activity (-1 for a stop), type, whether its place is
-        inferred, and number in the log.
+        O(rows) in time and memory.
     """
     at = np.flatnonzero((rows.kind == START) | (rows.kind == STOP))
     starts, types = rows.kind[at] == START, _types(rows.activity[at])
@@ -102,11 +120,11 @@ def survey(rows: WorkerRows) -> StatedSurvey:
     ends_rest = ~starts[1:] & starts[:-1] & np.isin(types[:-1], _RESTING)
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
-    columns = (rows.operator[at], position, types, rows.inferred[at], rows.seq[at])
-    marks = tuple(zip(*(values[left].tolist() for values in columns), strict=True))
+    fields = (rows.operator[at], position, rows.seq[at], types, rows.inferred[at])
+    marks = tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
     return StatedSurvey(
         dropped=dropped,
-        depth=sum(1 for mark in marks if mark[1] >= 0 and mark[2] == _WAITING),
+        depth=sum(1 for mark in marks if mark.pos >= 0 and mark.kind == _WAITING),
         idle=None,
         active=None,
         marks=marks,
@@ -124,44 +142,23 @@ def _types(activity: I8) -> I64:
     return np.where(np.isin(kind, _NOT_LOCAL), _UNKNOWN, kind)
 
 
-def judge(
-    rows: WorkerRows,
-    seen: StatedSurvey,
-    processes: I64,
-    uncertainty: I64,
-    parameters: RuleParameters,
-    outer: Stack,
-) -> StatedJudged:
-    """Judge the waits of one worker, whose received messages are matched.
+def settle(_rows: WorkerRows, seen: StatedSurvey, _setting: Setting) -> StatedSurvey:
+    """Return the survey as it is (`WaitRules.settle`): the source says itself when its workers waited."""
+    return seen
 
-    Parameters
-    ----------
-    rows
-        Rows of one worker, with `sent` filled.
-    seen
-        Their survey.
-    processes, uncertainty
-        Per worker of the run: its process, and how far its clock may be off.
-    parameters
-        Of the rule set.
-    outer
-        Activities that are open before these rows, as the marks of `survey`.
 
-    Returns
-    -------
-    StatedJudged
-        O(rows) in time and memory.
-    """
+def judge(rows: WorkerRows, seen: StatedSurvey, setting: Setting, before: Sequence[Open]) -> StatedJudged:
+    """Judge the waits of one worker (`WaitRules.judge`)."""
     at, operator = seen.at, rows.operator[seen.at]
-    number = np.array([mark[0] for mark in outer], np.int64)
+    number = np.array([activity.operator for activity in before], np.int64)
     innermost, trouble = seen.innermost, seen.trouble
-    if outer:
+    if before:
         innermost, _, wrong, _ = applications(seen.starts, operator, number, 0)
         trouble = np.zeros(rows.rows, np.int8)
         trouble[at] = wrong
-    waits_at = (_state(rows, seen, innermost, outer)[0] == _WAITING).astype(np.int64)
-    if parameters.level:
-        innermost = applications(seen.starts, operator, number, parameters.level)[0]
+    waits_at = (_state(rows, seen, innermost, before)[0] == _WAITING).astype(np.int64)
+    if setting.parameters.level:
+        innermost = applications(seen.starts, operator, number, setting.parameters.level)[0]
     kept = np.flatnonzero(seen.dropped == 0)
     # Each stretch of waiting goes from one vertex to the next; the first row here follows one that no wait is open at.
     wait = kept[1:][waits_at[np.searchsorted(at, kept[1:])] == 1]
@@ -176,8 +173,8 @@ def judge(
         rows.send_id,
         rows.peer,
         rows.worker,
-        processes,
-        uncertainty,
+        setting.processes,
+        setting.uncertainty,
     )
     ended = verdict == ENDED
     return StatedJudged(
@@ -193,73 +190,40 @@ def judge(
     )
 
 
-def _state(rows: WorkerRows, seen: StatedSurvey, innermost: I64, outer: Stack) -> list[I64]:
+def _state(rows: WorkerRows, seen: StatedSurvey, innermost: I64, before: Sequence[Open]) -> list[I64]:
     """Return type, operator, position of the start, and whether it is inferred, of what `innermost` refers to."""
     at = seen.at
     here = seen.types, rows.operator[at], 2 * (rows.first_order + at), rows.inferred[at]
-    before = [[mark[place] for mark in outer] for place in (2, 0, 1, 3)]
-    return opened(innermost, here, before, (_UNKNOWN, -1, -1, 0))
+    outer = [
+        [activity.kind for activity in before],
+        [activity.operator for activity in before],
+        [activity.pos for activity in before],
+        [activity.inferred for activity in before],
+    ]
+    return opened(innermost, here, outer, (_UNKNOWN, -1, -1, 0))
 
 
-def last_wait(
-    rows: WorkerRows, seen: StatedSurvey, processes: I64, uncertainty: I64, parameters: RuleParameters
-) -> None:
-    """Return nothing: what waits there are depends on what is open before these rows."""
-    del rows, seen, processes, uncertainty, parameters
+def last_wait(_rows: WorkerRows, _seen: StatedSurvey, _setting: Setting) -> int | None:
+    """Return nothing: what waits there are depends on what is open before these rows (`WaitRules.last_wait`)."""
 
 
-def worker_graph(
-    rows: WorkerRows,
-    seen: StatedSurvey,
-    judged: StatedJudged,
-    *,
-    previous: tuple[int, int],
-    segment: int,
-    outer: Stack,
-    born: bool,
-    exits: bool,
-    run_end_ns: int,
-) -> Graph:
-    """Chain the rows of one worker to vertices and local edges that tile its life.
-
-    Parameters
-    ----------
-    rows, seen, judged
-        The worker's rows and what the rules say of them.
-    previous
-        Position and time of the worker's last vertex before these rows.
-    segment
-        Position of the start of the segment that is open before these rows.
-    outer
-        Activities that are open before them.
-    born, exits
-        Whether the worker's life begins with its first event, and ends with its last one.
-    run_end_ns
-        The run's end.
-
-    Returns
-    -------
-    tuple
-        As `pag_graph.kernels.assembly.local_graph`.
-
-    Notes
-    -----
-    O(rows).
-    """
+def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, before: Before, life: Life) -> Graph:
+    """Chain the rows of one worker to vertices and local edges that tile its life (`WaitRules.worker_graph`)."""
     row = np.flatnonzero(seen.dropped == 0)
     pos, t = 2 * (rows.first_order + row), rows.t[row]
-    before = np.searchsorted(seen.at, row)
-    kind, operator, activation, inferred = (values[before] for values in _state(rows, seen, judged.innermost, outer))
+    mark = np.searchsorted(seen.at, row)
+    state = _state(rows, seen, judged.innermost, before.activities)
+    kind, operator, activation, inferred = (values[mark] for values in state)
     # Whatever level is shown, a wait is a wait where a message ended it, and nothing else is one.
     kind[kind == _WAITING] = _BUSY
-    kind[judged.waits_at[before] == 1] = _BUSY
+    kind[judged.waits_at[mark] == 1] = _BUSY
     kind[np.searchsorted(row, judged.dismissed)] = _UNKNOWN
     kind[np.searchsorted(row, judged.wait_row)] = _WAITING
     records = np.full(len(row), -1, np.int64)
     if len(row):
         starts = np.append(rows.kind, -1)[np.append(-1, row[:-1])] == START
         records[starts] = rows.records[row[:-1]][starts[1:]]
-    if rows.starts_run and (not len(row) or (t[0] > 0 and not born)):
+    if rows.starts_run and (not len(row) or (t[0] > 0 and not life.born)):
         # The origin on this worker: what it did before its first event nobody knows.
         first = int(pos[0]) - 1 if len(row) else 1
         row, pos, t = (np.append(value, values) for value, values in ((INSERTED_START, row), (first, pos), (0, t)))
@@ -267,18 +231,18 @@ def worker_graph(
             np.append(value, values)
             for value, values in ((_UNKNOWN, kind), (-1, operator), (-1, activation), (0, inferred), (-1, records))
         )
-    last_t = int(t[-1]) if len(t) else previous[1]
+    last_t = int(t[-1]) if len(t) else before.t
     # Between activities that follow each other at once there is no time that could be unknown.
-    kind = np.where((kind == _UNKNOWN) & (np.diff(np.append(previous[1], t)) == 0) & (row >= 0), _BUSY, kind)
+    kind = np.where((kind == _UNKNOWN) & (np.diff(np.append(before.t, t)) == 0) & (row >= 0), _BUSY, kind)
     if rows.starts_run:
         # No edge leads to the first vertex of all.
         kind[:1], operator[:1], activation[:1], records[:1], inferred[:1] = NO_EDGE, -1, -1, -1, 0
     columns = [row, pos, t, kind, operator, activation, records, inferred]
-    if rows.ends_run and not exits and last_t < run_end_ns:
-        last_pos = int(pos[-1]) if len(pos) else previous[0]
+    if rows.ends_run and not life.exits and last_t < life.run_end_ns:
+        last_pos = int(pos[-1]) if len(pos) else before.pos
         end = 2 * (rows.first_order + rows.rows) - 1
         end += 2 * (end == last_pos)
-        tail = (INSERTED_END, end, run_end_ns, _UNKNOWN, -1, -1, -1, 0)
+        tail = (INSERTED_END, end, life.run_end_ns, _UNKNOWN, -1, -1, -1, 0)
         columns = [np.append(values, value) for values, value in zip(columns, tail, strict=True)]
     row, pos, t, kind, operator, activation, records, inferred = columns
     starts_segment = np.isin(pos, judged.wait_pos)
@@ -289,10 +253,34 @@ def worker_graph(
         row.astype(np.int32),
         pos,
         t,
-        np.where(begun < 0, segment, begun),
+        np.where(begun < 0, before.segment, begun),
         kind.astype(np.int8),
         operator,
         activation,
         records,
         (inferred * int(EdgeFlags.INFERRED)).astype(np.int8),
     )
+
+
+def extra_findings(rows: WorkerRows, _seen: StatedSurvey, judged: StatedJudged) -> list[Remark]:
+    """Say which waits nothing ended, and what was stated that means nothing here (`WaitRules.extra_findings`)."""
+    starts = rows.kind == START
+    remarks = (
+        ("wait_without_ender", "no message ends it; typed unknown", judged.dismissed),
+        (
+            "start_of_message_type",
+            "no activity of a worker is of this type; typed unknown",
+            np.flatnonzero(starts & np.isin(rows.activity, _NOT_LOCAL)),
+        ),
+        (
+            "park_in_stated_trace",
+            "ignored; waits are stated as activities",
+            np.flatnonzero((rows.kind == PARK) | (rows.kind == UNPARK)),
+        ),
+        (
+            "records_on_stop",
+            "ignored; records are stated where an activity starts",
+            np.flatnonzero((rows.kind == STOP) & (rows.records >= 0)),
+        ),
+    )
+    return [Remark(name, Severity.WARNING, action, odd) for name, action, odd in remarks]

@@ -6,28 +6,37 @@ Definitions: CPA (Sager 2016) ch. 5, translated to activations and parks; `docs/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import waits
 from pag_graph.kernels.assembly import INPUT_WAIT, WAITING, local_graph
-from pag_graph.model.enums import EdgeFlags
+from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import polled_intervals
+from pag_graph.rules.protocol import Remark
 from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from pag_graph.rules.rows import Graph, RuleParameters, Stack, WorkerRows
+    from pag_graph.rules.protocol import Before, Life, Setting, Wanted
+    from pag_graph.rules.rows import Graph, Open, WorkerRows
 
     I8 = NDArray[np.int8]
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-COLUMNS: tuple[str, ...] = ()
-"""Columns of events that only these rules ask for."""
+columns: Final[tuple[str, ...]] = ()
+aligned: Final = True
+epochs_are_islands: Final = False
+states_activities: Final = False
+reads_prepared: Final = False
+reads_idleness: Final = True
+no_place_to_cut: Final = "no wait begins there, and no epoch ends on a worker that never waits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,26 @@ class TimelyJudged(Judged):
     consumed: I64
     verdict: I8
     interval_arrival: I64
+
+
+def safe_cut(parks: Callable[[], bool]) -> Wanted:
+    """Say which rows of a worker may begin a slice (`WaitRules.safe_cut`).
+
+    A worker is cut where a candidate idle interval begins (a park with its unpark right after it, that continues no
+    other park): judging an interval needs the rows up to the next one and no further. One that never parks is cut after
+    the end of an epoch.
+    """
+    return _begins_interval if parks() else _follows_epoch
+
+
+def _begins_interval(before: I8, kind: I8, after: I8) -> NDArray[np.bool_]:
+    # A park that was cut off is no interval, and what follows it has its type from it: neither is a place to cut.
+    begins = np.equal(kind, act.PARK) & np.equal(after, act.UNPARK)
+    return begins & np.not_equal(before, act.UNPARK) & np.not_equal(before, act.PARK)
+
+
+def _follows_epoch(before: I8, _kind: I8, _after: I8) -> NDArray[np.bool_]:
+    return np.equal(before, act.EPOCH_END)
 
 
 def survey(rows: WorkerRows) -> TimelySurvey:
@@ -96,27 +125,15 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     )
 
 
-def infer_idle(rows: WorkerRows, seen: TimelySurvey, processes: I64, parameters: RuleParameters) -> TimelySurvey:
-    """Find candidate idle intervals of a worker whose log says nothing about idleness.
+def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurvey:
+    """Put stretches without anything to do in the place of parks, where a log says nothing of idleness.
 
-    Parameters
-    ----------
-    rows
-        All rows of one worker, with `sent` filled.
-    seen
-        Their survey.
-    processes
-        Per worker of the run: its process.
-    parameters
-        Of the rule set.
-
-    Returns
-    -------
-    TimelySurvey
-        With the stretches in which the worker had nothing to do in place of parks. What it did in them was polling, and
-        becomes no vertex; O(rows log rows).
+    What a worker did in them was polling, and becomes no vertex (`WaitRules.settle`); O(rows log rows).
     """
-    parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, processes, parameters.busy_below_ns)
+    if not setting.idle_inferred:
+        return seen
+    pause_ns = setting.parameters.busy_below_ns
+    parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
     none = np.empty(0, np.int64)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, POLLING)
     # An interval begins and ends at vertices, whatever they are of.
@@ -127,35 +144,9 @@ def infer_idle(rows: WorkerRows, seen: TimelySurvey, processes: I64, parameters:
     )
 
 
-def judge(
-    rows: WorkerRows,
-    seen: TimelySurvey,
-    processes: I64,
-    uncertainty: I64,
-    parameters: RuleParameters,
-    outer: Stack,
-) -> TimelyJudged:
-    """Judge activations and idle intervals of one worker, whose received messages are matched.
-
-    Parameters
-    ----------
-    rows
-        Rows of one worker, with `sent` filled.
-    seen
-        Their survey.
-    processes, uncertainty
-        Per worker of the run: its process, and how far its clock may be off.
-    parameters
-        Of the rule set.
-    outer
-        Nothing (see `survey`).
-
-    Returns
-    -------
-    TimelyJudged
-        O(rows) in time and memory.
-    """
-    del outer
+def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
+    """Judge activations and idle intervals of one worker (`WaitRules.judge`); none is open before its rows."""
+    parameters = setting.parameters
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
@@ -174,8 +165,8 @@ def judge(
         rows.channel,
         rows.message_seq,
         rows.worker,
-        processes,
-        uncertainty,
+        setting.processes,
+        setting.uncertainty,
         parameters.busy_below_ns,
     )
     ended = np.flatnonzero(ender >= 0)
@@ -195,22 +186,12 @@ def judge(
     )
 
 
-def last_wait(
-    rows: WorkerRows, seen: TimelySurvey, processes: I64, uncertainty: I64, parameters: RuleParameters
-) -> int | None:
-    """Return the position of the vertex that ends the last wait of one worker.
+def last_wait(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> int | None:
+    """Return the position of the vertex that ends the last wait of one worker (`WaitRules.last_wait`).
 
-    Parameters
-    ----------
-    rows, seen, processes, uncertainty, parameters
-        As for `judge`; messages are matched as far as their sends are known.
-
-    Returns
-    -------
-    int or None
-        -1 if there is no wait; None if a message whose send is not known yet may tell otherwise.
+    It is not known if a message whose send is not known yet may tell otherwise.
     """
-    judged = judge(rows, seen, processes, uncertainty, parameters, ())
+    judged = judge(rows, seen, setting)
     last = int(judged.wait_row[-1]) if len(judged.wait_row) else -1
     unknown = rows.reads[rows.send_id < 0]
     if len(unknown):
@@ -221,42 +202,9 @@ def last_wait(
     return int(judged.wait_pos[-1]) if last >= 0 else -1
 
 
-def worker_graph(
-    rows: WorkerRows,
-    seen: TimelySurvey,
-    judged: TimelyJudged,
-    *,
-    previous: tuple[int, int],
-    segment: int,
-    outer: Stack,
-    born: bool,
-    exits: bool,
-    run_end_ns: int,
-) -> Graph:
-    """Return the columns of `local_graph` for one worker.
-
-    Parameters
-    ----------
-    rows, seen, judged
-        The worker's rows and what the rules say of them.
-    previous
-        Position and time of the worker's last vertex before these rows.
-    segment
-        Position of the start of the segment that is open before these rows.
-    outer
-        Nothing (see `survey`).
-    born, exits
-        Whether the worker's life begins with its first event, and ends with its last one.
-    run_end_ns
-        The run's end.
-
-    Returns
-    -------
-    tuple
-        As `pag_graph.kernels.assembly.local_graph`.
-    """
-    del outer
-    columns: Graph = local_graph(
+def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
+    """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
+    graph: Graph = local_graph(
         rows.kind,
         rows.t,
         rows.operator,
@@ -269,16 +217,29 @@ def worker_graph(
         judged.verdict,
         judged.interval_arrival,
         rows.first_order,
-        previous[0],
-        previous[1],
-        segment,
+        before.pos,
+        before.t,
+        before.segment,
         rows.starts_run,
         rows.ends_run,
-        born,
-        exits,
-        run_end_ns,
+        life.born,
+        life.exits,
+        life.run_end_ns,
     )
     if seen.arrived is not None:
-        kind, flags = columns[4], columns[8]
+        kind, flags = graph[4], graph[8]
         flags[(kind == WAITING) | (kind == INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
-    return columns
+    return graph
+
+
+def extra_findings(rows: WorkerRows, seen: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
+    """Say which parks and unparks lack each other (`WaitRules.extra_findings`)."""
+    paired = seen.dropped > 0
+    paired[seen.parks] = paired[seen.unparks] = True
+    return [
+        Remark(name, Severity.WARNING, action, np.flatnonzero((rows.kind == kind) & ~paired))
+        for name, action, kind in (
+            ("park_without_unpark", "the time after it is unknown", act.PARK),
+            ("unpark_without_park", "ignored", act.UNPARK),
+        )
+    ]

@@ -1,1 +1,1 @@
-"""Threads and memory of this process."""
+"""What this process has of its machine: threads, memory, locks, folders of the user."""

@@ -1,12 +1,10 @@
 """Pictures of results, drawn as their definitions say: bars, lines, matrices, and timelines of a window.
 
-Own code, because a result is small and an SVG of it is text: no drawing library, no font and no script is needed, and
-the same rows give the same bytes.
+A result is small, so its picture is text (`pag_graph.formats.svg`), the same for the same rows.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.definition import Analysis, Chart, table_of
 from pag_graph.analyses.expressions import operator_labels
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.units import duration, in_html
-from pag_graph.sinks.svg import COLOURS, timeline
+from pag_graph.formats import svg
+from pag_graph.model.units import duration
+from pag_graph.sinks.timeline import COLOURS, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
 _PALETTE = (
     "#1d6fa5",
     "#e07a1f",
@@ -42,10 +40,9 @@ _PALETTE = (
 )
 """Colours of series that are no activities; they differ in lightness as well."""
 _OTHERS = "#b8b8c8"
-_INK, _FAINT, _GRID = "#222222", "#666666", "#dddddd"
 _BARS, _SERIES = 16, 10
 """Most bars and series that a picture shows; the rest is summed up, or left out and counted."""
-_NAMES, _RIGHT, _ROW, _LINE = 250, 110, 24, 16
+_NAMES, _RIGHT, _ROW = 250, 110, 24
 _PLOT = 260
 _CELL, _CELLS = 64, 24
 
@@ -116,18 +113,7 @@ def draw(
     make = {"bars": _bars, "lines": _lines, "matrix": _matrix}[chart.kind]
     names = _Names(operators=dict(labels or {}), workers=dict(workers or {}))
     drawn = make(chart, rows, names) if rows else _Drawn([_text(20, 50, "no rows")], 900, 70)
-    size = f'width="{drawn.width}" height="{drawn.height}"'
-    return "\n".join(
-        [
-            f'<svg {_NAMESPACE} {size} viewBox="0 0 {drawn.width} {drawn.height}" font-family="sans-serif">',
-            "<style>text { font-size: 12px }</style>",
-            f'<rect width="{drawn.width}" height="{drawn.height}" fill="#ffffff"/>',
-            _text(20, 20, title, bold=True),
-            *drawn.shapes,
-            "</svg>",
-            "",
-        ]
-    )
+    return svg.document([_text(20, 20, title, bold=True), *drawn.shapes], drawn.width, drawn.height)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +133,8 @@ class _Drawn:
     height: int
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start", bold: bool = False, fill: str = _INK) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{in_html(text)}</text>'
-
-
-def _shortened(text: str, letters: int) -> str:
-    return text if len(text) <= letters else text[: letters - 3] + "..."
+def _text(x: float, y: float, words: str, *, anchor: str | None = None, bold: bool = False, fill: str = svg.INK) -> str:
+    return svg.text(x, y, words, font_weight=600 if bold else None, text_anchor=anchor, fill=fill)
 
 
 def _shown(column: str) -> Callable[[float], str]:
@@ -192,16 +173,6 @@ def _name(row: Row, columns: Iterable[str], names: _Names) -> str:
     return ", ".join(parts) or "(none)"
 
 
-def _ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers from `low` to `high`, both included, at most about `most`."""
-    if high <= low:
-        return [low]
-    rough = (high - low) / most
-    power = 10 ** math.floor(math.log10(rough))
-    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
-    return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
 def _colour(series: str, place: int) -> str:
     if series == "(other)":
         return _OTHERS
@@ -209,19 +180,8 @@ def _colour(series: str, place: int) -> str:
 
 
 def _legend(series: Sequence[str], x: float, y: float, width: int) -> tuple[list[str], int]:
-    """Return a legend in as many lines as it takes, and its height."""
-    shapes, at, line = [], x, 0
-    for place, name in enumerate(series):
-        text = _shortened(name, 40)
-        if at > x and at + 24 + 7 * len(text) > width:
-            at, line = x, line + 1
-        top = y + line * _LINE
-        shapes += [
-            f'<rect x="{at:.1f}" y="{top - 9:.1f}" width="10" height="10" fill="{_colour(name, place)}"/>',
-            _text(at + 14, top, text),
-        ]
-        at += 30 + 7 * len(text)
-    return shapes, (line + 1) * _LINE if series else 0
+    entries = [(svg.shortened(name, 40), _colour(name, place)) for place, name in enumerate(series)]
+    return svg.legend(entries, x, y, width)
 
 
 @dataclass(slots=True)
@@ -247,7 +207,7 @@ def _bars(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     shapes, high = _legend(shown, _NAMES, y, width) if len(shown) > 1 else ([], 0)
     y += high + 8
     if not high:
-        shapes.append(_text(_NAMES, y - 10, _titled(chart.y[0]), fill=_FAINT))
+        shapes.append(_text(_NAMES, y - 10, _titled(chart.y[0]), fill=svg.FAINT))
     for panel, members in panels.items():
         if chart.panel:
             shapes.append(_text(20, y + 8, f"by {panel}" if chart.panel == "by" else str(panel), bold=True))
@@ -303,13 +263,7 @@ def _panel(
 ) -> tuple[list[str], int]:
     """Draw bars below each other; returns the shapes and where they end."""
     show = _shown(chart.y[0] if unit is None else f"{unit}_ns" if unit == "ns" else unit)
-    ends = [0.0]
-    for bar in bars.values():
-        for measure in bar.parts:
-            ends += [sum(v for v in measure.values() if v > 0), sum(v for v in measure.values() if v < 0)]
-        ends += [value for value in (bar.low, bar.high) if value is not None]
-    low, high = min(ends), max(ends)
-    high = high if high > low else low + 1
+    low, high = _span(bars.values())
     scale = (width - _NAMES - _RIGHT) / (high - low)
     count = len(chart.y)
     row_height = max(_ROW, 13 * count + 8)
@@ -318,42 +272,56 @@ def _panel(
     def x(value: float) -> float:
         return _NAMES + (value - low) * scale
 
-    shapes = []
-    for tick in _ticks(low, high):
-        shapes.append(f'<line x1="{x(tick):.1f}" y1="{y}" x2="{x(tick):.1f}" y2="{bottom}" stroke="{_GRID}"/>')
-        shapes.append(_text(x(tick), bottom + 14, show(tick), anchor="middle", fill=_FAINT))
+    shapes = svg.marks([(x(tick), show(tick)) for tick in svg.ticks(low, high)], bottom + svg.LINE - 2, top=y)
     thick = (row_height - 6) / count
     for place, (name, bar) in enumerate(bars.items()):
         top = y + place * row_height
-        middle = top + row_height / 2 + 4
-        label = _text(_NAMES - 8, middle, _shortened(name, 36), anchor="end")
-        shapes.append(f"<g><title>{in_html(name)}</title>{label}</g>")
+        label = _text(_NAMES - 8, top + row_height / 2 + 4, svg.shortened(name, 36), anchor="end")
+        shapes.append(svg.group(label, title=name))
         for number, (column, measure) in enumerate(zip(chart.y, bar.parts, strict=True)):
-            at = top + 3 + number * thick
-            positive = negative = 0.0
-            for part in series or [""]:
-                value = measure.get(part, 0)
-                if not value:
-                    continue
-                begin = positive if value > 0 else negative
+            upper = top + 3 + number * thick
+            end = 0.0
+            for part, begin, value in _stacked(measure, series):
                 colour = _colour(part, series.index(part)) if series else _PALETTE[number]
-                about = ", ".join(text for text in (name, part, f"{_titled(column)} {show(value)}") if text)
-                shapes.append(
-                    f'<rect x="{min(x(begin), x(begin + value)):.1f}" y="{at:.1f}" width="{abs(value) * scale:.1f}"'
-                    f' height="{thick - 1:.1f}" fill="{colour}"><title>{in_html(about)}</title></rect>'
-                )
-                positive, negative = (begin + value, negative) if value > 0 else (positive, begin + value)
-            total = sum(measure.values())
-            edge = max(x(positive), x(bar.high) if bar.high is not None else 0)
-            shapes.append(_text(edge + 5, at + thick / 2 + 3.5, show(total), fill=_FAINT))
+                title = ", ".join(words for words in (name, part, f"{_titled(column)} {show(value)}") if words)
+                left = min(x(begin), x(begin + value))
+                shapes.append(svg.rect(left, upper, abs(value) * scale, thick - 1, colour, title=title))
+                end = max(end, begin + value)
+            edge = max(x(end), x(bar.high) if bar.high is not None else 0)
+            shapes.append(_text(edge + 5, upper + thick / 2 + 3.5, show(sum(measure.values())), fill=svg.FAINT))
         if bar.low is not None and bar.high is not None:
-            centre = top + row_height / 2
-            shapes.append(
-                f'<path d="M{x(bar.low):.1f} {centre - 5:.1f} v10 M{x(bar.low):.1f} {centre:.1f} H{x(bar.high):.1f}'
-                f' M{x(bar.high):.1f} {centre - 5:.1f} v10" stroke="{_INK}" stroke-width="1.5" fill="none"/>'
-            )
-    shapes.append(f'<line x1="{x(0):.1f}" y1="{y}" x2="{x(0):.1f}" y2="{bottom}" stroke="{_FAINT}"/>')
+            shapes.append(_interval(x(bar.low), x(bar.high), top + row_height / 2))
+    shapes.append(svg.line((x(0), y), (x(0), bottom), svg.FAINT))
     return shapes, bottom + 34
+
+
+def _span(bars: Iterable[_Bar]) -> tuple[float, float]:
+    """Return from where to where the axis of some bars goes: 0 and all of their ends are in it."""
+    ends = [0.0]
+    for bar in bars:
+        for measure in bar.parts:
+            ends += [sum(v for v in measure.values() if v > 0), sum(v for v in measure.values() if v < 0)]
+        ends += [value for value in (bar.low, bar.high) if value is not None]
+    low, high = min(ends), max(ends)
+    return low, high if high > low else low + 1
+
+
+def _stacked(measure: Mapping[str, float], series: Sequence[str]) -> Iterator[tuple[str, float, float]]:
+    """Yield the parts of a bar with where they begin: what is positive goes to the right, the rest to the left."""
+    positive = negative = 0.0
+    for part in series or [""]:
+        value = measure.get(part, 0)
+        if value > 0:
+            yield part, positive, value
+            positive += value
+        elif value < 0:
+            yield part, negative, value
+            negative += value
+
+
+def _interval(low: float, high: float, y: float) -> str:
+    steps = [("M", (low, y - 5)), ("v", (10,)), ("M", (low, y)), ("H", (high,)), ("M", (high, y - 5)), ("v", (10,))]
+    return svg.path(steps, svg.INK, stroke_width=1.5)
 
 
 def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
@@ -378,33 +346,27 @@ def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
         share = (point[0] - low_x) / (high_x - low_x) if high_x > low_x else 0.5
         return left + share * (right - left), bottom - (point[1] - low_y) / (high_y - low_y) * _PLOT
 
-    shapes = [*legend]
     show_x, show_y = _shown(across), _shown(up)
-    for tick in _ticks(low_y, high_y):
+    across_marks = [(place((tick, low_y))[0], show_x(tick)) for tick in svg.ticks(low_x, high_x, 10)]
+    shapes = [*legend, *svg.marks(across_marks, bottom + 16)]
+    for tick in svg.ticks(low_y, high_y):
         _, y = place((low_x, tick))
-        shapes.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{_GRID}"/>')
-        shapes.append(_text(left - 8, y + 4, show_y(tick), anchor="end", fill=_FAINT))
-    for tick in _ticks(low_x, high_x, 10):
-        x, _ = place((tick, low_y))
-        shapes.append(_text(x, bottom + 16, show_x(tick), anchor="middle", fill=_FAINT))
-    shapes.append(_text((left + right) / 2, bottom + 34, _titled(across), anchor="middle", fill=_FAINT))
-    shapes.append(_text(20, top - 6, _titled(up), fill=_FAINT))
+        shapes.append(svg.line((left, y), (right, y), svg.GRID))
+        shapes.append(_text(left - 8, y + 4, show_y(tick), anchor="end", fill=svg.FAINT))
+    shapes.append(_text((left + right) / 2, bottom + 34, _titled(across), anchor="middle", fill=svg.FAINT))
+    shapes.append(_text(20, top - 6, _titled(up), fill=svg.FAINT))
     for number, name in enumerate(shown):
         ordered = sorted(series[name])
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, ordered))
         colour = _colour(name, number)
-        if len({a for a, _ in ordered}) == len(ordered):
+        if len({x for x, _ in ordered}) == len(ordered):
             # Where there are several values at one place, points without a line between say it better.
-            shapes.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            shapes.append(svg.polyline(map(place, ordered), colour, stroke_width=2))
         for point in ordered:
-            x, y = place(point)
-            about = f"{name}: {show_y(point[1])} at {_titled(across)} {show_x(point[0])}"
-            shapes.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"><title>{in_html(about)}</title></circle>'
-            )
+            title = f"{name}: {show_y(point[1])} at {_titled(across)} {show_x(point[0])}"
+            shapes.append(svg.circle(*place(point), 3, colour, title=title))
     if len(farthest) > len(shown):
         note = f"{len(farthest) - len(shown)} others, nearer to 0, are not drawn"
-        shapes.append(_text(right, bottom + 34, note, anchor="end", fill=_FAINT))
+        shapes.append(_text(right, bottom + 34, note, anchor="end", fill=svg.FAINT))
     return _Drawn(shapes, width, bottom + 48)
 
 
@@ -422,16 +384,18 @@ def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
     left, top = 150, 84
     most = max((amount for cell, amount in sums.items() if set(cell) <= set(shown)), default=0) or 1
     shapes = [
-        _text(left, 42, f"{_titled(value)} ({_titled(down)} down, {_titled(across)} across)", fill=_FAINT),
+        _text(left, 42, f"{_titled(value)} ({_titled(down)} down, {_titled(across)} across)", fill=svg.FAINT),
         *(
-            _text(left + (at + 0.5) * _CELL, top - 8, _shortened(names.workers.get(key, str(key)), 10), anchor="middle")
+            _text(
+                left + (at + 0.5) * _CELL, top - 8, svg.shortened(names.workers.get(key, str(key)), 10), anchor="middle"
+            )
             for at, key in enumerate(shown)
         ),
-        _text(left - 30, top - 8, _titled(down), anchor="end", fill=_FAINT),
+        _text(left - 30, top - 8, _titled(down), anchor="end", fill=svg.FAINT),
     ]
     for at_row, key_row in enumerate(shown):
         y = top + at_row * _CELL * 0.6
-        shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, _shortened(names.worker(key_row), 20), anchor="end"))
+        shapes.append(_text(left - 10, y + _CELL * 0.3 + 4, svg.shortened(names.worker(key_row), 20), anchor="end"))
         for at, key in enumerate(shown):
             amount = sums.get((key_row, key), 0)
             share = amount / most
@@ -439,15 +403,15 @@ def _matrix(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
             shade = "#" + "".join(f"{round(255 - share * (255 - full)):02x}" for full in (0x1D, 0x4F, 0x7C))
             x = left + at * _CELL
             about = f"{_titled(down)} {names.worker(key_row)}, {_titled(across)} {names.worker(key)}: {show(amount)}"
-            ink = "#ffffff" if share > 0.55 else _INK  # noqa: PLR2004
-            number = _text(x + _CELL / 2, y + _CELL * 0.3 + 4, _short(amount, show), anchor="middle", fill=ink)
-            shapes.append(
-                f'<g><title>{in_html(about)}</title><rect x="{x}" y="{y:.1f}" width="{_CELL - 2}"'
-                f' height="{_CELL * 0.6 - 2:.1f}" fill="{shade}" stroke="{_GRID}"/>{number if amount else ""}</g>'
-            )
+            ink = "#ffffff" if share > 0.55 else svg.INK  # noqa: PLR2004
+            cell_shapes = [svg.rect(x, y, _CELL - 2, _CELL * 0.6 - 2, shade, stroke=svg.GRID)]
+            if amount:
+                words = _short(amount, show)
+                cell_shapes.append(_text(x + _CELL / 2, y + _CELL * 0.3 + 4, words, anchor="middle", fill=ink))
+            shapes.append(svg.group(*cell_shapes, title=about))
     bottom = int(top + len(shown) * _CELL * 0.6) + 8
     if len(keys) > len(shown):
-        shapes.append(_text(left, bottom + 10, f"{len(keys) - len(shown)} more workers are not drawn", fill=_FAINT))
+        shapes.append(_text(left, bottom + 10, f"{len(keys) - len(shown)} more workers are not drawn", fill=svg.FAINT))
         bottom += 16
     return _Drawn(shapes, max(left + len(shown) * _CELL + 20, 460), bottom + 8)
 

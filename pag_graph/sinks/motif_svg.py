@@ -13,14 +13,15 @@ from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.formats import svg
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
-from pag_graph.model.units import duration, in_html
+from pag_graph.model.units import duration
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.motif.query import MotifQuery, ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
-from pag_graph.sinks.svg import lane_label
+from pag_graph.sinks.timeline import lane_label
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ PICTURED: dict[str, tuple[str, dict[str, int]]] = {
 _LEFT, _TOP, _LANE, _BOTTOM, _RIGHT = 100, 104, 104, 14, 60
 _NARROWEST = 62.0
 """Least distance between two instants, in pixels."""
-_LETTER = 7
-"""About how wide a letter is, in pixels."""
 _WAITING, _WORK, _DATA, _OTHER = "#d62828", "#2a9d8f", "#1d6fa5", "#8a8a8a"
 _IDLE = {ActivityType.WAITING, ActivityType.INPUT_WAIT, ActivityType.IDLE}
 _MESSAGES = {str(kind) for kind in MESSAGE_TYPES}
+_STYLE = "text { paint-order: stroke; stroke: #ffffff; stroke-width: 3px }\n.small { font-size: 11px; fill: #555555 }"
+_NOTE = "red: nothing to do; green: work; blue: data; grey: other messages; gaps in time by their square roots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,35 +115,29 @@ def match_picture(
             if name in motif.columns and name not in known:
                 known.append(name)
     height = _TOP + len(workers) * _LANE + _BOTTOM
-    first = min(times.values())
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        "<style>text { font-size: 12px; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }",
-        ".small { font-size: 11px; fill: #555555 }</style>",
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="12" y="20" font-weight="600">{in_html(title)}</text>',
-        f'<text x="12" y="38">{in_html(purpose)}</text>',
-        f'<text x="12" y="56" class="small">{in_html(str(motif))}</text>',
+        svg.text(12, 20, title, font_weight=600),
+        svg.text(12, 38, purpose),
+        svg.text(12, 56, str(motif), class_="small"),
     ]
     for worker, y in lanes.items():
         drawn.append(lane_label(names_of_workers or {}, worker, 12, y + 4))
-        drawn.append(f'<line x1="{_LEFT - 8}" y1="{y}" x2="{width - 12}" y2="{y}" stroke="#e4e4e4"/>')
+        drawn.append(svg.line((_LEFT - 8, y), (width - 12, y), "#e4e4e4"))
     for line in lines:
         drawn += _edge(line, at[line.src], at[line.dst])
     # Names stand where no message leaves or arrives.
     above = {line.src for line in lines if at[line.src][1] < at[line.dst][1]}
     above |= {line.dst for line in lines if at[line.dst][1] < at[line.src][1]}
+    first = min(times.values())
     for vertex, (left, y) in at.items():
         name_y, time_y = (y - 26, y - 13) if vertex in above else (y + 20, y + 33)
-        drawn.append(f'<circle cx="{left:.1f}" cy="{y}" r="5" fill="#ffffff" stroke="#222222" stroke-width="1.6"/>')
-        label = ", ".join(names.get(vertex, []))
-        if label:
-            drawn.append(f'<text x="{left:.1f}" y="{name_y}" text-anchor="middle">{in_html(label)}</text>')
+        drawn.append(svg.circle(left, y, 5, "#ffffff", stroke=svg.INK, stroke_width=1.6))
+        if label := ", ".join(names.get(vertex, [])):
+            drawn.append(svg.text(left, name_y, label, text_anchor="middle"))
         since = f"+{duration(times[vertex] - first)}"
-        drawn.append(f'<text x="{left:.1f}" y="{time_y}" text-anchor="middle" class="small">{since}</text>')
-    note = "red: nothing to do; green: work; blue: data; grey: other messages; gaps in time by their square roots"
-    drawn += [f'<text x="12" y="{height - 12}" class="small">{note}</text>', "</svg>", ""]
-    return "\n".join(drawn)
+        drawn.append(svg.text(left, time_y, since, text_anchor="middle", class_="small"))
+    drawn.append(svg.text(12, height - 12, _NOTE, class_="small"))
+    return svg.document(drawn, width, height, style=_STYLE)
 
 
 def _edge(line: _Line, begin: tuple[float, int], end: tuple[float, int]) -> list[str]:
@@ -152,21 +147,17 @@ def _edge(line: _Line, begin: tuple[float, int], end: tuple[float, int]) -> list
     else:
         colour = _WAITING if line.kind in _IDLE else _WORK
     (x1, y1), (x2, y2) = begin, end
-    thick = 1.8 if message else 5
     label = f"{line.name}: {line.kind.replace('_', ' ')}"
-    shown = label if not message and abs(x2 - x1) > _LETTER * len(label) else line.name
+    title = f"{label}, {duration(line.end_ns - line.start_ns)}"
+    drawn = svg.line(begin, end, colour, stroke_width=1.8 if message else 5, title=title)
     if message:
         # Nearer to the sender, where messages are further apart.
-        place = f'x="{x1 + (x2 - x1) * 0.4 + 8:.1f}" y="{y1 + (y2 - y1) * 0.4 + 4:.1f}"'
-    else:
-        # Where no name of a vertex stands: these are at the ends.
-        place = f'x="{(x1 + x2) / 2:.1f}" y="{y1 + (16 if shown == line.name else -9)}" text-anchor="middle"'
-    title = f"<title>{in_html(label)}, {duration(line.end_ns - line.start_ns)}</title>"
-    return [
-        f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="{colour}" stroke-width="{thick}">',
-        f"{title}</line>",
-        f'<text {place} fill="{colour}">{in_html(shown)}</text>',
-    ]
+        return [drawn, svg.text(x1 + (x2 - x1) * 0.4 + 8, y1 + (y2 - y1) * 0.4 + 4, line.name, fill=colour)]
+    # Where no name of a vertex stands: these are at the ends.
+    middle = (x1 + x2) / 2
+    if abs(x2 - x1) > svg.LETTER * len(label):
+        return [drawn, svg.text(middle, y1 - 9, label, text_anchor="middle", fill=colour)]
+    return [drawn, svg.text(middle, y1 + 16, line.name, text_anchor="middle", fill=colour)]
 
 
 def _places(times: Sequence[int], width: float) -> dict[int, float]:

@@ -7,8 +7,6 @@ one counts as `Use.UNKNOWN`, unless its lock is seen to be held.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
@@ -22,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import StoreError
+from pag_graph.runtime.locks import Lock, is_still, lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOCK = "lock"
-_HELD = (errno.EWOULDBLOCK, errno.EACCES)
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -99,8 +97,8 @@ def held_folder(parent: Path, prefix: str, suffix: str = "", *, mode: int = 0o77
     while True:
         folder = parent / f"{prefix}{uuid.uuid4().hex}{suffix}"
         folder.mkdir(mode)
-        lock = _lock_new(folder)
-        if lock is not None:
+        marker = _lock_new(folder)
+        if marker is not None:
             break
     try:
         yield folder
@@ -108,32 +106,26 @@ def held_folder(parent: Path, prefix: str, suffix: str = "", *, mode: int = 0o77
         try:
             _remove(folder)
         finally:
-            os.close(lock)
+            os.close(marker)
 
 
 def _lock_new(folder: Path) -> int | None:
     """Lock a folder that was made just now; None if somebody took it for a leftover in between."""
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        marker = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _HELD:
-            os.close(lock)
-            return None
-        # No locks here: nobody can tell whether this process lives, so that its folder counts as unknown.
-    if not _is_at(lock, folder / _LOCK):
-        os.close(lock)
+    # Without locks nobody can tell whether this process lives, so that its folder counts as unknown.
+    if lock(marker) is Lock.OTHERS or not is_still(marker, folder / _LOCK):
+        os.close(marker)
         return None
     try:
-        os.write(lock, json.dumps(_machine()).encode())
+        os.write(marker, json.dumps(_machine()).encode())
     except OSError:
-        os.close(lock)
+        os.close(marker)
         _remove(folder)
         raise
-    return lock
+    return marker
 
 
 @contextmanager
@@ -143,26 +135,25 @@ def claimed(folder: Path) -> Iterator[Use]:
         yield Use.UNKNOWN
         return
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        marker = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError:
         yield Use.UNKNOWN
         return
     try:
-        yield _use(lock, folder)
+        yield _use(marker, folder)
     finally:
-        os.close(lock)
+        os.close(marker)
 
 
-def _use(lock: int, folder: Path) -> Use:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return Use.LIVING if error.errno in _HELD else Use.UNKNOWN
-    if not _is_at(lock, folder / _LOCK):
-        # Somebody else removes it right now.
+def _use(marker: int, folder: Path) -> Use:
+    locked = lock(marker)
+    if locked is Lock.OTHERS:
+        return Use.LIVING
+    if locked is Lock.NONE or not is_still(marker, folder / _LOCK):
+        # There are no locks here, or somebody else removes it right now.
         return Use.UNKNOWN
     try:
-        maker = json.loads(os.pread(lock, 4096, 0) or b"{}")
+        maker = json.loads(os.pread(marker, 4096, 0) or b"{}")
     except ValueError:
         maker = {}
     own = _machine()
@@ -194,15 +185,6 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def _is_at(lock: int, path: Path) -> bool:
-    try:
-        there = path.stat()
-    except OSError:
-        return False
-    here = os.fstat(lock)
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _machine() -> dict[str, str]:

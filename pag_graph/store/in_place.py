@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import re
 import uuid
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
+from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def whole_file(target: Path) -> Iterator[Path]:
         temporary = place.with_name(f".{place.name[:_NAME_CHARACTERS]}.{uuid.uuid4().hex}.tmp")
         held = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            with suppress(OSError):
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(held)
             yield temporary
             # A disk over a network says only now that it is full.
             os.fsync(held)
@@ -372,7 +371,8 @@ def _remove_file(path: Path, *, dry_run: bool) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock(held) is not Lock.OURS:
+            return False
         if not dry_run:
             path.unlink()
     except OSError:

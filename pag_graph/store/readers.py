@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.delta import open_store
 from pag_graph.store.delta_log import commit_file
 
@@ -34,15 +32,12 @@ class Hold:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = -1
-        lock = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno == errno.EWOULDBLOCK:
-                os.close(lock)
-                raise
-            # There are no locks here; `pag vacuum` then has to be told what readers need.
-        self._lock = lock
+        opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        # Where there are no locks, `pag vacuum` has to be told what readers need.
+        if lock(opened, shared=True) is Lock.OTHERS:
+            os.close(opened)
+            raise BlockingIOError
+        self._lock = opened
 
     def __del__(self) -> None:
         if self._lock >= 0:
@@ -84,14 +79,10 @@ def open_held(path: Path) -> tuple[StoreInfo, Hold | None]:
 def is_read(path: Path, version: int) -> bool:
     """Tell whether a reader on this machine holds a version of the table `epochs` of a store."""
     try:
-        lock = os.open(commit_file(path / "epochs", version), os.O_RDWR | os.O_CLOEXEC)
+        opened = os.open(commit_file(path / "epochs", version), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno == errno.EWOULDBLOCK
+        return lock(opened) is Lock.OTHERS
     finally:
-        with suppress(OSError):
-            os.close(lock)
-    return False
+        os.close(opened)

@@ -124,7 +124,9 @@ def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int)
             origins = latest(place, progress)
         elif row.kind == "progress_send":
             origins = latest(place, {"start"}, works=True)
-        elif row.kind not in progress and (row.depth or row.kind in {"stop", "receive", "arrival"}):
+        elif row.kind not in {*progress, "epoch_end", "spawn", "exit"} and (
+            row.depth or row.kind in {"stop", "receive", "arrival"}
+        ):
             continue
         begin = next((p for p in origins if reaches(p, place)), place)
         end = next((last for first, last in steps if first <= place <= last), place)

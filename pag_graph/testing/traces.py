@@ -115,6 +115,12 @@ class SmallTrace:
             events=tuple(tuple(replace(event, t_ns=event.t_ns + by_ns) for event in log) for log in self.events),
         )
 
+    def silenced(self) -> SmallTrace:
+        """Return the trace as a log that says nothing of idleness would hold it."""
+        idle = {EventKind.PARK, EventKind.UNPARK, EventKind.IDLE_START, EventKind.IDLE_STOP}
+        events = tuple(tuple(event for event in log if event.kind not in idle) for log in self.events)
+        return replace(self, events=events, idle_logged=False)
+
     def changed(self, worker: int, index: int, **changes: object) -> SmallTrace:
         """Return the trace with other values in one event; without values the event is left out."""
         log = list(self.events[worker])

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.neo4j
 CASES: list[tuple[str, str, dict[str, int]]] = [
     ("wait_ended_by_data", "bfs", {}),
     ("wait_ended_by_data", "triangles", {"min_ns": 20_000}),
+    ("wait_chain", "skewed", {}),
     ("wait_chain", "skewed", {"gap_ns": 10**10}),
     ("fan_in", "skewed", {}),
     ("fan_in", "skewed", {"within_ns": 10**9}),

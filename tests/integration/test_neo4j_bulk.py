@@ -9,6 +9,7 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import Neo4jError
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
@@ -81,7 +82,7 @@ def test_an_interrupted_import_is_noticed(skewed: Run, tmp_path: Path, monkeypat
     monkeypatch.setattr(bulk.server, "administer", interrupted)
     with pytest.raises(InterruptedError):
         load_bulk(skewed, home)
-    assert server.is_half_imported(home)
+    assert server_home.is_half_imported(home)
     with pytest.raises(Neo4jError, match="was interrupted") as caught:
         server.start(home)
     assert "--bulk" in str(caught.value.hint)
@@ -89,4 +90,4 @@ def test_an_interrupted_import_is_noticed(skewed: Run, tmp_path: Path, monkeypat
     with pytest.raises(InterruptedError):
         load_bulk(skewed, home)
     assert server.reset(home)
-    assert not server.is_half_imported(home)
+    assert not server_home.is_half_imported(home)

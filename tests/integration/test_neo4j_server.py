@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import neo4j.exceptions
 import pytest
 
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import server
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.neo4j
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Start a server on two free ports, the first choice for Bolt being taken; stop it in the end."""
     folder = tmp_path_factory.mktemp("neo4j") / "a home"
-    with socket.create_server((server.HOST, 0)) as listener:
+    with socket.create_server((server_home.HOST, 0)) as listener:
         taken = listener.getsockname()[1]
         started = server.start(folder, bolt_port=taken, http_port=0)
         assert started.bolt_uri != f"bolt://127.0.0.1:{taken}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from pag_graph.rules.st2 import build_part
 from pag_graph.sources import convert
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
+from tests.support.st2_parts import build_part
 
 if TYPE_CHECKING:
     from pag_graph.model.graph import GraphPart

@@ -22,6 +22,13 @@ INDIRECT = {
     "spawn_of_nobody",
     "spawned_after_birth",
     "spawned_twice",
+    # What rule sets remark, from tables of theirs.
+    "park_in_stated_trace",
+    "park_without_unpark",
+    "records_on_stop",
+    "start_of_message_type",
+    "unpark_without_park",
+    "wait_without_ender",
     # Doubts about names of workers, made in one loop.
     "worker_not_listed",
     "worker_without_activity",

@@ -65,7 +65,7 @@ def test_no_committed_file_names_a_registry_or_a_home_folder() -> None:
 def test_the_picture_in_the_readme_is_drawn_by_the_code(tmp_path: Path) -> None:
     from pag_graph import api
     from pag_graph.cli.demo import SAMPLES
-    from pag_graph.sinks.svg import timeline
+    from pag_graph.sinks.timeline import timeline
 
     api.build(SAMPLES / "skewed", tmp_path / "store", engine="local")
     drawn = timeline(api.open(tmp_path / "store").snapshot(epoch=4), width=1100)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.formats import svg
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import worker_of
 from pag_graph.testing.traces import draw
@@ -68,15 +68,16 @@ _FILL = {
 }
 _SHORT = {ActivityType.PROCESSING: "work", ActivityType.DESERIALIZATION: "deserialize", ActivityType.WAKE_UP: "wake"}
 _LEFT, _TOP, _LANE, _BOX, _SCALE = 84, 64, 104, 30, 4.6
-_THIN, _BAR = 'stroke="#888888"', 'fill="none" stroke="#7a4fa3" stroke-width="2"'
-_ARROW = 'stroke="#1d6fa5" stroke-width="1.6" marker-end="url(#head)"'
+_MESSAGE = "#1d6fa5"
 _LOCAL = {str(kind) for kind in LOCAL_TYPES}
 _STYLE = (
-    "<style>text { font-size: 12px } .b { font-weight: 600 } .m { text-anchor: middle }",
-    ".t { font-size: 10px; fill: #333; text-anchor: middle; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }",
-    ".e { font-size: 11px; fill: #1d6fa5; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }</style>",
-    '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">',
-    '<path d="M0,0 L8,4 L0,8 z" fill="#1d6fa5"/></marker></defs>',
+    ".b { font-weight: 600 } .m { text-anchor: middle }\n"
+    ".t { font-size: 10px; fill: #333; text-anchor: middle; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }\n"
+    ".e { font-size: 11px; fill: #1d6fa5; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }"
+)
+_HEAD = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+    '<path d="M0,0 L8,4 L0,8 z" fill="#1d6fa5"/></marker></defs>'
 )
 
 
@@ -113,19 +114,9 @@ def picture(snapshot: Snapshot, title: str, *, path: bool = False, segments: boo
     if path:
         body += _path(snapshot, lanes)
     body += _dots(rows, lanes, window.start_ns)
-    labels = [f'<text x="8" y="{y + 20}" class="b">worker {worker}</text>' for worker, y in lanes.items()]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="sans-serif">',
-            *_STYLE,
-            f'<rect width="{width:.0f}" height="{height}" fill="#ffffff"/>',
-            f'<text x="8" y="22" class="b">{escape(title)}</text>',
-            *labels,
-            *body,
-            "</svg>",
-            "",
-        ]
-    )
+    labels = [svg.text(8, y + 20, f"worker {worker}", class_="b") for worker, y in lanes.items()]
+    shapes = [_HEAD, svg.text(8, 22, title, class_="b"), *labels, *body]
+    return svg.document(shapes, round(width), height, style=_STYLE)
 
 
 def _x(t_ns: int, origin: int) -> float:
@@ -138,13 +129,11 @@ def _box(row: dict[str, int | str], lanes: dict[int, int], origin: int) -> list[
         return []
     x, y, wide = _x(start, origin), lanes[worker_of(int(row["edge_dst"]))], length * _SCALE
     name = _SHORT.get(kind, str(kind).replace("_", " "))
-    lines = [
-        f'<rect x="{x:.1f}" y="{y}" width="{wide:.1f}" height="{_BOX}" fill="{_FILL.get(kind, "#eeeeee")}" {_THIN}>',
-        f"<title>{kind}, {length} ns</title></rect>",
-    ]
-    label = next((text for text in (f"{name} {length}", name) if len(text) * 7 + 12 < wide), "")
+    fill = _FILL.get(kind, "#eeeeee")
+    lines = [svg.rect(x, y, wide, _BOX, fill, stroke="#888888", title=f"{kind}, {length} ns")]
+    label = next((text for text in (f"{name} {length}", name) if len(text) * svg.LETTER + 12 < wide), "")
     if label:
-        lines.append(f'<text x="{x + wide / 2:.1f}" y="{y + 20}" class="m">{label}</text>')
+        lines.append(svg.text(x + wide / 2, y + 20, label, class_="m"))
     return lines
 
 
@@ -155,10 +144,10 @@ def _arrow(row: dict[str, int | str], lanes: dict[int, int], origin: int) -> lis
     y1, y2 = (src + _BOX, dst) if down else (src, dst + _BOX)
     x1, x2 = _x(start, origin), _x(start + length, origin)
     kind = str(row["type"]).replace("_", " ")
-    y = (y1 + y2) / 2
+    look = {"stroke_width": 1.6, "marker_end": "url(#head)", "title": f"{kind}, {length} ns"}
     return [
-        f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" {_ARROW}><title>{kind}, {length} ns</title></line>',
-        f'<text x="{(x1 + x2) / 2 + 7:.1f}" y="{y + 4:.0f}" class="e">{kind}</text>',
+        svg.line((x1, y1), (x2, y2), _MESSAGE, **look),
+        svg.text((x1 + x2) / 2 + 7, round((y1 + y2) / 2 + 4), kind, class_="e"),
     ]
 
 
@@ -174,9 +163,9 @@ def _dots(rows: Iterable[dict[str, int | str]], lanes: dict[int, int], origin: i
     for (worker, t), real in sorted(ends.items()):
         x, y = _x(t, origin), lanes[worker]
         fill = "#333333" if real else "#ffffff"
-        lines.append(f'<circle cx="{x:.1f}" cy="{y + _BOX / 2}" r="3" fill="{fill}" stroke="#333333"/>')
+        lines.append(svg.circle(x, y + _BOX / 2, 3, fill, stroke="#333333"))
         if last[0] != worker or x - last[1] > 21:
-            lines.append(f'<text x="{x:.1f}" y="{y + _BOX + 12}" class="t">{t}</text>')
+            lines.append(svg.text(x, y + _BOX + 12, str(t), class_="t"))
             last = (worker, x)
     return lines
 
@@ -194,10 +183,9 @@ def _segments(snapshot: Snapshot, lanes: dict[int, int]) -> list[str]:
     for number, (low, high) in sorted(spans.items()):
         x1, x2 = (_x(t, snapshot.window.start_ns) for t in (low, high))
         y = lanes[worker_of(number)] - 8
-        lines.append(
-            f'<path d="M{x1 + 2:.1f},{y + 5} V{y} H{x2 - 2:.1f} V{y + 5}" {_BAR}/>'
-            f'<text x="{(x1 + x2) / 2:.1f}" y="{y - 4}" class="m" fill="#7a4fa3">segment</text>'
-        )
+        steps = [("M", (x1 + 2, y + 5)), ("V", (y,)), ("H", (x2 - 2,)), ("V", (y + 5,))]
+        lines.append(svg.path(steps, "#7a4fa3", stroke_width=2))
+        lines.append(svg.text((x1 + x2) / 2, y - 4, "segment", class_="m", fill="#7a4fa3"))
     return lines
 
 
@@ -206,10 +194,8 @@ def _path(snapshot: Snapshot, lanes: dict[int, int]) -> list[str]:
     points = []
     for step in critical_path(snapshot).steps.to_pylist():
         for t, name in ((step["start_ns"], "worker"), (step["start_ns"] + step["duration_ns"], "to_worker")):
-            points.append(f"{_x(t, snapshot.window.start_ns):.1f},{lanes[step[name]] + _BOX + 18}")
-    return [
-        f'<polyline points="{" ".join(points)}" fill="none" stroke="#d62828" stroke-width="3" opacity="0.8"/>',
-    ]
+            points.append((_x(t, snapshot.window.start_ns), lanes[step[name]] + _BOX + 18))
+    return [svg.polyline(points, "#d62828", stroke_width=3, opacity=0.8)]
 
 
 def draw_all() -> dict[str, str]:

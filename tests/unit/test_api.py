@@ -17,7 +17,7 @@ from pag_graph import Pag, samples
 from pag_graph.analyses.why import WhyParameters
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.sinks.svg import timeline
+from pag_graph.sinks.timeline import timeline
 
 if TYPE_CHECKING:
     from pathlib import Path

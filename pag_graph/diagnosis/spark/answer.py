@@ -23,6 +23,7 @@ from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.reader import enough_memory, read_log
+from pag_graph.sources.spark.settings import settings_of
 from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class SparkAnswer:
             "stages": diagnosis.stages.to_dicts(),
             "jobs": [
                 {
-                    "job": job.job,
+                    "job": job.number,
                     "name": job.name,
                     "start_ns": job.start_ns,
                     "end_ns": job.end_ns,
@@ -102,6 +103,7 @@ class SparkAnswer:
                 }
                 for job in schedule.jobs
             ],
+            "settings": settings_of(self.log),
             "executors": schedule.executors.drop("code").to_dicts(),
             "what_if": {"replayed_ns": diagnosis.simulated_ns, "changes": self.what_if, "cores": self.cores},
             "epochs": [

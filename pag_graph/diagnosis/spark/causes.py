@@ -365,8 +365,8 @@ def _without_echoes(causes: list[Cause]) -> list[Cause]:
 def _core_time(schedule: Schedule, first: int) -> dict[str, int]:
     """Return the time of all cores since the first job: used, wasted on attempts that did not count, and idle."""
     tasks = schedule.tasks.with_columns(held=pl.col("free") - pl.col("receipt"))
-    busy = int(tasks.filter("succeeded")["held"].sum())
-    wasted = int(tasks.filter(~pl.col("succeeded"))["held"].sum())
+    counts = pl.col("succeeded") | pl.col("running")
+    busy, wasted = (int(tasks.filter(kept)["held"].sum()) for kept in (counts, ~counts))
     there = sum(
         max(0, (schedule.end_ns if until is None else until) - max(since, first)) * count
         for since, until, count in recorded_cores(schedule)

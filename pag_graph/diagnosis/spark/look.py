@@ -178,7 +178,8 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
         .agg(
             pl.col("job").first(),
             pl.len().cast(pl.Int64).alias("tasks"),
-            (~pl.col("succeeded")).sum().cast(pl.Int64).alias("failed"),
+            (~pl.col("succeeded") & ~pl.col("running")).sum().cast(pl.Int64).alias("failed"),
+            pl.col("running").sum().cast(pl.Int64).alias("running"),
             pl.col("speculative").sum().cast(pl.Int64).alias("speculative"),
             pl.col("launch").min().alias("start_ns"),
             pl.col("done").max().alias("end_ns"),
@@ -186,6 +187,7 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
             held.median().cast(pl.Int64).alias("median_ns"),
             held.max().alias("max_ns"),
             pl.col("run").sum().alias("run_ns"),
+            pl.col("cpu_ns").sum(),
             pl.col("gc").sum().alias("gc_ns"),
             pl.col("deserialize").sum().alias("deserialize_ns"),
             pl.col("delay").sum().alias("delay_ns"),
@@ -199,9 +201,12 @@ def stage_table(schedule: Schedule) -> pl.DataFrame:
         )
         .sort("start_ns", "stage", "stage_attempt")
     )
+    # Where no task of a log took any, processor time was not measured.
+    measured = bool((schedule.tasks["cpu_ns"] > 0).any())
     return table.with_columns(
+        cpu_ns=pl.col("cpu_ns") if measured else pl.lit(None, pl.Int64),
         skew_ratio=pl.when(pl.col("median_ns") > 0).then(pl.col("max_ns") / pl.col("median_ns")).otherwise(1.0),
-        job=pl.Series([None if j is None else schedule.jobs[j].job for j in table["job"].to_list()], dtype=pl.Int64),
+        job=pl.Series([None if j is None else schedule.jobs[j].number for j in table["job"].to_list()], dtype=pl.Int64),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.formats import svg
 from pag_graph.model.units import in_html, printable
 from pag_graph.sources.spark.schedule import executor_ends
 
@@ -238,13 +239,10 @@ def _timeline(answer: SparkAnswer) -> str:
     rows: list[str] = []
     shapes: list[str] = []
 
-    def box(row: int, start: int, end: int, colour: str, text: str, *, thin: bool = False) -> None:
+    def box(row: int, start: int, end: int, colour: str, words: str, *, thin: bool = False) -> None:
         x, width = _LEFT + start * scale, max((end - start) * scale, 0.4)
         y, height = row * _ROW + (0 if thin else 3), (2.5 if thin else _ROW - 5)
-        shapes.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" fill="{colour}">'
-            f"<title>{in_html(text)}</title></rect>"
-        )
+        shapes.append(svg.rect(x, y, width, height, colour, title=words))
 
     lanes = min(mapped.lanes, 8)
     rows += ["driver" if lane == 0 else f"driver lane {lane + 1}" for lane in range(lanes)]
@@ -268,23 +266,15 @@ def _timeline(answer: SparkAnswer) -> str:
     for worker, start, length in _path(answer.steps, 0.5 / scale):
         if worker in row_of:
             box(row_of[worker], start, start + length, _PATH, "critical path", thin=True)
-    labels = "".join(
-        f'<text x="0" y="{k * _ROW + 12}" font-size="11">{in_html(text)}</text>' for k, text in enumerate(rows)
-    )
+    labels = [svg.text(0, row * _ROW + 12, words, font_size=11) for row, words in enumerate(rows)]
     height = len(rows) * _ROW + 20
-    marks = "".join(
-        f'<text x="{_LEFT + _WIDTH * k / 10:.0f}" y="{height - 4}" font-size="10" text-anchor="middle">'
-        f"{schedule.end_ns * k / 10 / 1e9:.1f} s</text>"
-        for k in range(11)
-    )
-    note = ""
-    left_out = len(schedule.cores) - shown + sum(schedule.more_cores)
-    if left_out:
-        note = f"<p>{left_out:,} more cores are not drawn.</p>"
+    tenths = [(_LEFT + _WIDTH * k / 10, f"{schedule.end_ns * k / 10 / 1e9:.1f} s") for k in range(11)]
+    left_out = len(schedule.cores) - shown + sum(max(0, more) for more in schedule.more_cores)
+    note = f"<p>{left_out:,} more cores are not drawn.</p>" if left_out else ""
+    drawn = [*labels, *shapes, *svg.marks(tenths, height - 4, font_size=10)]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 30} {height}"'
-        f' font-family="system-ui,sans-serif">{labels}{"".join(shapes)}{marks}</svg>'
-        "<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical"
+        svg.document(drawn, _LEFT + _WIDTH + 30, height, family="system-ui,sans-serif")
+        + "<p>Grey: jobs. Coloured: tasks by stage; red: attempts that did not count. The line above: the critical"
         f" path.</p>{note}"
     )
 
@@ -293,11 +283,12 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
     """Return what to draw: tasks of one stage that touch within a pixel are one box."""
     rows = (
         tasks.filter(pl.col("core") < cores)
+        .with_columns(counted=pl.col("succeeded") | pl.col("running"))
         .sort("core", "receipt")
         .with_columns(
             new=(
                 (pl.col("stage") != pl.col("stage").shift(1).over("core"))
-                | (pl.col("succeeded") != pl.col("succeeded").shift(1).over("core"))
+                | (pl.col("counted") != pl.col("counted").shift(1).over("core"))
                 | (pl.col("receipt") - pl.col("free").shift(1).over("core") > pixel)
                 | (pl.col("free") - pl.col("receipt") > 3 * pixel)
             ).fill_null(value=True)
@@ -310,7 +301,7 @@ def _boxes(tasks: pl.DataFrame, cores: int, pixel: float) -> list[tuple[int, int
             pl.col("receipt").min().alias("start"),
             pl.col("free").max().alias("end"),
             pl.len().cast(pl.Int64).alias("count"),
-            pl.col("succeeded").first(),
+            pl.col("counted").first(),
         )
     )
     return [

@@ -16,7 +16,7 @@ from pag_graph.errors import InvalidParameterError, SinkError, UnsupportedPlanEr
 from pag_graph.model.enums import RuleSet
 from pag_graph.sinks.export import chrome, csv, graphml
 from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
-from pag_graph.sinks.svg import timeline
+from pag_graph.sinks.timeline import timeline
 from pag_graph.store.in_place import clean_beside, refusals, whole_folder, write_whole
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Neo4j: the embedded server, the model and the loader."""
+"""Neo4j: the model of a run, loading it, asking about it."""

@@ -16,9 +16,10 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.neo4j_server import server
-from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j import load_steps, loader
 from pag_graph.sinks.neo4j.content import Content, Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import (
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from pag_graph.graph.snapshot import Run
 
 _KEY = ["src", "dst", "type"]
+_HEAP = "1g"
+"""Memory for the import, and for the server then, in Java's notation."""
 
 _NO_OPERATORS = """\
 MATCH (segment:Segment {run: $run})
@@ -78,8 +81,6 @@ def load_bulk(
     *,
     detail: Detail = Detail.FULL,
     overwrite: bool = False,
-    heap: str = "1g",
-    threads: int | None = None,
     options: loader.LoadOptions | None = None,
     ports: tuple[int, int] = (7687, 7474),
     progress: Progress | None = None,
@@ -96,10 +97,6 @@ def load_bulk(
         How much to load.
     overwrite
         Whether to do so when the server has a database already, all of which is lost.
-    heap
-        Memory for the import, and for the server then, in Java's notation.
-    threads
-        Of the import; as many as there are cores where absent.
     options
         Batches and groups, as for `loader.load_run`.
     ports
@@ -121,9 +118,9 @@ def load_bulk(
     began = time.monotonic()
     report = progress or silent
     options = options or loader.LoadOptions()
-    folder = server.home_folder(home)
+    folder = server_home.home_folder(home)
     there = folder / "data" / "databases" / "neo4j"
-    if there.exists() and not overwrite and not server.is_half_imported(folder):
+    if there.exists() and not overwrite and not server_home.is_half_imported(folder):
         message = f"The server in {folder} has a database already; an import makes it anew, and all in it is lost."
         raise Neo4jError(message, "Load without --bulk, or give --overwrite.", {"home": str(folder)})
     if server.status(folder).running:
@@ -136,12 +133,12 @@ def load_bulk(
         files_s = time.monotonic() - began
         report("import", 0, 1)
         before = time.monotonic()
-        with server.importing(folder):
+        with server_home.importing(folder):
             shutil.rmtree(there, ignore_errors=True)
-            server.administer(files.arguments(threads), folder, heap=heap)
+            server.administer(files.arguments(), folder, heap=_HEAP)
         import_s = time.monotonic() - before
         report("import", 1, 1)
-    started = server.start(folder, bolt_port=ports[0], http_port=ports[1], heap=heap, progress=report)
+    started = server.start(folder, bolt_port=ports[0], http_port=ports[1], heap=_HEAP, progress=report)
     _finish(started, files, options)
     return BulkReport(
         run=files.reader.run_id,
@@ -158,18 +155,18 @@ def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.Lo
     """Write what the files do not hold, and publish."""
     run_id = files.reader.run_id
     with server.driver(started) as driver, plain_errors(f"publish run {run_id}"):
-        loader.prepare_schema(driver)
+        load_steps.prepare_schema(driver)
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
-            loader.describe(writer, files.reader, options.batch_rows)
+            load_steps.describe(writer, files.reader, options.batch_rows)
             values = {"run": run_id, "batch_rows": options.batch_rows}
             while writer.write(_NO_OPERATORS, values)[0]["changed"]:
                 pass
             for content in files.contents:
-                loader.begin(writer, content)
+                load_steps.begin(writer, content)
                 writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
                 writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
-                loader.publish(writer, content)
+                load_steps.publish(writer, content)
 
 
 class ImportFiles:
@@ -239,17 +236,15 @@ class ImportFiles:
         self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
         self._relationships(RELEASED, _merged(released))
 
-    def arguments(self, threads: int | None = None) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the arguments of ``neo4j-admin`` that import the files."""
-        found = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
-        found += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
-        found += [f"--report-file={self.folder / 'report'}"]
-        if threads is not None:
-            found.append(f"--threads={threads}")
+        arguments = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
+        arguments += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
+        arguments += [f"--report-file={self.folder / 'report'}"]
         for (kind, label), parts in sorted(self._parts.items()):
             files = ",".join(str(path) for path in (self._headers[kind, label], *parts))
-            found.append(f"--{kind}={label.split('/')[0]}={files}")
-        return found
+            arguments.append(f"--{kind}={label.split('/')[0]}={files}")
+        return arguments
 
     def _steps(self, content: Content) -> None:
         if not content.steps.height:

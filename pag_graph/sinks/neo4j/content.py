@@ -15,8 +15,9 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType, EpochRole, RuleSet
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, SNAPSHOT, STEP, THEN, TIME_BY_TYPE
 from pag_graph.store.delta import commits
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
+# Lists of a `Snapshot` that divide its critical path, by the column of its steps that they hold.
+_PATH_LISTS = {
+    "path_types": "type",
+    "path_operators": "operator",
+    "path_workers": "worker",
+    "path_to_workers": "to_worker",
+    "path_counts": "steps",
+    "path_times_ns": "duration_ns",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +163,15 @@ class Reader:
             return named.with_columns(t_ns=none, at_epoch=none)
         near = at.filter(pl.col("vertex").is_in(rows["vertex"].drop_nulls().unique().implode())).collect()
         return named.join(near, on="vertex", how="left", maintain_order="left")
+
+    def extent(self) -> dict[str, Any]:
+        """Return where the store lies and which epochs it has, so that it can be said which of them are not loaded."""
+        epochs = self.run.epochs.select("epoch", "role").sort("epoch")
+        return {
+            "store": str(self.run.info.path.absolute()),
+            "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
+            "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
+        }
 
     def jobs(self) -> pl.DataFrame:
         """Return the commits that made the run, oldest first: one row per `Job`."""
@@ -339,10 +358,12 @@ class Reader:
             }
             if path is not None:
                 steps = pl.DataFrame(pl.from_arrow(path.steps))
-                times = (
-                    steps.group_by("type", pl.col("operator").fill_null(_NO_OPERATOR))
-                    .agg(pl.col("duration_ns").sum())
-                    .sort("duration_ns", "type", "operator", descending=[True, False, False])
+                key = ["type", "operator", "worker", "to_worker"]
+                parts_of_path = (
+                    steps.with_columns(pl.col("operator").fill_null(_NO_OPERATOR))
+                    .group_by(key)
+                    .agg(pl.len().cast(pl.Int64).alias("steps"), pl.col("duration_ns").sum())
+                    .sort("duration_ns", *key, descending=[True, False, False, False, False])
                 )
                 messages = steps.filter(pl.col("worker") != pl.col("to_worker"))
                 # A path comes into a segment by a message that ends at its first event.
@@ -351,18 +372,15 @@ class Reader:
                     "path_steps": steps.height,
                     "path_messages": messages.height,
                     "path_segments": begun,
-                    "path_types": times["type"].to_list(),
-                    "path_operators": times["operator"].to_list(),
-                    "path_times_ns": times["duration_ns"].to_list(),
+                    **{name: parts_of_path[column].to_list() for name, column in _PATH_LISTS.items()},
                 }
             rows.append({name: facts.get(name) for name in SNAPSHOT.columns})
         lists: dict[str, Any] = {
             "path_steps": pl.Int64,
             "path_messages": pl.Int64,
             "path_segments": pl.List(pl.Int64),
+            **dict.fromkeys(_PATH_LISTS, pl.List(pl.Int64)),
             "path_types": pl.List(pl.String),
-            "path_operators": pl.List(pl.Int64),
-            "path_times_ns": pl.List(pl.Int64),
         }
         return pl.DataFrame(rows, schema_overrides=lists)
 

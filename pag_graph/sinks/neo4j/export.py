@@ -16,6 +16,7 @@ from pag_graph.cypher import load_query
 from pag_graph.model.enums import EpochRole
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.writer import execute
 from pag_graph.store.delta import commits
@@ -109,7 +110,7 @@ def export_store(
         rows = run.epochs.filter((run.epochs["epoch"] <= last) & (run.epochs["role"] != str(EpochRole.SHUTDOWN)))
         epochs = rows["epoch"].to_list()
     with connection.open() as driver, plain_errors(f"export run {run_id}"):
-        loader.prepare_schema(driver)
+        prepare_schema(driver)
         rows_before = execute(driver, load_query("load/export_state").text, {"run": run_id})
         before = int(rows_before[0]["version"]) if rows_before else None
         if engine is None:
@@ -118,7 +119,7 @@ def export_store(
             done = loader.load_on_engine(run, connection, engine, epochs=epochs, options=options, progress=progress)
         report = ExportReport(
             run=run_id,
-            store=str(run.info.path),
+            store=str(run.info.path.absolute()),
             detail=options.detail,
             commits=sum(before is None or commit.version > before for commit in made),
             from_version=before,

@@ -10,13 +10,8 @@ All values are parameters; the text of queries is made of names of this package 
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import random
-import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,45 +20,28 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import Run
 from pag_graph.model.enums import RuleSet
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
-from pag_graph.sinks.neo4j.model import (
-    CONTAINS_FINDING,
-    CONTAINS_STEP,
-    EPOCH,
-    FEEDS,
-    FINDING,
-    NODES,
-    OPERATOR,
-    RELEASED,
-    SEGMENT,
-    SNAPSHOT,
-    STEP,
-    THEN,
-    WORKER,
-    remove_nodes,
-)
+from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
+from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Group, Task, run_task
+from pag_graph.sinks.neo4j.model import EPOCH, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
-from pag_graph.sinks.neo4j.writer import Writer, execute
+from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     import neo4j
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Window
-    from pag_graph.neo4j_server.lease import Lease
+    from pag_graph.graph.snapshot import Run, Window
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
-    from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
 
 BATCH_ROWS = 5_000
 """Rows written by one transaction: measured in ``bench/neo4j_load.py``."""
@@ -243,9 +221,7 @@ def load_on_engine(
         return load.load(epochs, again=again, on=(engine, connection))
 
 
-def remove_run(
-    driver: neo4j.Driver, run_id: str, *, batch_rows: int = BATCH_ROWS, lease_s: float = leases.LEASE_S
-) -> int:
+def remove_run(driver: neo4j.Driver, run_id: str) -> int:
     """Remove all that was loaded of a run.
 
     Parameters
@@ -254,10 +230,6 @@ def remove_run(
         Of the database.
     run_id
         Id of the run.
-    batch_rows
-        Nodes removed by one transaction.
-    lease_s
-        For how long nobody else may write the run if this is killed.
 
     Returns
     -------
@@ -272,23 +244,15 @@ def remove_run(
     removed = 0
     with plain_errors(f"remove run {run_id}"):
         prepare_schema(driver)
-        with leases.held(driver, run_id, lanes=1, lease_s=lease_s) as lease:
+        with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
             writer.write(load_query("load/unpublish").text, {"run": run_id, "open_epoch": -1})
             for table in (*NODES, EPOCH):
-                values = {"run": run_id, "batch_rows": batch_rows}
-                while found := writer.write(remove_nodes(table), values)[0]["removed"]:
-                    removed += found
+                values = {"run": run_id, "batch_rows": BATCH_ROWS}
+                while count := writer.write(remove_nodes(table), values)[0]["removed"]:
+                    removed += count
             writer.write(load_query("load/remove_run").text, {"run": run_id})
     return removed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Epochs that are loaded and published together."""
-
-    windows: tuple[Window, ...]
-    detail: Detail
 
 
 class _Load:
@@ -376,11 +340,11 @@ class _Load:
                 pass
         writer.write(load_query("load/retract_epochs").text, values)
 
-    def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail]) -> list[_Group]:
+    def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail]) -> list[Group]:
         """Put epochs together that follow each other and are loaded in the same detail, up to a number of edges."""
         edges = dict(self.run.epochs.select("epoch", "edges").iter_rows())
         order = {epoch: place for place, epoch in enumerate(self.run.epochs["epoch"].to_list())}
-        groups: list[_Group] = []
+        groups: list[Group] = []
         room = 0
         for window in windows:
             epoch = window.epoch
@@ -397,16 +361,16 @@ class _Load:
                 and self.run.rules is not RuleSet.ST2
             )
             if fits:
-                groups[-1] = _Group(windows=(*groups[-1].windows, window), detail=detail)
+                groups[-1] = Group(windows=(*groups[-1].windows, window), detail=detail)
                 room -= edges[epoch]
             else:
-                groups.append(_Group(windows=(window,), detail=detail))
+                groups.append(Group(windows=(window,), detail=detail))
                 room = self.options.group_edges - edges[epoch]
         return groups
 
-    def _load_here(self, writer: Writer, groups: Sequence[_Group]) -> dict[str, int]:
+    def _load_here(self, writer: Writer, groups: Sequence[Group]) -> dict[str, int]:
         """Load group after group with several sessions; each is published when it is complete."""
-        counts = _Counts()
+        counts = Counts()
         total = sum(self._size(group) for group in groups)
         base = 0
         for group in groups:
@@ -415,7 +379,7 @@ class _Load:
             total += content.rows - self._size(group)
 
             def load(content: Content = content, base: int = base, total: int = total) -> None:
-                advance = _Advance(self.progress, _label(content), base, total)
+                advance = Advance(self.progress, _label(content), base, total)
                 begin(writer, content)
                 sync = EventSync(self.run, writer, content, self.options.batch_rows)
                 sync.write_nodes(advance)
@@ -430,211 +394,41 @@ class _Load:
         return counts.values
 
     def _load_there(
-        self, writer: Writer, groups: Sequence[_Group], engine: Engine, connection: Connection
+        self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection
     ) -> dict[str, int]:
         """Load all groups at once as tasks of an engine; all are published in the end."""
         tasks = [
-            _Task(
+            Task(
                 store=self.run.info.path,
                 connection=connection,
                 lease=writer.lease,
-                options=self.options,
                 group=group,
+                batch_rows=self.options.batch_rows,
+                patience_s=self.options.patience_s,
                 lane=lane,
                 others=tuple(other.windows for other in groups if other is not group),
             )
             for lane, group in enumerate(groups, 1)
         ]
-        done: list[_Done] = engine.map(partial(_run_task, "nodes"), tasks, label="load events", progress=self.progress)
-        counts = _Counts()
+        done: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
+        counts = Counts()
         for each in done:
             # Here and one after the other, or two neighbours would not see each other.
             patiently(partial(begin, writer, each.content), self.options.patience_s)
             for name, count in each.counts.items():
                 counts.values[name] += count
         for step, label in (("relationships", "load activities"), ("summary", "load segments")):
-            engine.map(partial(_run_task, step), tasks, label=label, progress=self.progress)
+            engine.map(partial(run_task, step), tasks, label=label, progress=self.progress)
         for each in done:
             patiently(partial(publish, writer, each.content), self.options.patience_s)
         return counts.values
 
-    def _size(self, group: _Group) -> int:
+    def _size(self, group: Group) -> int:
         epochs = [window.epoch for window in group.windows]
         rows = self.run.epochs.filter(pl.col("epoch").is_in(epochs))
         return (
             sum(int(rows[name].sum()) for name in ("edges", "vertices")) if group.detail is Detail.FULL else len(epochs)
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    """What one task of an engine loads."""
-
-    store: Path
-    connection: Connection
-    lease: Lease
-    options: LoadOptions
-    group: _Group
-    lane: int
-    others: tuple[tuple[Window, ...], ...]
-    """Windows of all other tasks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    """What a task says of its epochs."""
-
-    content: Content
-    """Only what is short."""
-    counts: Mapping[str, int]
-
-
-def _run_task(step: str, task: _Task) -> _Done:
-    run = Run(task.store)
-    reader = Reader(run)
-    content = reader.read(task.group.windows, task.group.detail)
-    lease = replace(task.lease, attempt=f"{step}-{os.getpid()}-{random.getrandbits(64):x}")
-    others = [window for windows in task.others for window in windows]
-    with task.connection.open() as driver, plain_errors(f"load run {reader.run_id}"):
-        writer = Writer(driver, lease, lane=task.lane)
-
-        def load() -> None:
-            writer.claim()
-            sync = EventSync(run, writer, content, task.options.batch_rows, others=others)
-            if step == "nodes":
-                sync.write_nodes(_Advance(silent, "", 0, 0))
-            elif step == "relationships":
-                sync.write_rest(_Advance(silent, "", 0, 0))
-            else:
-                write_summary(writer, content, task.options.batch_rows, _Advance(silent, "", 0, 0))
-                sync.mark_critical()
-
-        patiently(load, task.options.patience_s)
-    counts = _Counts()
-    counts.add(content)
-    return _Done(content=content.small(), counts=counts.values)
-
-
-def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
-    """Write what is known of the run beside its epochs."""
-    run = reader.run
-    described = run.info.run
-    parameters = json.dumps(described["parameters"], sort_keys=True)
-    origin = {
-        "trace_id": described["trace_id"],
-        "rules": described["rules"],
-        "parameters_id": hashlib.sha256(parameters.encode()).hexdigest()[:16],
-    }
-    query = load_query("load/run")
-    values = {name: described.get(name) for name in query.params} | {
-        **origin,
-        "run": reader.run_id,
-        "parameters": parameters,
-        "events": run.info.events,
-        **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
-    }
-    jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
-    writer.write_all([(query.text, values), (load_query("load/jobs").text, jobs)])
-    workers = run.scan("workers").collect()
-    # A column that files may lack.
-    absent = [pl.lit(None, pl.String).alias(name) for name in WORKER.columns if name not in workers.columns]
-    connected = run.channels.drop_nulls(["source_operator", "target_operator"])
-    findings = reader.findings
-    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (WORKER, workers.with_columns(absent)),
-        (OPERATOR, run.operators),
-        (FEEDS, connected),
-        (FINDING, findings),
-    ]
-    writer.merge_all(tables, batch_rows)
-    writer.write(load_query("load/findings_of_run").text, {"run": reader.run_id, "id": findings["id"].to_list()})
-
-
-def begin(writer: Writer, content: Content) -> None:
-    """Add the epochs of a content, hidden."""
-    query = load_query("load/begin_epochs")
-    writer.write(query.text, {"run": writer.run_id, **columns(content.epochs, query.params)})
-
-
-def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None]) -> None:
-    """Write segments, what released them, and results."""
-    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (SEGMENT, content.segments),
-        (THEN, content.then),
-        (RELEASED, content.released),
-        (SNAPSHOT, content.snapshots),
-        (STEP, content.steps),
-        (CONTAINS_STEP, content.steps),
-        (CONTAINS_FINDING, content.findings),
-    ]
-    writer.merge_all(tables, batch_rows, advance)
-
-
-def publish(writer: Writer, content: Content) -> None:
-    """Show the epochs of a content, all in one transaction."""
-    shown = {
-        "run": writer.run_id,
-        "detail": str(content.detail),
-        "epoch": content.snapshots["epoch"].to_list(),
-        "snapshot": content.snapshots["id"].to_list(),
-        "commit": content.snapshots["commit"].to_list(),
-    }
-    ends = {"run": writer.run_id, **content.ends.to_dict(as_series=False)}
-    writer.write_all([(load_query("load/publish_ends").text, ends), (load_query("load/publish").text, shown)])
-
-
-def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Return those columns of a frame as lists that a query takes as parameters."""
-    return frame.select([name for name in names if name in frame.columns]).to_dict(as_series=False)
-
-
-def patiently(action: Callable[[], Any], patience_s: float) -> Any:
-    """Do something that can be done again, until it succeeds or the server has been away for too long.
-
-    The driver itself tries transactions again that fail for the moment: deadlocks, a leader that changes. What is left
-    are a server that restarts, and commits whose outcome the driver does not know.
-    """
-    import neo4j.exceptions as driver_errors
-
-    passing = (driver_errors.ServiceUnavailable, driver_errors.SessionExpired, driver_errors.TransientError)
-    deadline = time.monotonic() + patience_s
-    pause_s = 0.2
-    while True:
-        try:
-            return action()
-        except passing:
-            if time.monotonic() + pause_s > deadline:
-                raise
-            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  (no secret)
-            pause_s = min(pause_s * 2, 10.0)
-
-
-class _Counts:
-    """Sums over contents."""
-
-    def __init__(self) -> None:
-        self.values = {"events": 0, "relationships": 0, "segments": 0, "critical": 0}
-
-    def add(self, content: Content) -> None:
-        critical = content.activities if content.detail is not Detail.WAITS else content.released
-        for name, rows in (
-            ("events", content.events.height),
-            ("relationships", content.activities.height),
-            ("segments", content.segments.height),
-            ("critical", int(critical["critical"].sum() or 0)),
-        ):
-            self.values[name] += rows
-
-
-class _Advance:
-    """Counts rows as they are written, and reports them."""
-
-    def __init__(self, progress: Progress, label: str, base: int, total: int) -> None:
-        self.progress, self.label, self.done, self.total = progress, label, base, total
-
-    def __call__(self, rows: int) -> None:
-        self.done += rows
-        self.progress(self.label, min(self.done, self.total), self.total)
 
 
 def _label(content: Content) -> str:
@@ -644,21 +438,3 @@ def _label(content: Content) -> str:
 
 def _listed(rows: Sequence[Mapping[str, Any]], *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(rows[0][name] for name in names), strict=True) if rows else iter(())
-
-
-def prepare_schema(driver: neo4j.Driver) -> None:
-    """Make the constraints and indexes that are not there."""
-    there = {
-        row["name"] for row in execute(driver, "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN name")
-    }
-    lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
-    for text in lacking:
-        execute(driver, text)
-    if lacking:
-        execute(driver, "CALL db.awaitIndexes(600)")
-
-
-def _schema_name(text: str) -> str:
-    found = re.search(r"^CREATE (?:CONSTRAINT|INDEX) (\w+)", text, re.MULTILINE)
-    assert found  # noqa: S101  (every statement of the schema makes one)
-    return found[1]

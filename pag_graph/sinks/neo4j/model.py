@@ -121,7 +121,8 @@ SNAPSHOT = NodeTable(
     key=("id",),
     columns=(
         *("id", "epoch", "role", "start_ns", "end_ns", "span_ns", "waiting_ns", "unknown_ns", "coverage", "commit"),
-        *("path_steps", "path_messages", "path_segments", "path_types", "path_operators", "path_times_ns"),
+        *("path_steps", "path_messages", "path_segments"),
+        *("path_types", "path_operators", "path_workers", "path_to_workers", "path_counts", "path_times_ns"),
     ),
 )
 STEP = NodeTable(label="CriticalStep", key=("epoch", "step"), columns=("epoch", "snapshot", *CRITICAL_PATH.names))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.sinks.neo4j.coverage import covers, load_command, read_coverage, read_loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import neo4j
 
     from pag_graph.cypher import Query
+    from pag_graph.sinks.neo4j.coverage import Coverage, LoadedRun
+
+_T = TypeVar("_T")
 
 _LATEST_RUN = """\
 MATCH (run:Run)-[:HAS_EPOCH]->(:Epoch {published: true})
@@ -23,12 +28,9 @@ ORDER BY origin_unix_ns DESC, run
 LIMIT 1
 """
 
-# Without a detail, an epoch is of a release that knew only one.
-_EPOCHS = """\
-MATCH (:Run {id: $run})-[:HAS_EPOCH]->(epoch:Epoch {published: true})
-RETURN epoch.epoch AS number, coalesce(epoch.detail, 'full') AS detail
-ORDER BY epoch.role = 'round' DESC, epoch.end_ns - epoch.start_ns DESC, number
-"""
+
+class PartialAnswerWarning(UserWarning):
+    """Given when an answer leaves out epochs that are not loaded, or rows beyond the query's own limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,10 @@ class Answer:
     """The rows, by column; empty when only the plan was asked for."""
     plan: dict[str, Any] | None = None
     """How the server would answer, or did, where asked for: the driver's tree of operators."""
+    coverage: Coverage | None = None
+    """Which epochs it looked at, and which it left out; none for a query that is not about a run."""
+    limit: int | None = None
+    """How many rows it was limited to, if there are so many and may be more."""
 
 
 def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -62,11 +68,26 @@ def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) ->
     Raises
     ------
     InvalidParameterError
-        If there is no such query, or if parameters are missing, unknown or of another type.
+        If there is no such query, or if parameters are missing, unknown or of another type; if nothing is loaded that
+        the query could look at.
     Neo4jError
         If the server cannot be reached, or refuses the query.
+
+    Warns
+    -----
+    PartialAnswerWarning
+        If epochs were left out because they are not loaded, or loaded with less detail than the query needs; if there
+        may be more rows than the query returns where it is not told otherwise.
     """
-    return answer_query(driver, load_query(name), parameters).rows
+    answer = answer_query(driver, load_query(name), parameters)
+    if answer.coverage is not None:
+        answer.coverage.check()
+        if line := answer.coverage.line():
+            warnings.warn(f"{name}: {line}", PartialAnswerWarning, stacklevel=2)
+    if answer.limit is not None and "limit" not in parameters:
+        message = f"{name}: there may be more than these {answer.limit:,} rows; give a limit."
+        warnings.warn(message, PartialAnswerWarning, stacklevel=2)
+    return answer.rows
 
 
 def answer_query(
@@ -92,7 +113,8 @@ def answer_query(
     Returns
     -------
     Answer
-        Rows, and the plan if asked for.
+        Rows, which epochs they were made of, and the plan if asked for. An epoch that was published or hidden while the
+        query ran counts as left out.
 
     Raises
     ------
@@ -103,10 +125,25 @@ def answer_query(
     """
     values = _checked(query, parameters)
     text = f"{plan.upper()} {query.text}" if plan else query.text
+
+    def ask(transaction: neo4j.ManagedTransaction) -> Answer:
+        before = _coverage(transaction, query, values)
+        result = transaction.run(text, values)
+        columns, rows = tuple(result.keys()), result.data()
+        summary = result.consume()
+        after = before and _coverage(transaction, query, values)
+        limit = values.get("limit")
+        return Answer(
+            columns=columns,
+            rows=rows,
+            plan={"explain": summary.plan, "profile": summary.profile}.get(plan or ""),
+            # One look does not see the database as the other does: a load may have gone on in between.
+            coverage=before if before is None or after is None or before == after else before.within(after),
+            limit=limit if limit is not None and len(rows) >= limit > 0 else None,
+        )
+
     with plain_errors(f"run {query.name}"):
-        result = driver.execute_query(text, values, routing_=_read_access())
-    steps = {"explain": result.summary.plan, "profile": result.summary.profile}.get(plan or "")
-    return Answer(columns=tuple(result.keys), rows=[row.data() for row in result.records], plan=steps)
+        return _read(driver, ask)
 
 
 def complete(driver: neo4j.Driver, query: Query, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,64 +170,64 @@ def complete(driver: neo4j.Driver, query: Query, parameters: Mapping[str, Any]) 
         If the server cannot be reached.
     """
     chosen = dict(parameters)
+    if "run" not in query.params:
+        return chosen
     with plain_errors("look for runs"):
-        if "run" in query.params and chosen.get("run") is None:
-            runs = driver.execute_query(_LATEST_RUN, routing_=_read_access()).records
-            if not runs:
-                message = "No run is loaded."
-                raise InvalidParameterError(message, "Load one: `pag neo4j load STORE`.")
-            chosen["run"] = runs[0]["run"]
-        if "epoch" in query.params:
-            known = driver.execute_query(_EPOCHS, {"run": str(chosen["run"])}, routing_=_read_access()).records
-            details = {row["number"]: row["detail"] for row in known}
-            chosen["epoch"] = _epoch(query, chosen["run"], details, chosen.get("epoch"))
-    return chosen
+        return _read(driver, lambda transaction: _completed(transaction, query, chosen))
 
 
-def _epoch(query: Query, run: str, details: Mapping[int, str], wanted: Any) -> int:
-    """Return the epoch to look at: the one asked for, or the first that has the detail that the query needs.
+def _completed(transaction: neo4j.ManagedTransaction, query: Query, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the run and the epoch that were chosen.
 
     Raises
     ------
     InvalidParameterError
-        If there is none.
+        If nothing is loaded that the query could look at.
     """
-    enough = [epoch for epoch, detail in details.items() if not query.details or detail in query.details]
-    if wanted is not None:
-        wanted = query.params["epoch"].convert(wanted)
-        if wanted in enough:
-            return int(wanted)
-    elif enough:
-        return enough[0]
-    context = {"run": run, "epoch": wanted, "query": query.name}
-    if not details:
-        message = f"No epoch of run {run} is loaded."
-        raise InvalidParameterError(message, "Load it: `pag neo4j load STORE`.", context)
+    chosen = dict(parameters)
+    if chosen.get("run") is None:
+        latest = transaction.run(_LATEST_RUN).single()
+        if latest is None:
+            message = "No run is loaded."
+            raise InvalidParameterError(message, "Load one: `pag neo4j load STORE`.")
+        chosen["run"] = latest["run"]
+    known = read_loaded(transaction, str(chosen["run"]))
+    if "epoch" in query.params and known.epochs:
+        wanted = chosen.get("epoch")
+        chosen["epoch"] = query.params["epoch"].convert(wanted) if wanted is not None else _slowest(query, known)
+    elif "epoch" in query.params and chosen.get("epoch") is None:
+        chosen["epoch"] = 0
+    covers(query, _checked(query, chosen), known, transaction).check()
+    return chosen
+
+
+def _slowest(query: Query, known: LoadedRun) -> int:
+    """Return the slowest round that has the detail that the query needs.
+
+    Raises
+    ------
+    InvalidParameterError
+        If no epoch has it.
+    """
+    for epoch in known.slowest_first():
+        if not query.details or epoch.detail in query.details:
+            return epoch.number
     needs = " or ".join(query.details)
-    if wanted is not None and wanted not in details:
-        message = f"Epoch {wanted} of run {run} is not loaded; loaded are {_ranges(sorted(details))}."
-        raise InvalidParameterError(message, f"Load it: `pag neo4j load STORE --epoch {wanted}`.", context)
-    what = f"Epoch {wanted} of run {run} is" if wanted is not None else f"All epochs of run {run} are"
-    message = f"{what} loaded with less detail than {query.name} needs: {needs}."
-    hint = f"Load it again: `pag neo4j load STORE --epoch {wanted or 'N'} --detail {query.details[-1]}`."
-    raise InvalidParameterError(message, hint, context)
+    message = f"All epochs of run {known.run} are loaded with less detail than {query.name} needs: {needs}."
+    slowest = known.slowest_first()[0].number
+    command = load_command(known.store, [slowest], query.details)
+    hint = f"Load the slowest round again: `{command}`; all without --epoch."
+    raise InvalidParameterError(message, hint, {"run": known.run, "epoch": None, "query": query.name})
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Write ascending numbers in short: ``0 to 4, 7``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    return ", ".join(" to ".join(map(str, part)) for part in parts)
+def _read(driver: neo4j.Driver, work: Callable[[neo4j.ManagedTransaction], _T]) -> _T:
+    """Do something in one transaction in which the server refuses to write."""
+    with driver.session(default_access_mode="READ", bookmark_manager=driver.execute_query_bookmark_manager) as session:
+        return session.execute_read(work)
 
 
-def _read_access() -> neo4j.RoutingControl:
-    import neo4j
-
-    return neo4j.RoutingControl.READ
+def _coverage(transaction: neo4j.ManagedTransaction, query: Query, values: Mapping[str, Any]) -> Coverage | None:
+    return None if query.over is None or "run" not in query.params else read_coverage(transaction, query, values)
 
 
 def _checked(query: Query, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,15 +109,9 @@ class Writer:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def merge(
-        self,
-        table: NodeTable | RelationshipTable,
-        rows: pl.DataFrame,
-        batch_rows: int,
-        advance: Callable[[int], None] = lambda _: None,
-    ) -> None:
+    def merge(self, table: NodeTable | RelationshipTable, rows: pl.DataFrame, batch_rows: int) -> None:
         """Add nodes or relationships, or bring them up to date."""
-        self.merge_all([(table, rows)], batch_rows, advance)
+        self.merge_all([(table, rows)], batch_rows)
 
     def merge_all(
         self,
@@ -175,3 +171,24 @@ def execute(driver: neo4j.Driver, text: str, parameters: Mapping[str, Any] | Non
     """Run one query in a transaction of its own, again if it fails for the moment, and return its rows."""
     rows, _, _ = driver.execute_query(text, dict(parameters or {}))
     return [row.data() for row in rows]
+
+
+def patiently(action: Callable[[], Any], patience_s: float) -> Any:
+    """Do something that can be done again, until it succeeds or the server has been away for too long.
+
+    The driver itself tries transactions again that fail for the moment: deadlocks, a leader that changes. What is left
+    are a server that restarts, and commits whose outcome the driver does not know.
+    """
+    import neo4j.exceptions as driver_errors
+
+    passing = (driver_errors.ServiceUnavailable, driver_errors.SessionExpired, driver_errors.TransientError)
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.2
+    while True:
+        try:
+            return action()
+        except passing:
+            if time.monotonic() + pause_s > deadline:
+                raise
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  (no secret)
+            pause_s = min(pause_s * 2, 10.0)

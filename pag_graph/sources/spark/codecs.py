@@ -18,11 +18,18 @@ Framings, all without an index:
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import xxhash
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +42,8 @@ CODECS = ("plain", "gzip", "zstd", "lz4", "snappy", "lzf")
 """Names of the encodings that can be read."""
 
 _CHUNK = 1 << 20
-# Pieces of zstd.
-_PIECE, _SMALL = 1 << 16, 1 << 6
+# What is decoded before a damaged place is lost with the piece that it is in: pieces of zstd are small.
+_ZSTD_INPUT, _ZSTD_OUTPUT = 1 << 18, 1 << 16
 _LZ4 = b"LZ4Block"
 _LZ4_STORED, _LZ4_COMPRESSED = 0x10, 0x20
 _LZ4_SEED = 0x9747B28C
@@ -108,7 +115,7 @@ def decode(
                     progress(file.tell())
         except EOFError:
             stopped(Stopped(file.tell(), "truncated"))
-        except (_DamagedError, OSError, pa.ArrowException, zlib.error):
+        except (_DamagedError, OSError, pa.ArrowException, zlib.error, zstd.ZstdError):
             stopped(Stopped(file.tell(), "damaged"))
 
 
@@ -135,54 +142,17 @@ def _gzip(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    done = 0
-    try:
-        for piece in _zstd_pieces(file, _PIECE):
-            done += len(piece)
-            yield piece
-    except EOFError:
-        # Arrow throws away what it has decoded of a piece that it cannot fill: once more, in small ones.
-        file.seek(0)
-        passed = 0
-        for piece in _zstd_pieces(file, _SMALL):
-            if passed + len(piece) > done:
-                yield piece[max(0, done - passed) :]
-            passed += len(piece)
-        raise
-
-
-def _zstd_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    counted = _Counted(file)
-    # Spark closes a frame at every flush; Arrow goes on with the next one.
-    with pa.CompressedInputStream(pa.PythonFile(counted, mode="r"), "zstd") as stream:
-        while True:
-            try:
-                piece = stream.read(size)
-            except OSError as error:
-                if counted.ended:
-                    raise EOFError from error
-                raise
-            if not piece:
-                return
-            yield piece
-
-
-class _Counted:
-    """A file that remembers whether it was read to its end."""
-
-    closed = False
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.ended = False
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._file.read(size)
-        self.ended = self.ended or not piece
-        return piece
-
-    def close(self) -> None:
-        """Leave the file open: whoever opened it closes it."""
+    # Spark closes a frame at every flush; another one follows.
+    frame, begun = zstd.ZstdDecompressor(), False
+    while piece := file.read(_ZSTD_INPUT):
+        while piece or not frame.needs_input:
+            content = frame.decompress(piece, _ZSTD_OUTPUT)
+            if content:
+                yield content
+            begun = not frame.eof
+            piece, frame = (b"", frame) if begun else (frame.unused_data, zstd.ZstdDecompressor())
+    if begun:
+        raise EOFError
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
@@ -211,7 +181,7 @@ def _lz4(file: BinaryIO) -> Iterator[bytes]:
             continue
         block = _exactly(file, packed)
         content = block if method == _LZ4_STORED else codec.decompress(block, size, asbytes=True)
-        if len(content) != size or _xxhash32(content) & 0xFFFFFFF != check:
+        if len(content) != size or xxhash.xxh32_intdigest(content, _LZ4_SEED) & 0xFFFFFFF != check:
             raise _DamagedError
         yield content
 
@@ -259,16 +229,10 @@ def _lzf(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lzf_block(block: bytes, size: int) -> bytes:
-    from pag_graph.sources.spark.blocks import expand_lzf
+    # The compiler behind it takes a while to load: only those pay who have such a log.
+    from pag_graph.sources.spark.lzf import expand_lzf
 
     content = np.empty(size, np.uint8)
     if not expand_lzf(np.frombuffer(block, np.uint8), content):
         raise _DamagedError
     return content.tobytes()
-
-
-def _xxhash32(content: bytes) -> int:
-    # The compiler behind it takes a while to load: only those pay who have such a log.
-    from pag_graph.sources.spark.blocks import xxhash32
-
-    return int(xxhash32(np.frombuffer(content, np.uint8), _LZ4_SEED))

@@ -22,6 +22,7 @@ __all__ = [
     "LogFinding",
     "SparkLog",
     "frame",
+    "note",
 ]
 
 
@@ -65,6 +66,8 @@ class SparkLog:
     """Whether the log has the application's end."""
     properties: dict[str, str] = field(default_factory=dict)
     """Spark's settings that the mapping reads."""
+    query_settings: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Those that a SQL execution changed, by execution."""
     tasks: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per task attempt, by launch time; most columns in the narrowest type that holds them."""
     stages: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -82,7 +85,7 @@ class SparkLog:
     node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per metric of a plan node, with its value where the log has one."""
     stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per accumulator of a completed stage that belongs to a plan node."""
+    """One row per stage attempt and accumulator of a plan node: what its tasks added to it."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts that the tasks' columns executor, host and reason number."""
     events: dict[str, int] = field(default_factory=dict)
@@ -144,6 +147,7 @@ NODE_METRICS: dict[str, Any] = {
     "execution": _I,
     "node": _I,
     "accumulator": _I,
+    "metric": _S,
     "kind": _S,
     "driver_value": _I,
 }
@@ -157,3 +161,9 @@ def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFram
         for name, column in columns.items():
             column.append(row.get(name))
     return pl.DataFrame(columns, schema=schema)
+
+
+def note(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
+    """Add a finding, unless there is nothing of it."""
+    if observed:
+        findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))

@@ -136,9 +136,7 @@ def name_operators(schedule: Schedule) -> Operators:
     jobs: list[int] = []
     for job in schedule.jobs:
         parent = f"0.{job.execution}" if job.execution in executions else f"0.{free + max(job.job, 0)}"
-        label = (
-            f"job {job.job}: {_short(job.name)}".rstrip(": ") if job.job >= 0 else f"stage {-1 - job.job} without a job"
-        )
+        label = job.label if job.number is None else f"{job.label}: {_short(job.name)}".rstrip(": ")
         address = f"{parent}.{job.job}" if job.execution in executions else parent
         if job.job < 0:
             address = f"0.{free + len(schedule.jobs) - job.job}"

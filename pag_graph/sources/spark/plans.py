@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.sources.spark.task_rows import LARGEST
-from pag_graph.sources.spark.texts import Texts
+from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "plan_nodes"]
+__all__ = ["Plan", "metric_name", "plan_nodes"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
@@ -54,11 +55,12 @@ class Plan:
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
         """Yield one row per metric, with the value that the driver gave it."""
-        for node, accumulator, _, kind in self.metrics:
+        for node, accumulator, metric, kind in self.metrics:
             yield {
                 "execution": execution,
                 "node": node,
                 "accumulator": accumulator,
+                "metric": metric,
                 "kind": kind,
                 "driver_value": driver.get(accumulator),
             }
@@ -100,10 +102,26 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
             for metric in info.get("metrics") or ():
                 if isinstance(metric, dict) and _is_id(metric.get("accumulatorId")):
                     kind = str(metric.get("metricType") or "")[:40]
-                    metrics.append((number, metric["accumulatorId"], str(metric.get("name") or "")[:200], kind))
+                    metrics.append((number, metric["accumulatorId"], metric_name(metric.get("name")), kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
     return Plan(tuple(nodes), tuple(metrics))
+
+
+def metric_name(text: Any) -> str:
+    """Return the name of a metric as all versions of Spark have it; `OTHER` for one that is not of Spark's shape.
+
+    Examples
+    --------
+    >>> metric_name("sort time total (min, med, max (stageId: taskId))"), metric_name("number of output rows")
+    ('sort time', 'number of output rows')
+    """
+    words = _METRIC_SUFFIX.sub("", str(text or "")[:200])
+    return words if _METRIC.fullmatch(words) else OTHER
+
+
+_METRIC_SUFFIX = re.compile(r"(?: total)? \(min, med, max.*\)$| total$", re.ASCII)
+_METRIC = re.compile(r"[A-Za-z]{1,20}(?: [A-Za-z()]{1,20}){0,7}", re.ASCII)
 
 
 def _is_id(value: Any) -> bool:

@@ -14,9 +14,11 @@ import orjson
 from pag_graph.builder.engine import silent
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spark import log_tables as tables
+from pag_graph.sources.spark.accumulators import Accumulators
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
 from pag_graph.sources.spark.plans import Plan, plan_nodes
+from pag_graph.sources.spark.settings import known_settings
 from pag_graph.sources.spark.task_rows import (
     ENDED,
     FAILED,
@@ -177,9 +179,9 @@ class _Reading:
         self.executors: dict[str, dict[str, Any]] = {}
         self.executions: dict[int, dict[str, Any]] = {}
         self.plans: dict[int, Plan] = {}
-        self.metrics: dict[tuple[int, int, int], int] = {}
+        self.accumulators = Accumulators()
         self.driver_metrics: dict[int, int] = {}
-        self.wanted: set[int] = set()
+        self.first_started: int | None = None
         self.first_ms: int | None = None
         self.last_ms = 0
         self.handlers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -273,6 +275,7 @@ class _Reading:
             | (MEASURED if metrics else 0),
             metrics.get("Executor Deserialize Time", 0),
             metrics.get("Executor Run Time", 0),
+            metrics.get("Executor CPU Time", 0),
             metrics.get("JVM GC Time", 0),
             metrics.get("Result Serialization Time", 0),
             read.get("Fetch Wait Time", 0),
@@ -289,7 +292,11 @@ class _Reading:
             put.get("Bytes Written", 0),
         )
         task, launch, finish = self.tasks.add(row)
-        self.running.pop(task, None)
+        # An end that comes again, as it does when the task's output is lost, states its updates again.
+        known = self.running.pop(task, None) is not None
+        again = not known and self.first_started is not None and task >= self.first_started
+        if task >= 0 and not again and why != "Resubmitted" and (items := info.get("Accumulables")):
+            self.accumulators.add_task(row[4], row[5], items)
         self.last_ms = max(self.last_ms, launch, finish)
         if self.first_ms is None or launch < self.first_ms:
             self.first_ms = launch
@@ -299,6 +306,8 @@ class _Reading:
         key, launch = info["Task ID"], self._time(info["Launch Time"])
         if type(key) is not int or launch is None:
             raise ValueError
+        if self.first_started is None or key < self.first_started:
+            self.first_started = key
         self.running[key] = (
             key,
             launch,
@@ -324,13 +333,8 @@ class _Reading:
         stage["completed_ms"] = self._time(info.get("Completion Time")) or stage.get("completed_ms")
         if execution := properties.get("spark.sql.execution.id"):
             stage["execution"] = _id(execution, LARGEST)
-        for item in info.get("Accumulables") or ():
-            number = item.get("ID")
-            if number in self.wanted and isinstance(item.get("Value"), int | str):
-                try:
-                    self.metrics[(*key, number)] = int(item["Value"])
-                except ValueError:
-                    continue
+        if items := info.get("Accumulables"):
+            self.accumulators.add_stage(*key, items)
 
     def _job_start(self, event: dict[str, Any]) -> None:
         number = _id(event["Job ID"])
@@ -378,10 +382,7 @@ class _Reading:
         self.log.complete = True
 
     def _environment(self, event: dict[str, Any]) -> None:
-        for key, value in (event.get("Spark Properties") or {}).items():
-            # Only what the mapping and the advice read: settings can hold secrets.
-            if key in _SETTINGS:
-                self.log.properties[key] = str(value)[:500]
+        self.log.properties |= known_settings(event.get("Spark Properties"))
 
     def _executor_added(self, event: dict[str, Any]) -> None:
         info = event["Executor Info"]
@@ -420,6 +421,8 @@ class _Reading:
             "started_ms": self._time(event["time"]),
             "ended_ms": None,
         }
+        if changed := known_settings(event.get("modifiedConfigs")):
+            self.log.query_settings[number] = changed
         self._plan(number, event)
 
     def _execution_plan(self, event: dict[str, Any]) -> None:
@@ -430,7 +433,7 @@ class _Reading:
         old = self.plans.get(number)
         # Metrics of earlier plans still count: an adaptive plan forgets the accumulators of what is done.
         self.plans[number] = plan if old is None else plan.with_metrics_of(old)
-        self.wanted.update(accumulator for _, accumulator, _, _ in plan.metrics)
+        self.accumulators.wanted.update(accumulator for _, accumulator, _, _ in plan.metrics)
 
     def _execution_end(self, event: dict[str, Any]) -> None:
         execution = self.executions.get(_id(event["executionId"], LARGEST))
@@ -467,13 +470,7 @@ class _Reading:
         out.nodes = frame(tables.NODES, (row for e, plan in sorted(self.plans.items()) for row in plan.node_rows(e)))
         rows = (row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics))
         out.node_metrics = frame(tables.NODE_METRICS, rows)
-        out.stage_metrics = frame(
-            tables.STAGE_METRICS,
-            (
-                {"stage": s, "stage_attempt": a, "accumulator": n, "value": max(-LARGEST, min(value, LARGEST))}
-                for (s, a, n), value in self.metrics.items()
-            ),
-        )
+        out.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
         out.read_bytes = self.read_bytes
         # They hold this object, which would be in memory until Python looks for such rings.
@@ -490,9 +487,10 @@ class _Reading:
         for name, count in sorted(self.damaged.items()):
             detail = f"{name} events that lack a value or hold one of another type; left out"
             self.find("event_damaged", "warning", count, "events", detail)
-        if self.tasks.odd_values:
+        odd = self.tasks.odd_values + self.accumulators.odd_values
+        if odd:
             detail = "numbers of tasks or executors that are out of range; taken as 0 or as the largest number"
-            self.find("value_out_of_range", "warning", self.tasks.odd_values, "values", detail)
+            self.find("value_out_of_range", "warning", odd, "values", detail)
         if self.unknown:
             names = ", ".join(
                 f"{count} x {name.rsplit('.', 1)[-1][:60]}" for name, count in sorted(self.unknown.items())[:8]
@@ -502,26 +500,6 @@ class _Reading:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
             detail = f"the application {state}; answers are about what is there"
             self.find("log_incomplete", "warning", 1, "logs", detail)
-
-
-_SETTINGS = frozenset(
-    {
-        "spark.app.id",
-        "spark.app.name",
-        "spark.cores.max",
-        "spark.default.parallelism",
-        "spark.dynamicAllocation.enabled",
-        "spark.executor.cores",
-        "spark.executor.memory",
-        "spark.locality.wait",
-        "spark.master",
-        "spark.scheduler.mode",
-        "spark.speculation",
-        "spark.sql.adaptive.enabled",
-        "spark.sql.shuffle.partitions",
-        "spark.task.cpus",
-    }
-)
 
 
 def _stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:

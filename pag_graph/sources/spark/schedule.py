@@ -11,21 +11,15 @@ Policies, in short (`docs/spark.md` has them with a picture):
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from pag_graph.sources.spark.log_tables import LogFinding, SparkLog
+from pag_graph.sources.spark.extent import find_extent, within
+from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, note
+from pag_graph.sources.spark.placing import IDLE_CORES, MS, STRETCH, Core, place_tasks, stated_cores
 from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, MEASURED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    I64 = NDArray[np.int64]
 
 __all__ = [
     "IDLE_CORES",
@@ -41,24 +35,17 @@ __all__ = [
     "stage_values",
 ]
 
-MS = 1_000_000
-"""Nanoseconds in a millisecond."""
-
 _MEASURED = (
     *("launch_ms", "finish_ms", "getting_result_ms", "deserialize_ms", "run_ms", "gc_ms", "serialize_ms"),
     *("fetch_wait_ms", "write_ns", "flags", "measured"),
 )
 """What the log measured: columns in nanoseconds, in order and with room for each other, take their place."""
 
-IDLE_CORES = 64
-"""So many cores without a task are workers all the same, and as many as there are tasks: what a log states of cores
-must not decide how long it takes to answer."""
+_MUCH_GC = 1_000_000_000
+"""More garbage collection than this, cut from tasks of a log because it does not fit, changes what the log says."""
 
 _ATTEMPTS = 1 << 32
 """More attempts than a stage has."""
-
-_STRETCH = 10_000
-"""Tasks at a time where what is made of them would else be large."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +65,16 @@ class Job:
     """None where the log does not say."""
     lane: int = 0
 
+    @property
+    def number(self) -> int | None:
+        """Spark's number; None for stages that no job in the log lists."""
+        return self.job if self.job >= 0 else None
+
+    @property
+    def label(self) -> str:
+        """What people call it: ``job 3``, or ``stage 62 without a job``."""
+        return f"job {self.job}" if self.job >= 0 else f"stage {-1 - self.job} without a job"
+
 
 @dataclass(slots=True, kw_only=True)
 class Lane:
@@ -93,16 +90,6 @@ class Lane:
 
 
 @dataclass(slots=True, kw_only=True)
-class Core:
-    """A place for one task at a time in an executor."""
-
-    executor: int
-    """Index of the executor."""
-    number: int
-    """Number of the core in the executor, from 0."""
-
-
-@dataclass(slots=True, kw_only=True)
 class Schedule:
     """A log with everything decided; times in nanoseconds from the origin."""
 
@@ -112,8 +99,9 @@ class Schedule:
     end_ns: int
     tasks: pl.DataFrame
     """One row per task attempt by launch time: the log's columns but for the times that it measured, and in their place
-    `job` and `core` (indices); `launch`, `receipt`, `begin`, `free`, `delivered` and `done` (sent by the driver, taken
-    up and begun on the core, core free, seen by the driver, its result there); and the parts of the task
+    `job` and `core` (indices); `running` (at work where the log stops); `launch`, `receipt`, `begin`, `free`,
+    `delivered` and `done` (sent by the driver, taken up and begun on the core, core free, seen by the driver, its
+    result there); and the parts of the task
     (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest).
     What the log has narrow is so here too."""
     jobs: list[Job]
@@ -125,7 +113,8 @@ class Schedule:
     cores: list[Core]
     """Those that ran a task, and of the others as many as `IDLE_CORES` allows."""
     more_cores: list[int]
-    """Per executor: cores that it has on top of these; no task ran there."""
+    """Per executor: cores that it has on top of these, without a task; less than 0 where tasks overlapped for moments
+    and have more places than it has cores."""
     findings: list[LogFinding]
 
 
@@ -143,13 +132,14 @@ def infer_schedule(log: SparkLog) -> Schedule:
         Every task has a job and a core, every job a lane.
     """
     findings: list[LogFinding] = []
-    origin = min(log.start_ms or log.first_ms, log.first_ms)
-    end_ms = max(log.end_ms or 0, log.last_ms, origin + 1)
+    origin, end_ms = find_extent(log, findings)
     tasks = _normal_tasks(log, origin, end_ms, findings)
     jobs, stage_jobs = _jobs(log, tasks, origin, end_ms)
+    lost = sum(job.number is None for job in jobs)
+    note(findings, "job_start_missing", "warning", lost, "stages", "tasks ran for a job whose start is not in the log")
     executors = _executors(log, tasks, origin, end_ms)
     tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
-    tasks, cores, more_cores = _place(log, tasks, executors, findings)
+    tasks, cores, more_cores = place_tasks(log, tasks, executors, findings)
     lanes = _lanes(jobs)
     return Schedule(
         log=replace(log, tasks=log.tasks.clear()),
@@ -186,17 +176,12 @@ def stage_values(tasks: pl.DataFrame, values: dict[tuple[int, int], int]) -> pl.
     stage, attempt = (tasks[name].to_numpy() for name in ("stage", "stage_attempt"))
     value, found = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, bool)
     # Some tasks at a time: what is in between would be several such columns.
-    for first in range(0, tasks.height, _STRETCH):
-        part = slice(first, first + _STRETCH)
+    for first in range(0, tasks.height, STRETCH):
+        part = slice(first, first + STRETCH)
         own = attempt_key(stage[part].astype(np.int64), attempt[part])
         place = np.minimum(np.searchsorted(keys, own), len(keys) - 1)
         value[part], found[part] = stated[place], keys[place] == own
     return pl.Series(value) if found.all() else pl.select(pl.when(pl.Series(found)).then(pl.Series(value))).to_series()
-
-
-def _find(findings: list[LogFinding], finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
-    if observed:
-        findings.append(LogFinding(finding=finding, severity=severity, observed=observed, unit=unit, detail=detail))
 
 
 def _count(tasks: pl.DataFrame, condition: pl.Expr) -> int:
@@ -212,9 +197,9 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
     # Columns are added and never copied: a log can have millions of tasks.
     tasks = log.tasks.with_columns(gone_ms=pl.Series(gone[log.tasks["executor"].to_numpy()]))
     backwards = _count(tasks, ended & (pl.col("finish_ms") < pl.col("launch_ms")))
-    _find(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
+    note(findings, "task_ends_before_launch", "warning", backwards, "tasks", "taken as tasks without duration")
     open_tasks = _count(tasks, ~ended)
-    _find(
+    note(
         findings, "task_without_end", "warning", open_tasks, "tasks", "taken to run until the executor or the log ends"
     )
     finish = pl.when(ended).then("finish_ms").otherwise(pl.min_horizontal("gone_ms", pl.lit(end_ms)))
@@ -224,6 +209,8 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
         measured=(pl.col("flags") & MEASURED) != 0,
         speculative=(pl.col("flags") & 1) != 0,
         succeeded=(pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED,
+        # Where the log stops, a task whose executor is there is still at work: neither failed nor wasted.
+        running=~ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),
     ).drop("gone_ms")
     got = pl.col("getting_result_ms")
     tasks = tasks.with_columns(
@@ -251,18 +238,18 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
     )
     stated = (pl.col("deserialize_ms").cast(pl.Int64) + pl.col("run_ms") + pl.col("serialize_ms")) * MS
     over = _count(tasks, pl.col("measured") & (stated > pl.col("room")))
-    _find(
+    note(
         findings, "task_parts_exceed_task", "info", over, "tasks", "measured parts are longer than the task; cut to fit"
     )
     tasks = tasks.with_columns(write=pl.min_horizontal("write_ns", "run"))
     tasks = tasks.with_columns(
         fetch_wait=pl.min_horizontal(pl.col("fetch_wait_ms").cast(pl.Int64) * MS, pl.col("run") - pl.col("write"))
     )
-    tasks = tasks.with_columns(
-        gc=pl.min_horizontal(
-            pl.col("gc_ms").cast(pl.Int64) * MS, pl.col("run") - pl.col("write") - pl.col("fetch_wait")
-        )
-    )
+    stated_gc = pl.col("gc_ms").cast(pl.Int64) * MS
+    tasks = tasks.with_columns(gc=pl.min_horizontal(stated_gc, pl.col("run") - pl.col("write") - pl.col("fetch_wait")))
+    cut_gc = int(tasks.select((stated_gc - pl.col("gc")).sum()).item())
+    detail = "garbage collection that tasks state beyond their run time; cut to fit"
+    note(findings, "gc_exceeds_task", "warning" if cut_gc > _MUCH_GC else "info", cut_gc // MS, "ms", detail)
     return tasks.with_columns(
         work=pl.col("run") - pl.col("write") - pl.col("fetch_wait") - pl.col("gc"),
         delay=pl.col("room") - pl.col("deserialize") - pl.col("run") - pl.col("serialize"),
@@ -307,11 +294,11 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
         row = rows.get(number, {})
         own = extent.get(number)
         low, high = (own[0], own[1]) if own else (None, None)
-        start = row.get("submitted_ms") or low
+        start = within(row.get("submitted_ms") or low, origin, end_ms)
         if start is None:
             continue
         start = min(start, low) if low is not None else start
-        end = row.get("completed_ms")
+        end = within(row.get("completed_ms"), origin, end_ms)
         if end is None:
             # Without its end a job lasts as long as its tasks, or was running when the log stopped.
             end = high if log.complete and high is not None else end_ms
@@ -361,16 +348,19 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
     rows = []
     for name in [*known, *(n for n in used if n not in known)]:
         row, (first, host) = known.get(name, {}), used.get(name, (None, None))
-        times = [t for t in (row.get("added_ms"), first) if t is not None]
-        if not times:
+        stated = row.get("added_ms")
+        times = [t for t in (stated, first) if t is not None]
+        if not times or (first is None and stated is not None and stated > end_ms):
+            # One that came after the application's end had no part in it.
             continue
-        added = max(min(times), origin)
+        # The driver's own executor is there from the start, even where the log does not say that it came.
+        added = origin if stated is None and name == "driver" else max(min(times), origin)
         removed = row.get("removed_ms")
         rows.append(
             {
                 "executor": name,
                 "host": row.get("host") or (log.texts["host"][host] if host is not None else ""),
-                "cores": row.get("cores") or 0,
+                "cores": stated_cores(log, name, row.get("cores")),
                 "added": (added - origin) * MS,
                 "removed": None if removed is None or removed > end_ms else (max(removed, added) - origin) * MS,
                 "reason": row.get("reason"),
@@ -387,130 +377,6 @@ def _executors(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> 
         "code": pl.Int64,
     }
     return pl.DataFrame({k: [row[k] for row in rows] for k in schema}, schema=schema)
-
-
-def _place(
-    log: SparkLog, tasks: pl.DataFrame, executors: pl.DataFrame, findings: list[LogFinding]
-) -> tuple[pl.DataFrame, list[Core], list[int]]:
-    """Give every task a core, and its time on it; return the cores, and how many more each executor has."""
-    cores: list[Core] = []
-    placed = np.zeros(tasks.height, np.int32)
-    begin, free = np.zeros(tasks.height, np.int64), np.zeros(tasks.height, np.int64)
-    launch, delivered, delay = (tasks[name].to_numpy() for name in ("launch", "delivered", "delay"))
-    soft, cut = tasks["unmeasured"].to_numpy(), np.zeros(tasks.height, np.int64)
-    receipt = np.zeros(tasks.height, np.int64)
-    codes = tasks["executor"].to_numpy()
-    stated = log.properties.get("spark.task.cpus", "1")
-    per_task = max(1, int(stated)) if stated.isdecimal() else 1
-    extra, room = 0, max(IDLE_CORES, tasks.height)
-    more_cores = []
-    for number, row in enumerate(executors.iter_rows(named=True)):
-        mine = np.flatnonzero(codes == row["code"])
-        slots = max(1, row["cores"] // per_task) if row["cores"] else 0
-        base = len(cores)
-        count, own = _slots(launch[mine], delivered[mine], delay[mine], soft[mine], slots)
-        slot, starts, stops, got, cut[mine] = own
-        placed[mine], begin[mine], free[mine], receipt[mine] = slot + base, starts, stops, got
-        if row["cores"]:
-            extra += max(0, count - slots)
-        # An executor without tasks is one core at least: the driver hears from it.
-        idle = max(0, slots - count)
-        shown = max(min(idle, room), int(slots > 0 and not count))
-        room = max(0, room - shown)
-        more_cores.append(idle - shown)
-        cores += [Core(executor=number, number=k) for k in range(count + shown)]
-    _find(
-        findings,
-        "more_tasks_than_cores",
-        "warning",
-        extra,
-        "cores",
-        "tasks of an executor overlap on more cores than it has; cores were added",
-    )
-    _find(
-        findings,
-        "idle_cores_left_out",
-        "info",
-        sum(more_cores),
-        "cores",
-        "cores without a task that count as idle, but are no workers of the trace",
-    )
-    return (
-        tasks.with_columns(
-            core=pl.Series(placed),
-            receipt=pl.Series(receipt),
-            begin=pl.Series(begin),
-            free=pl.Series(free),
-            run=pl.col("run") - pl.Series(cut),
-            work=pl.col("work") - pl.Series(cut),
-        ),
-        cores,
-        more_cores,
-    )
-
-
-def _slots(
-    launch: I64, delivered: I64, delay: I64, soft: NDArray[np.bool_], slots: int
-) -> tuple[int, tuple[I64, I64, I64, I64, I64]]:
-    """Assign the tasks of one executor, which come by launch time, to its cores.
-
-    A task without metrics (`soft`) is taken to have worked to its end, but it makes way for the next launch: the driver
-    knew that its core was free before it wrote down the end.
-
-    Returns
-    -------
-    count
-        Cores that were needed.
-    core, begin, free, receipt, cut
-        Per task: its core; when its work begins; when the core is free of it; when it was taken up; what was cut from
-        its work.
-    """
-    size = launch.size
-    core, begin, free, receipt, cut = (np.zeros(size, np.int64) for _ in range(5))
-    # Per core: when its last task's work ended, when it counts as free, and which task that was.
-    busy: list[int] = []
-    last: list[int] = []
-    columns = [chain.from_iterable(_stretches(values)) for values in (launch, delivered, delay)]
-    for task, (start, until, room) in enumerate(zip(*columns, strict=True)):
-        latest = start + room
-        best, fallback = -1, -1
-        for k, end in enumerate(busy):
-            if end <= start:
-                if best < 0 or end > busy[best]:
-                    best = k
-            elif end <= latest and (fallback < 0 or end < busy[fallback]):
-                fallback = k
-        if best < 0 and len(busy) < slots:
-            best = len(busy)
-            busy.append(0)
-            last.append(-1)
-        if best < 0:
-            best = fallback
-        if best < 0:
-            yielding = [k for k in range(len(busy)) if soft[last[k]] and begin[last[k]] <= start]
-            if yielding:
-                best = min(yielding, key=lambda k: busy[k])
-                cut[last[best]] = busy[best] - start
-                busy[best] = start
-        if best < 0:
-            best = len(busy)
-            busy.append(0)
-            last.append(-1)
-        taken = max(start, busy[best])
-        begins = min(max(start + room // 3, taken), latest)
-        before = last[best]
-        if before >= 0:
-            # What is left of the delay of the task before ends at the latest when this one is taken up.
-            free[before] = min(free[before], taken)
-        core[task], begin[task], receipt[task] = best, begins, taken
-        busy[best] = begins + (until - start - room)
-        last[best] = task
-        free[task] = until
-    return len(busy), (core, begin, free, receipt, cut)
-
-
-def _stretches(values: I64) -> Iterator[list[int]]:
-    return (values[first : first + _STRETCH].tolist() for first in range(0, values.size, _STRETCH))
 
 
 def _lanes(jobs: list[Job]) -> list[Lane]:

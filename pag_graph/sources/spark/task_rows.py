@@ -61,6 +61,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
     ("flags", "i"),
     ("deserialize_ms", "i"),
     ("run_ms", "i"),
+    ("cpu_ns", "q"),
     ("gc_ms", "i"),
     ("serialize_ms", "i"),
     ("fetch_wait_ms", "i"),

@@ -14,7 +14,7 @@ from pag_graph.analyses import find_analysis, table_of
 from pag_graph.analyses.evidence import Cause
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.report import page
-from pag_graph.sinks.svg import timeline
+from pag_graph.sinks.timeline import timeline
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pag_graph.cli.neo4j_reach import elsewhere
 from pag_graph.cypher import queries_for_people
 
 if TYPE_CHECKING:
@@ -78,3 +80,32 @@ def test_saved_queries_are_written(run_pag: Command, tmp_path: Path) -> None:
     assert "Favorites" in text
     with zipfile.ZipFile(tmp_path / "queries.zip") as archive:
         assert len(archive.namelist()) == len(queries_for_people())
+
+
+ELSEWHERE = "bolt://elsewhere.example:7687"
+
+
+def test_what_the_command_line_names_wins_over_the_environment(
+    run_pag: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEO4J_URI", ELSEWHERE)
+    assert elsewhere(None, None) == ELSEWHERE
+    assert elsewhere(tmp_path, None) is None
+    assert elsewhere(None, "bolt://b") == "bolt://b"
+    # A folder that was named is looked into, whatever the environment says.
+    for words in (["query", "held_up_by"], ["remove", "someone", "--yes"]):
+        code, _, error = run_pag("neo4j", *words, "--home", tmp_path / "none")
+        assert code == 6
+        assert f"No Neo4j server runs in {tmp_path / 'none'}" in " ".join(error.split())
+    code, _, error = run_pag("neo4j", "remove", "someone", "--yes", "--home", tmp_path, "--uri", ELSEWHERE)
+    assert code == 2
+    assert "name two servers" in " ".join(error.split())
+
+
+def test_removing_says_from_where_and_asks(run_pag: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEO4J_URI", ELSEWHERE)
+    monkeypatch.setenv("NEO4J_PASSWORD", "hush")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, said, error = run_pag("neo4j", "remove", "someone")
+    assert code == 1
+    assert f"Remove run someone from the Neo4j server at {ELSEWHERE}?" in said + error

@@ -15,7 +15,7 @@ import pytest
 from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.model.enums import ActivityType
 from pag_graph.neo4j_server import browser
-from pag_graph.sinks.svg import COLOURS
+from pag_graph.sinks.timeline import COLOURS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from pag_graph.errors import MissingExtraError, Neo4jError
+from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import jars, server
+from pag_graph.neo4j_server import process as server_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +258,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
-    with socket.create_server((server.HOST, 0)) as listener:
+    with socket.create_server((server_home.HOST, 0)) as listener:
         yield listener.getsockname()[1]
 
 
@@ -296,20 +298,20 @@ def record(home: Path, pid: int, start_ticks: int | None) -> None:
 def test_server_is_known_by_pid_start_time_and_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with impostor(home) as process:
-        ticks = server.start_ticks(process.pid)
+        ticks = server_process.start_ticks(process.pid)
         assert ticks
 
         record(home, process.pid, ticks)
-        assert server._running(home) is not None
+        assert server_process.running_in(home) is not None
         record(home, process.pid, ticks + 1)  # the pid was given to another process
-        assert server._running(home) is None
+        assert server_process.running_in(home) is None
         record(tmp_path / "other", process.pid, ticks)  # the server of another home
-        assert server._running(tmp_path / "other") is None
+        assert server_process.running_in(tmp_path / "other") is None
 
         process.kill()
         process.wait()
         record(home, process.pid, ticks)
-        assert server._running(home) is None
+        assert server_process.running_in(home) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])
@@ -321,7 +323,7 @@ def test_broken_record_is_no_server(tmp_path: Path, text: str) -> None:
 
 def test_stop_ends_the_server_once(tmp_path: Path) -> None:
     with impostor(tmp_path) as process:
-        record(tmp_path, process.pid, server.start_ticks(process.pid))
+        record(tmp_path, process.pid, server_process.start_ticks(process.pid))
 
         assert server.stop(tmp_path)
         assert not server.stop(tmp_path)
@@ -331,10 +333,10 @@ def test_stop_ends_the_server_once(tmp_path: Path) -> None:
 def test_stop_kills_a_server_that_does_not_listen(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
     with impostor(tmp_path, code) as process:
-        record(tmp_path, process.pid, server.start_ticks(process.pid))
+        record(tmp_path, process.pid, server_process.start_ticks(process.pid))
 
         assert server.stop(tmp_path, timeout_s=0.5)
-        assert server.start_ticks(process.pid) is None
+        assert server_process.start_ticks(process.pid) is None
 
 
 def test_stop_leaves_other_processes_alone(tmp_path: Path) -> None:
@@ -383,7 +385,7 @@ def test_lost_password_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "data" / "databases" / "system").mkdir(parents=True)
 
     with pytest.raises(Neo4jError, match="password is gone"):
-        server._set_password(tmp_path, tmp_path)
+        server_home.set_password(tmp_path, tmp_path)
 
 
 def test_reset_removes_the_servers_files_and_nothing_else(tmp_path: Path) -> None:
@@ -393,9 +395,9 @@ def test_reset_removes_the_servers_files_and_nothing_else(tmp_path: Path) -> Non
     for name in ("version", "password", "letter.txt"):
         (home / name).write_text("5.1.0\n", encoding="utf-8")
     with impostor(home) as process:
-        record(home, process.pid, server.start_ticks(process.pid))
+        record(home, process.pid, server_process.start_ticks(process.pid))
         assert server.reset(home)
-        assert server.start_ticks(process.pid) is None
+        assert server_process.start_ticks(process.pid) is None
     assert {path.name for path in home.iterdir()} == {"letter.txt", "lock"}
     assert not (home / "data").exists()
 
@@ -420,24 +422,24 @@ def test_log_lines_are_the_last_of_what_the_server_said(tmp_path: Path) -> None:
 
 def test_only_who_says_so_listens_beyond_loopback(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
-    server._configure(tmp_path, 1, 2, "1m")
+    server_home.configure(tmp_path, 1, 2)
     text = (tmp_path / "conf" / "neo4j.conf").read_text(encoding="utf-8")
     assert set(re.findall(r"address=([\w.]+)", text)) == {"127.0.0.1"}
-    server._configure(tmp_path, 1, 2, "1m", "0.0.0.0")
+    server_home.configure(tmp_path, 1, 2, "0.0.0.0")
     text = (tmp_path / "conf" / "neo4j.conf").read_text(encoding="utf-8")
     assert "server.bolt.listen_address=0.0.0.0:1\n" in text
     assert "advertised_address=0.0.0.0" not in text
-    assert server._Process(1, 1, 1, 2, "0.0.0.0").host == "127.0.0.1"
-    assert server._Process(1, 1, 1, 2, "10.0.0.1").host == "10.0.0.1"
-    assert server._Process(1, 1, 1, 2).host == "127.0.0.1"
+    assert server_process.ServerProcess(1, 1, 1, 2, "0.0.0.0").host == "127.0.0.1"
+    assert server_process.ServerProcess(1, 1, 1, 2, "10.0.0.1").host == "10.0.0.1"
+    assert server_process.ServerProcess(1, 1, 1, 2).host == "127.0.0.1"
 
 
 def test_default_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PAG_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert server.home_folder() == tmp_path / "pag-graph" / "neo4j"
+    assert server_home.home_folder() == tmp_path / "pag-graph" / "neo4j"
     monkeypatch.setenv("PAG_HOME", str(tmp_path / "own"))
-    assert server.home_folder() == tmp_path / "own" / "neo4j"
+    assert server_home.home_folder() == tmp_path / "own" / "neo4j"
 
 
 def test_driver_is_an_optional_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

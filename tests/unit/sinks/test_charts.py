@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.analyses import ANALYSES, Chart
-from pag_graph.sinks.charts import _ticks, draw
+from pag_graph.formats.svg import ticks
+from pag_graph.sinks.charts import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
 BARS = Chart(kind="bars", x=("key",), y=("path_ns",))
@@ -116,10 +117,10 @@ def test_any_name_and_number_gives_a_document(rows: list[tuple[str, int]]) -> No
 @given(st.floats(-1e12, 1e12), st.floats(0, 1e12))
 def test_ticks_are_few_round_and_inside(low: float, more: float) -> None:
     high = low + more
-    ticks = _ticks(low, high)
-    assert len(ticks) <= 14
+    places = ticks(low, high)
+    assert len(places) <= 14
     spread = abs(low) + abs(high)
-    assert all(low - 1e-9 * spread <= tick <= high + 1e-9 * spread for tick in ticks)
+    assert all(low - 1e-9 * spread <= tick <= high + 1e-9 * spread for tick in places)
 
 
 def test_no_rows_are_said_to_be_none() -> None:

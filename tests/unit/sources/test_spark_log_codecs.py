@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pag_graph.sources.spark.blocks import expand_lzf, xxhash32
 from pag_graph.sources.spark.codecs import CODECS, Stopped, codec_of, decode
+from pag_graph.sources.spark.lzf import expand_lzf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,16 +194,24 @@ def test_a_length_that_no_writer_makes_takes_no_memory(tmp_path: Path) -> None:
         (b"Nobody inspects the spammish repetition", 0, 0xE2293B2F),
     ],
 )
-def test_xxhash_of_known_texts(content: bytes, seed: int, expected: int) -> None:
+def test_the_hash_of_these_encoders_is_xxhash32(content: bytes, seed: int, expected: int) -> None:
     assert hash_by_hand(content, seed) == expected
-    assert xxhash32(np.frombuffer(content, np.uint8), seed) == expected
 
 
-def test_xxhash_of_all_short_lengths() -> None:
-    content = bytes(random.Random(1).randrange(256) for _ in range(100))
-    for length in range(100):
-        piece = content[:length]
-        assert xxhash32(np.frombuffer(piece, np.uint8), 0x9747B28C) == hash_by_hand(piece, 0x9747B28C)
+def test_a_zstd_file_that_is_damaged_gives_all_frames_before(tmp_path: Path) -> None:
+    file, whole = tmp_path / "log", zstd_frames(CONTENT[:60_000])
+    file.write_bytes(whole + b"xx" + whole)
+    content, (stop,) = read(file)
+    assert content == CONTENT[:60_000]
+    assert stop.reason == "damaged"
+
+
+def test_a_small_zstd_file_of_much_content_is_taken_in_pieces(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(pa.Codec("zstd").compress(bytes(50 << 20), asbytes=True))
+    pieces = [len(piece) for piece in decode(file, stopped=pytest.fail)]
+    assert sum(pieces) == 50 << 20
+    assert max(pieces) <= 1 << 16
 
 
 def test_lzf_refuses_what_reaches_outside() -> None:

@@ -1,0 +1,57 @@
+"""Which Neo4j server a command talks to: the options that say so, and what they mean together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pag_graph.sinks.neo4j.connection import Connection
+
+Home = Annotated[
+    Path | None, typer.Option("--home", help="The server's folder; one in the user's data folder where absent.")
+]
+Uri = Annotated[
+    str | None,
+    typer.Option(
+        "--uri",
+        help="Another server; NEO4J_URI where neither this nor --home is given. NEO4J_USERNAME, NEO4J_PASSWORD (or"
+        " NEO4J_PASSWORD_FILE) and NEO4J_CA are read from the environment.",
+    ),
+]
+
+
+def elsewhere(home: Path | None, uri: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the address of the server to talk to, or none where that is the embedded one.
+
+    Parameters
+    ----------
+    home, uri
+        What the command line says; it counts for more than the environment.
+    environment
+        Where ``NEO4J_URI`` is looked up.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the command line names two servers.
+    """
+    if home is not None and uri is not None:
+        message = f"--home {home} and --uri {uri} name two servers."
+        raise InvalidParameterError(message, "Give only one of them.")
+    return uri if uri is not None or home is not None else environment.get("NEO4J_URI")
+
+
+def reach(home: Path | None, uri: str | None) -> Connection:
+    """Return how to reach the server that the command line, or else the environment, names."""
+    from pag_graph.sinks.neo4j.connection import connection_from_environment, connection_to_home
+
+    address = elsewhere(home, uri)
+    return connection_to_home(home) if address is None else connection_from_environment(address)

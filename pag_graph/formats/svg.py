@@ -1,0 +1,194 @@
+"""Shapes of SVG as text, and what pictures are put together from: no drawing library, no script, no font is needed.
+
+Whatever is written passes through `element`: texts are escaped, and numbers have two decimals at most, so that the same
+rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from pag_graph.model.units import in_html
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Value: TypeAlias = "str | float | None"
+
+LETTER = 7
+"""About how wide a letter is, in pixels."""
+LINE = 16
+"""Height of a line of a legend."""
+INK, FAINT, GRID = "#222222", "#666666", "#dddddd"
+_SAMPLE, _GAP = 10, 4
+
+
+def element(name: str, /, *inside: str, **attributes: Value) -> str:
+    """Write an element.
+
+    Parameters
+    ----------
+    name
+        Such as ``rect``.
+    inside
+        Elements in it.
+    attributes
+        Underscores stand for hyphens, and one at the end for nothing; those that are None are left out. ``title`` is
+        its tooltip.
+
+    Returns
+    -------
+    str
+        One line.
+
+    Examples
+    --------
+    >>> element("rect", x=1 / 3, width=20.0, fill="#fff", title="a < b")
+    '<rect x="0.33" width="20" fill="#fff"><title>a &lt; b</title></rect>'
+    """
+    title = attributes.pop("title", None)
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{in_html(value) if isinstance(value, str) else number(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    content = (f"<title>{in_html(str(title))}</title>" if title else "") + "".join(inside)
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+
+
+def number(value: float) -> str:
+    """Write a number with two decimals at most.
+
+    Examples
+    --------
+    >>> number(12.5), number(3), number(-0.001)
+    ('12.5', '3', '0')
+    """
+    rounded = round(value, 2) or 0
+    return str(int(rounded)) if rounded == int(rounded) else str(rounded)
+
+
+def document(shapes: Iterable[str], width: float, height: float, *, style: str = "", family: str = "sans-serif") -> str:
+    """Return a whole picture on white ground, a line per shape."""
+    opening = element(
+        "svg",
+        xmlns="http://www.w3.org/2000/svg",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        font_family=family,
+        font_size=12,
+    )
+    styled = [f"<style>{style}</style>"] if style else []
+    return "\n".join([f"{opening[:-2]}>", *styled, rect(0, 0, width, height, "#ffffff"), *shapes, "</svg>", ""])
+
+
+def group(*shapes: str, title: str = "") -> str:
+    """Return shapes that have a tooltip together."""
+    return element("g", *shapes, title=title)
+
+
+def rect(x: float, y: float, width: float, height: float, fill: str, **look: Value) -> str:
+    """Return a rectangle, filled."""
+    return element("rect", x=x, y=y, width=width, height=height, fill=fill, **look)
+
+
+def circle(x: float, y: float, radius: float, fill: str, **look: Value) -> str:
+    """Return a circle around (x, y), filled."""
+    return element("circle", cx=x, cy=y, r=radius, fill=fill, **look)
+
+
+def line(start: tuple[float, float], end: tuple[float, float], stroke: str, **look: Value) -> str:
+    """Return a straight line."""
+    (x1, y1), (x2, y2) = start, end
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, **look)
+
+
+def polyline(points: Iterable[tuple[float, float]], stroke: str, **look: Value) -> str:
+    """Return a line through points, in their order."""
+    through = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+    return element("polyline", points=through, fill="none", stroke=stroke, **look)
+
+
+def path(steps: Iterable[tuple[str, Sequence[float]]], stroke: str, **look: Value) -> str:
+    """Return a line made of steps: a letter of SVG's paths and its numbers each."""
+    drawn = " ".join(letter + " ".join(map(number, numbers)) for letter, numbers in steps)
+    return element("path", d=drawn, fill="none", stroke=stroke, **look)
+
+
+def text(x: float, y: float, words: str, **look: Value) -> str:
+    """Return a text that begins at x, or ends or has its middle there (`text_anchor`), on the line y."""
+    return element("text", in_html(words), x=x, y=y, **look)
+
+
+def legend(entries: Iterable[tuple[str, str]], x: float, y: float, right: float) -> tuple[list[str], int]:
+    """Draw what colours mean, in as many lines as it takes.
+
+    Parameters
+    ----------
+    entries
+        Words and colours.
+    x, y
+        Where the first line begins.
+    right
+        Where lines end, if they can.
+
+    Returns
+    -------
+    shapes : list of str
+        A box and a text per entry.
+    height : int
+        Of all lines; 0 without entries.
+    """
+    shapes: list[str] = []
+    place, base = x, y
+    for words, colour in entries:
+        wide = _SAMPLE + _GAP + LETTER * len(words)
+        if place > x and place + wide > right:
+            place, base = x, base + LINE
+        shapes += [rect(place, base - 9, _SAMPLE, _SAMPLE, colour), text(place + _SAMPLE + _GAP, base, words)]
+        place += wide + LINE
+    return shapes, round(base - y) + LINE if shapes else 0
+
+
+def marks(places: Iterable[tuple[float, str]], y: float, *, top: float | None = None, **look: Value) -> list[str]:
+    """Draw the marks of a horizontal axis.
+
+    Parameters
+    ----------
+    places
+        Where each is, and its words.
+    y
+        The line of the words.
+    top
+        Where a grid's lines begin, which end a line above the words; no grid where absent.
+    look
+        Of the words.
+
+    Returns
+    -------
+    list of str
+        The shapes.
+    """
+    shapes = []
+    for x, words in places:
+        if top is not None:
+            shapes.append(line((x, top), (x, y - LINE + 2), GRID))
+        shapes.append(text(x, y, words, text_anchor="middle", fill=FAINT, **look))
+    return shapes
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round numbers from `low` to `high`, both included, at most about `most`."""
+    if high <= low:
+        return [low]
+    rough = (high - low) / most
+    power = 10 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [step * count for count in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def shortened(words: str, letters: int) -> str:
+    """Return words, cut where they have more letters than fit."""
+    return words if len(words) <= letters else words[: letters - 3] + "..."

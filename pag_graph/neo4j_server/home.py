@@ -1,0 +1,203 @@
+"""A server's home: everything of a server lies in it, and only its owner can enter it.
+
+::
+
+    version      of Neo4j that the data belongs to
+    password     of the user `neo4j`
+    server.json  the process that runs, with its start time, and its ports
+    lock         held while a server is started or stopped, or its data administered
+    importing    there while an import makes the data anew
+    conf  data  import  logs  plugins
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import Neo4jError
+from pag_graph.neo4j_server import browser
+from pag_graph.neo4j_server.jars import file_lock, find_java, neo4j_version
+from pag_graph.runtime.folders import data_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
+_LOG_LINES = 12
+_IMPORTING = "importing"
+CONTENTS = (
+    "data",
+    "logs",
+    "run",
+    "import",
+    "conf",
+    "plugins",
+    "password",
+    "server.json",
+    _IMPORTING,
+    "version",
+)
+"""What a home may have, the lock aside; the version goes last."""
+
+# Advertised addresses carry the port, or the Browser would look for Bolt at 7687. Logs of transactions are not
+# allocated in advance: that would take 512 MiB of disk before the first node is written.
+_CONFIGURATION = """\
+server.default_listen_address={listen}
+server.default_advertised_address={advertised}
+server.bolt.listen_address={listen}:{bolt_port}
+server.bolt.advertised_address={advertised}:{bolt_port}
+server.http.listen_address={listen}:{http_port}
+server.http.advertised_address={advertised}:{http_port}
+server.https.enabled=false
+dbms.security.auth_enabled=true
+dbms.usage_report.enabled=false
+client.allow_telemetry=false
+server.memory.pagecache.size=256m
+db.tx_log.preallocate=false
+"""
+
+
+def home_folder(home: Path | None = None) -> Path:
+    """Return the absolute folder of the server: `home`, else the default one."""
+    if home is not None:
+        return home.expanduser().resolve()
+    return data_folder() / "neo4j"
+
+
+def is_half_imported(home: Path) -> bool:
+    """Tell whether an import into a home was interrupted."""
+    return (home / _IMPORTING).exists()
+
+
+@contextmanager
+def importing(home: Path) -> Iterator[None]:
+    """Mark that the data of a home is being made anew; if that is interrupted, the server does not start on it."""
+    marker = home / _IMPORTING
+    with held(home):
+        marker.touch()
+    yield
+    marker.unlink()
+
+
+@contextmanager
+def held(home: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock of a home, which is made if need be."""
+    check_home(home)
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
+    with file_lock(home / "lock", on_wait):
+        if version_of(home) is None:
+            write_private(home / "version", neo4j_version() + "\n")
+        for name in ("conf", "data", "import", "logs", "plugins"):
+            (home / name).mkdir(exist_ok=True)
+        yield
+
+
+def check_home(home: Path) -> None:
+    """Check that `home` is new or a server's home, with data of the version that this release runs.
+
+    Raises
+    ------
+    Neo4jError
+        When it is not.
+    """
+    theirs, ours = version_of(home), neo4j_version()
+    # The two files are all there is while another process makes this home.
+    if theirs is None and home.exists() and {path.name for path in home.iterdir()} - {"lock", "version.new"}:
+        message = f"{home} is not empty and is not the home of a Neo4j server."
+        raise Neo4jError(message, "Name another folder, which may be new.", {"home": str(home)})
+    if theirs not in {None, ours}:
+        message = f"The data in {home} was made by Neo4j {theirs}; this release runs Neo4j {ours}."
+        hint = (
+            f"Empty {home} with `pag neo4j reset`, or name another home, and load the runs again from their stores "
+            "with `pag neo4j load`; to keep the old data, use the release that made it."
+        )
+        raise Neo4jError(message, hint, {"home": str(home), "found": theirs, "expected": ours})
+
+
+def version_of(home: Path) -> str | None:
+    """Return the version of Neo4j that the data of `home` belongs to."""
+    file = home / "version"
+    return file.read_text(encoding="utf-8").strip() if file.exists() else None
+
+
+def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) -> None:
+    """Write the configuration; the heap is no part of it, Java gets that as an option."""
+    # Others cannot come to "anywhere"; they can to the machine's name.
+    advertised = socket.getfqdn() if listen in ANYWHERE else listen
+    text = _CONFIGURATION.format(
+        listen=f"[{listen}]" if ":" in listen else listen,
+        advertised=advertised,
+        bolt_port=bolt_port,
+        http_port=http_port,
+    )
+    text += browser.settings(http_port, advertised)
+    write_private(home / "conf" / "neo4j.conf", text)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; whoever reads it sees the old text or the new one."""
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    with open(new, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
+    new.replace(path)
+
+
+def set_password(home: Path, jars: Path) -> None:
+    """Give a new server its password.
+
+    It takes effect only before the first start. The tool reads its arguments from the file that an argument with
+    an @ names, so the password is never seen in the list of processes; hexadecimal needs no quotes there.
+
+    Raises
+    ------
+    Neo4jError
+        When there is data of a server, but no password.
+    """
+    password = home / "password"
+    if not (home / "data" / "databases" / "system").exists():
+        write_private(password, secrets.token_hex(24) + "\n")
+        admin_tool(home, jars, ["dbms", "set-initial-password", f"@{password}"], "128m")
+    elif not password.exists():
+        message = f"{password} is gone, and the data in {home} cannot be read without it."
+        hint = f"Put it back, or remove {home} and load the runs again with `pag neo4j load`."
+        raise Neo4jError(message, hint, {"home": str(home)})
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of Neo4j's programs."""
+    return {**os.environ, "NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
+
+
+def admin_tool(home: Path, jars: Path, arguments: Sequence[str], heap: str) -> str:
+    """Run ``neo4j-admin`` and return what it prints.
+
+    Raises
+    ------
+    Neo4jError
+        When it fails, with the last lines of what it printed.
+    """
+    # Nobody minds that an import pauses, and the collector that pauses takes less of the processor.
+    java = [str(find_java()), f"-Xmx{heap}", "-XX:+UseParallelGC", "-cp", f"{home}/plugins/*:{home}/conf:{jars}/*"]
+    done = subprocess.run(
+        [*java, "org.neo4j.cli.AdminTool", *arguments],
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = "".join(f"\n    {line}" for line in done.stdout.splitlines()[-_LOG_LINES:])
+        message = f"neo4j-admin {' '.join(arguments[:2])} failed with exit code {done.returncode}:{said}"
+        raise Neo4jError(message, None, {"home": str(home), "exit_code": done.returncode})
+    return done.stdout

@@ -1,0 +1,23 @@
+"""Where this user's caches and data are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """Return the absolute folder of caches: `given`, else ``$PAG_CACHE``, else ``pag-graph`` in the user's caches."""
+    return _folder(given, "PAG_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def data_folder() -> Path:
+    """Return the absolute folder of data: ``$PAG_HOME``, else ``pag-graph`` in the user's data folder."""
+    return _folder(None, "PAG_HOME", "XDG_DATA_HOME", ".local/share")
+
+
+def _folder(given: Path | None, variable: str, xdg_variable: str, fallback: str) -> Path:
+    named = given or os.environ.get(variable)
+    if named:
+        return Path(named).expanduser().resolve()
+    return Path(os.environ.get(xdg_variable) or Path.home() / fallback).resolve() / "pag-graph"

@@ -1,0 +1,476 @@
+"""Which epochs an answer looked at, which it should have looked at as well, and how to load those.
+
+A query says in its header what it looks over (`pag_graph.cypher.Over`); what of that is in the database is read in the
+transaction that asks the query. So an answer over epochs never stands for epochs that are not there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.cypher import Over
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import neo4j
+
+    from pag_graph.cypher import Query
+
+# Without a detail, an epoch is of a release that knew only one.
+_LOADED = """\
+MATCH (run:Run {id: $run})
+CALL (run) {
+  MATCH (run)-[:HAS_EPOCH]->(epoch:Epoch {published: true})
+  WHERE $only IS NULL OR epoch.epoch = $only
+  RETURN collect({number: epoch.epoch, role: epoch.role, start_ns: epoch.start_ns, end_ns: epoch.end_ns,
+                  detail: coalesce(epoch.detail, 'full'), highest: epoch.highest_epoch}) AS loaded
+}
+RETURN run.store AS store, run.end_ns AS end_ns, run.epoch_ranges AS epochs, run.round_ranges AS rounds, loaded
+"""
+_EVENT = "MATCH (event:Event {run: $run, id: $event}) RETURN event.t_ns AS t_ns"
+_MOST_NAMED = 5
+
+
+class LoadedEpoch(NamedTuple):
+    """A published epoch of a run."""
+
+    number: int
+    role: str
+    start_ns: int
+    end_ns: int
+    detail: str
+    highest: int
+    """Highest epoch that an event of its window carries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRun:
+    """What the database has of a run, and what it knows of the run's store."""
+
+    run: str
+    store: str | None = None
+    """Path of the store that it was last loaded from."""
+    end_ns: int = 0
+    """Length of the run."""
+    store_epochs: Sequence[int] = ()
+    """Numbers of the epochs of the store, ascending, loaded or not."""
+    store_rounds: Sequence[int] = ()
+    """Those of them that are neither startup nor shutdown."""
+    epochs: Mapping[int, LoadedEpoch] = field(default_factory=dict)
+    """The published ones, by number."""
+
+    def slowest_first(self) -> list[LoadedEpoch]:
+        """Return the published epochs: rounds before startup and shutdown, the longest first."""
+        return sorted(
+            self.epochs.values(), key=lambda epoch: (epoch.role != "round", epoch.start_ns - epoch.end_ns, epoch.number)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Which epochs an answer looked at, of those that it should have looked at."""
+
+    query: str
+    run: str
+    covered: tuple[int, ...]
+    """Epochs that it looked at, ascending."""
+    skipped: Mapping[int, str]
+    """Epochs that it left out because they are loaded with less detail than the query needs, with that detail."""
+    absent: tuple[int, ...]
+    """Epochs of the store that it left out because they are not loaded, ascending."""
+    details: tuple[str, ...]
+    """Details of an epoch that the query can answer from; empty where any will do."""
+    store: str | None
+    """Path of the store that the run was loaded from; none where nothing of it is loaded."""
+    refusal: tuple[str, str] | None = None
+    """What to say, and what to do, where there is nothing that the query could look at."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it looked at all that it should have looked at."""
+        return self.refusal is None and not self.skipped and not self.absent
+
+    def line(self) -> str | None:
+        """Return what was looked at and what was left out, with the command that loads the rest, as one line.
+
+        Returns
+        -------
+        str or None
+            None where nothing was left out.
+        """
+        if self.complete:
+            return None
+        left_out = [f"{_named(self.absent)} (not loaded)"] if self.absent else []
+        for detail in dict.fromkeys(self.skipped.values()):
+            numbers = [number for number, loaded_with in self.skipped.items() if loaded_with == detail]
+            left_out.append(f"{_named(numbers)} (loaded with {detail}, needs {' or '.join(self.details)})")
+        missing = sorted((*self.skipped, *self.absent))
+        looked = f"Looked at {_named(self.covered)}" if self.covered else "Looked at no epoch"
+        return f"{looked}; left out {', '.join(left_out)}. Load the rest: `{self.load_command(missing)}`."
+
+    def load_command(self, missing: Sequence[int] = ()) -> str:
+        """Return the command that loads epochs, or all where many are missing, with the detail that the query needs."""
+        return load_command(self.store, missing, self.details)
+
+    def within(self, other: Coverage) -> Coverage:
+        """Return what this and another look at the same question both cover."""
+        covered = set(self.covered) & set(other.covered)
+        skipped = {**self.skipped, **other.skipped}
+        absent = {*self.absent, *other.absent, *self.covered, *other.covered} - covered - skipped.keys()
+        return replace(
+            self,
+            covered=tuple(sorted(covered)),
+            skipped=skipped,
+            absent=tuple(sorted(absent)),
+            refusal=self.refusal or other.refusal,
+        )
+
+    def check(self) -> None:
+        """Raise an error where the query looked at nothing.
+
+        Raises
+        ------
+        InvalidParameterError
+            If nothing is loaded that it could have looked at; says what is, and how to load the rest.
+        """
+        if self.refusal is not None:
+            message, hint = self.refusal
+            raise InvalidParameterError(message, hint, {"run": self.run, "query": self.query})
+
+
+def load_command(store: str | None, epochs: Sequence[int] = (), details: Sequence[str] = ()) -> str:
+    """Return the command that loads epochs of a store; all where none or many are named."""
+    words = ["pag neo4j load", shlex.quote(store) if store else "STORE"]
+    if len(epochs) <= _MOST_NAMED:
+        words.extend(f"--epoch {number}" for number in epochs)
+    if details:
+        words.append(f"--detail {details[0]}")
+    return " ".join(words)
+
+
+def read_coverage(transaction: neo4j.ManagedTransaction, query: Query, values: Mapping[str, Any]) -> Coverage:
+    """Read which epochs a query can look at.
+
+    Parameters
+    ----------
+    transaction
+        The one that the query is asked in.
+    query
+        A query with the parameter `run`.
+    values
+        A value for each of its parameters.
+
+    Returns
+    -------
+    Coverage
+        Of an answer that is made now.
+    """
+    only = values["epoch"] if query.over is Over.EPOCH else None
+    return covers(query, values, read_loaded(transaction, values["run"], only), transaction)
+
+
+def covers(
+    query: Query, values: Mapping[str, Any], known: LoadedRun, transaction: neo4j.ManagedTransaction
+) -> Coverage:
+    """Return which epochs a query can look at, where it is known already what the database has of the run."""
+    event_ns = None
+    if values.get("event") is not None:
+        row = transaction.run(_EVENT, {"run": values["run"], "event": values["event"]}).single()
+        event_ns = None if row is None else int(row["t_ns"])
+    return coverage(query, values, known, event_ns)
+
+
+def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only: int | None = None) -> LoadedRun:
+    """Read what the database has of a run, or of one epoch of it."""
+    row = transaction.run(_LOADED, {"run": run, "only": only}).single()
+    if row is None:
+        return LoadedRun(run=run)
+    epochs = {each["number"]: LoadedEpoch(**each) for each in sorted(row["loaded"], key=lambda each: each["number"])}
+    return LoadedRun(
+        run=run,
+        store=row["store"],
+        end_ns=row["end_ns"],
+        store_epochs=_numbers(row["epochs"]),
+        store_rounds=_numbers(row["rounds"]),
+        epochs=epochs,
+    )
+
+
+def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns: int | None = None) -> Coverage:
+    """Return which epochs a query looks at, of those that it should look at.
+
+    Parameters
+    ----------
+    query
+        A query with the parameter `run`.
+    values
+        A value for each of its parameters.
+    known
+        What the database has of the run.
+    event_ns
+        Instant of the event that the parameter `event` names, if that is loaded.
+
+    Returns
+    -------
+    Coverage
+        The same choice of epochs as the query's own.
+    """
+    enough = [each for each in known.epochs.values() if not query.details or each.detail in query.details]
+    look = _Look(query, values, known, {each.number: each for each in enough}, event_ns)
+    if not known.epochs and query.over is not Over.EPOCH:
+        look.refuse(f"No epoch of run {known.run} is loaded.")
+    elif query.over is not None:
+        _LOOKS[query.over](look)
+    wanted = sorted(set(look.wanted) - set(look.covered))
+    return Coverage(
+        query=query.name,
+        run=known.run,
+        covered=tuple(sorted(look.covered)),
+        skipped={number: known.epochs[number].detail for number in wanted if number in known.epochs},
+        absent=tuple(number for number in wanted if number not in known.epochs),
+        details=query.details,
+        store=known.store,
+        refusal=look.refusal,
+    )
+
+
+class _Look:
+    """What one question looks at, as it is found out."""
+
+    def __init__(
+        self,
+        query: Query,
+        values: Mapping[str, Any],
+        known: LoadedRun,
+        enough: Mapping[int, LoadedEpoch],
+        event_ns: int | None,
+    ) -> None:
+        self.query, self.values, self.known, self.enough, self.event_ns = query, values, known, enough, event_ns
+        self.wanted: set[int] = set()
+        self.covered: set[int] = set()
+        self.refusal: tuple[str, str] | None = None
+
+    def refuse(self, message: str, missing: Sequence[int] = (), hint: str | None = None) -> None:
+        """Say that there is nothing to look at; the first reason counts."""
+        command = load_command(self.known.store, missing, self.query.details)
+        self.refusal = self.refusal or (message, hint or f"Load it: `{command}`.")
+
+    def need(self, number: int) -> None:
+        """Look at an epoch without which there is no answer."""
+        self.wanted.add(number)
+        if number in self.enough:
+            self.covered.add(number)
+        elif number in self.known.epochs:
+            needs = " or ".join(self.query.details)
+            less = f"is loaded with less detail than {self.query.name} needs: {needs}."
+            self.refuse(f"Epoch {number} of run {self.known.run} {less}", [number])
+        elif self.known.epochs:
+            loaded = _ranges(self.known.epochs)
+            self.refuse(f"Epoch {number} of run {self.known.run} is not loaded; loaded are {loaded}.", [number])
+        else:
+            self.refuse(f"Epoch {number} of run {self.known.run} is not loaded.", [number])
+
+    def want(self, numbers: Iterable[int], covered: Iterable[int] | None = None) -> None:
+        """Look at those of some epochs that are loaded with enough detail, or at others; one at least has to be."""
+        wanted = list(numbers)
+        looked_at = set(self.enough).intersection(wanted) if covered is None else set(covered)
+        self.wanted |= {*wanted, *looked_at}
+        self.covered |= looked_at
+        if wanted and not looked_at:
+            loaded = [number for number in wanted if number in self.known.epochs]
+            needs = " or ".join(self.query.details)
+            how = f"is loaded with the detail that {self.query.name} needs: {needs}" if loaded else "is loaded"
+            self.refuse(f"Of run {self.known.run}, none of {_named(wanted)} {how}.", wanted)
+
+    def before(self, number: int) -> int | None:
+        """Return the epoch of the store before another one."""
+        return max((each for each in self.known.store_epochs if each < number), default=None)
+
+
+def _look_over_run(look: _Look) -> None:
+    look.want(look.known.epochs)
+
+
+def _look_over_epoch(look: _Look) -> None:
+    look.need(look.values["epoch"])
+
+
+def _look_over_epochs(look: _Look) -> None:
+    """Events are chosen by the epoch that they carry: a worker that is ahead makes some in earlier windows."""
+    first, last = look.values.get("first_epoch"), look.values.get("last_epoch")
+    numbers = [
+        number
+        for number in look.known.store_epochs
+        if (first is None or number >= first) and (last is None or number <= last)
+    ]
+    if not numbers:
+        message = (
+            f"Run {look.known.run} has no epoch from {first or 0} to {last}; it has {_ranges(look.known.store_epochs)}."
+        )
+        look.refuse(message, hint="Correct first_epoch and last_epoch.")
+        return
+    look.want(numbers)
+    earlier = look.before(numbers[0])
+    while earlier is not None:
+        if earlier not in look.enough:
+            look.wanted.add(earlier)
+            return
+        if look.enough[earlier].highest < numbers[0]:
+            return
+        look.covered.add(earlier)
+        earlier = look.before(earlier)
+
+
+def _look_over_rounds(look: _Look) -> None:
+    look.want(look.known.store_rounds)
+
+
+def _look_over_rounds_before(look: _Look) -> None:
+    number, rounds = look.values["epoch"], look.values["rounds"]
+    look.need(number)
+    if number not in look.covered:
+        return
+    opens_ns = look.enough[number].start_ns
+    earlier = [each for each in look.enough.values() if each.role == "round" and each.end_ns <= opens_ns]
+    nearest = sorted(earlier, key=lambda each: -each.end_ns)[: max(rounds, 0)]
+    wanted = [each for each in look.known.store_rounds if each < number]
+    look.want(wanted[max(len(wanted) - rounds, 0) :], [each.number for each in nearest])
+
+
+def _look_over_two(look: _Look) -> None:
+    number, against = look.values["epoch"], look.values["against"]
+    look.need(number)
+    other = look.before(number) if against is None else against
+    if other is None:
+        message = f"Epoch {number} is the first of run {look.known.run}: none is before it to compare with."
+        look.refuse(message, hint="Name another epoch: against.")
+    else:
+        look.need(other)
+
+
+def _look_at_instant(look: _Look) -> None:
+    at_ns, known = look.values["at_ns"], look.known
+    if not 0 <= at_ns <= known.end_ns:
+        look.refuse(f"The instant {at_ns} lies outside run {known.run}: 0 to {known.end_ns} ns.", hint="Correct at_ns.")
+        return
+    inside = [
+        each for each in known.epochs.values() if (each.start_ns < at_ns or each.start_ns == 0) and each.end_ns >= at_ns
+    ]
+    if inside:
+        look.need(min(inside, key=lambda each: each.start_ns).number)
+        return
+    low = max((each.number for each in known.epochs.values() if each.end_ns < at_ns), default=-1)
+    high = min((each.number for each in known.epochs.values() if each.start_ns >= at_ns), default=None)
+    missing = [each for each in known.store_epochs if each > low and (high is None or each < high)]
+    look.wanted |= set(missing)
+    message = f"The epoch at {at_ns} ns of run {known.run} is not loaded; it is one of {_ranges(missing)}."
+    look.refuse(message, missing)
+
+
+def _look_around_event(look: _Look) -> LoadedEpoch | None:
+    """Look at the epoch that the walk begins in."""
+    event, needs = look.values["event"], " or ".join(look.query.details)
+    if event is None:
+        own = next((each for each in look.known.slowest_first() if each.number in look.enough), None)
+    else:
+        at_ns = look.event_ns
+        inside = (each for each in look.enough.values() if at_ns is not None and each.start_ns < at_ns <= each.end_ns)
+        own = next(inside, None)
+    if own is None:
+        missing = f"No epoch of run {look.known.run} is loaded with the detail {needs}."
+        elsewhere = f"Event {event} is in no epoch of run {look.known.run} that is loaded with the detail {needs}."
+        look.refuse(missing if event is None else elsewhere)
+        look.wanted |= set(look.known.store_epochs)
+        return None
+    look.need(own.number)
+    return own
+
+
+def _look_back(look: _Look) -> None:
+    own, back_ns = _look_around_event(look), look.values["back_ns"]
+    if own is None or back_ns is None:
+        return
+    from_ns = max((own.end_ns if look.event_ns is None else look.event_ns) - back_ns, 0)
+    _walk(look, own, until=lambda epoch: epoch.start_ns <= from_ns, forward=False)
+
+
+def _look_ahead(look: _Look) -> None:
+    own, ahead_ns = _look_around_event(look), look.values["ahead_ns"]
+    if own is None or ahead_ns is None:
+        return
+    to_ns = min((own.start_ns if look.event_ns is None else look.event_ns) + ahead_ns, look.known.end_ns)
+    _walk(look, own, until=lambda epoch: epoch.end_ns >= to_ns, forward=True)
+
+
+def _look_back_rounds(look: _Look) -> None:
+    own, rounds = _look_around_event(look), look.values["rounds"]
+    if own is not None:
+        first = look.known.store_epochs.index(own.number) if own.number in look.known.store_epochs else 0
+        wanted = look.known.store_epochs[max(first - rounds, 0) : first]
+        _walk(look, own, until=lambda epoch: not wanted or epoch.number <= wanted[0], forward=False)
+
+
+def _walk(look: _Look, own: LoadedEpoch, *, until: Callable[[LoadedEpoch], bool], forward: bool) -> None:
+    """Go from window to window as a query about an event does; the first that is not there ends it."""
+    epoch = own
+    while not until(epoch):
+        beside = [each for each in look.known.store_epochs if (each > epoch.number if forward else each < epoch.number)]
+        if not beside:
+            return
+        number = min(beside) if forward else max(beside)
+        look.wanted.add(number)
+        if number not in look.enough:
+            return
+        look.covered.add(number)
+        epoch = look.enough[number]
+
+
+_LOOKS: dict[Over, Callable[[_Look], object]] = {
+    Over.RUN: _look_over_run,
+    Over.EPOCH: _look_over_epoch,
+    Over.EPOCHS: _look_over_epochs,
+    Over.ROUNDS: _look_over_rounds,
+    Over.ROUNDS_BEFORE: _look_over_rounds_before,
+    Over.AGAINST: _look_over_two,
+    Over.INSTANT: _look_at_instant,
+    Over.EVENT_BACK: _look_back,
+    Over.EVENT_AHEAD: _look_ahead,
+    Over.EVENT_ROUNDS: _look_back_rounds,
+}
+
+
+def epoch_ranges(numbers: Iterable[int]) -> list[int]:
+    """Write ascending numbers as bounds: first and last of each stretch without a gap.
+
+    Examples
+    --------
+    >>> epoch_ranges([0, 1, 2, 5])
+    [0, 2, 5, 5]
+    """
+    bounds: list[int] = []
+    for number in numbers:
+        if bounds and number == bounds[-1] + 1:
+            bounds[-1] = number
+        else:
+            bounds += [number, number]
+    return bounds
+
+
+def _numbers(bounds: Sequence[int] | None) -> list[int]:
+    """Return the numbers that `epoch_ranges` wrote as bounds."""
+    pairs = zip(*[iter(bounds or ())] * 2, strict=True)
+    return [number for first, last in pairs for number in range(first, last + 1)]
+
+
+def _named(numbers: Sequence[int]) -> str:
+    return f"{'epoch' if len(numbers) == 1 else 'epochs'} {_ranges(numbers)}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Write ascending numbers in short: ``0 to 4, 7``."""
+    pairs = zip(*[iter(epoch_ranges(numbers))] * 2, strict=True)
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in pairs)

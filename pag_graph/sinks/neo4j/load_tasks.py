@@ -1,0 +1,117 @@
+"""Groups of epochs that are loaded together, and how a task of an engine loads one."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.engine import silent
+from pag_graph.graph.snapshot import Run
+from pag_graph.sinks.neo4j.content import Reader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.events import EventSync
+from pag_graph.sinks.neo4j.load_steps import write_summary
+from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.writer import Writer, patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pag_graph.builder.build import Progress
+    from pag_graph.graph.snapshot import Window
+    from pag_graph.neo4j_server.lease import Lease
+    from pag_graph.sinks.neo4j.connection import Connection
+    from pag_graph.sinks.neo4j.content import Content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Epochs that are loaded and published together."""
+
+    windows: tuple[Window, ...]
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one task of an engine loads."""
+
+    store: Path
+    connection: Connection
+    lease: Lease
+    group: Group
+    batch_rows: int
+    patience_s: float
+    lane: int
+    others: tuple[tuple[Window, ...], ...]
+    """Windows of all other tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a task says of its epochs."""
+
+    content: Content
+    """Only what is short."""
+    counts: Mapping[str, int]
+
+
+def run_task(step: str, task: Task) -> Done:
+    """Do one step of a task's load: ``nodes``, ``relationships`` or ``summary``."""
+    run = Run(task.store)
+    reader = Reader(run)
+    content = reader.read(task.group.windows, task.group.detail)
+    lease = replace(task.lease, attempt=f"{step}-{os.getpid()}-{random.getrandbits(64):x}")
+    others = [window for windows in task.others for window in windows]
+    with task.connection.open() as driver, plain_errors(f"load run {reader.run_id}"):
+        writer = Writer(driver, lease, lane=task.lane)
+
+        def load() -> None:
+            writer.claim()
+            sync = EventSync(run, writer, content, task.batch_rows, others=others)
+            unseen = Advance(silent, "", 0, 0)
+            if step == "nodes":
+                sync.write_nodes(unseen)
+            elif step == "relationships":
+                sync.write_rest(unseen)
+            else:
+                write_summary(writer, content, task.batch_rows, unseen)
+                sync.mark_critical()
+
+        patiently(load, task.patience_s)
+    counts = Counts()
+    counts.add(content)
+    return Done(content=content.small(), counts=counts.values)
+
+
+class Counts:
+    """Sums over contents."""
+
+    def __init__(self) -> None:
+        self.values = {"events": 0, "relationships": 0, "segments": 0, "critical": 0}
+
+    def add(self, content: Content) -> None:
+        """Add what a content holds."""
+        critical = content.activities if content.detail is not Detail.WAITS else content.released
+        for name, rows in (
+            ("events", content.events.height),
+            ("relationships", content.activities.height),
+            ("segments", content.segments.height),
+            ("critical", int(critical["critical"].sum() or 0)),
+        ):
+            self.values[name] += rows
+
+
+class Advance:
+    """Counts rows as they are written, and reports them."""
+
+    def __init__(self, progress: Progress, label: str, base: int, total: int) -> None:
+        self.progress, self.label, self.done, self.total = progress, label, base, total
+
+    def __call__(self, rows: int) -> None:
+        """Report so many rows more."""
+        self.done += rows
+        self.progress(self.label, min(self.done, self.total), self.total)

@@ -1,0 +1,63 @@
+"""Accumulators of plan nodes, summed by stage attempt.
+
+A task end says by how much the task changed an accumulator (`Update`), and a stage's end what the accumulator had come
+to (`Value`): a total that runs on over all stages that share it, such as those of a reused exchange, a cached table, or
+another attempt. So the updates are summed; totals count only in a log whose tasks state no updates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.sources.spark.task_rows import LARGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Accumulators"]
+
+
+class Accumulators:
+    """What the stages of a log added to the accumulators of plan nodes, in the making."""
+
+    def __init__(self) -> None:
+        self.wanted: set[int] = set()
+        """Those that belong to a plan node."""
+        self.odd_values = 0
+        """Values that are no numbers; they are left out."""
+        self._sums: dict[tuple[int, int], dict[int, int]] = {}
+        self._totals: dict[tuple[int, int, int], int] = {}
+
+    def add_task(self, stage: int, attempt: int, items: Any) -> None:
+        """Take in what one task added."""
+        sums = self._sums.get((stage, attempt))
+        if sums is None:
+            sums = self._sums[stage, attempt] = {}
+        try:
+            for item in items:
+                # Adaptive execution can tell of a plan only after its first stages ran.
+                if item.get("Metadata") == "sql" or item.get("ID") in self.wanted:
+                    number, update = item["ID"], item.get("Update")
+                    if update is not None:
+                        sums[number] = sums.get(number, 0) + int(update)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            self.odd_values += 1
+
+    def add_stage(self, stage: int, attempt: int, items: Any) -> None:
+        """Take in the totals at a stage's end."""
+        try:
+            for item in items:
+                if isinstance(item.get("Value"), int | str) and type(item["ID"]) is int:
+                    self._totals[stage, attempt, item["ID"]] = int(item["Value"])
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            # Accumulators of the program can hold anything, and are none of a plan node.
+            return
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one row per stage attempt and accumulator."""
+        sums = {(*key, number): value for key, own in self._sums.items() for number, value in own.items()}
+        for (stage, attempt, number), value in (sums or self._totals).items():
+            if number not in self.wanted:
+                continue
+            bounded = max(-LARGEST, min(value, LARGEST))
+            yield {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}

@@ -1,0 +1,112 @@
+"""Settings of Spark: the few that the mapping and the advice read, and where their values come from.
+
+Settings can hold secrets, so only those listed here are ever taken in.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.sources.spark.texts import OTHER
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.log_tables import SparkLog
+
+__all__ = ["SETTINGS", "Setting", "known_settings", "setting", "settings_of"]
+
+SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
+    "spark.app.id": (),
+    "spark.app.name": (),
+    "spark.cores.max": (),
+    "spark.default.parallelism": (),
+    "spark.dynamicAllocation.enabled": (((0, 0), "false"),),
+    "spark.dynamicAllocation.initialExecutors": (),
+    "spark.dynamicAllocation.maxExecutors": (),
+    "spark.dynamicAllocation.minExecutors": (((0, 0), "0"),),
+    "spark.executor.cores": (),
+    "spark.executor.memory": (((0, 0), "1g"),),
+    "spark.locality.wait": (((0, 0), "3s"),),
+    "spark.master": (),
+    "spark.scheduler.mode": (((0, 0), "FIFO"),),
+    "spark.speculation": (((0, 0), "false"),),
+    "spark.speculation.multiplier": (((0, 0), "1.5"), ((4, 0), "3")),
+    "spark.sql.adaptive.enabled": (((1, 6), "false"), ((3, 2), "true")),
+    "spark.sql.adaptive.skewJoin.enabled": (((3, 0), "true"),),
+    "spark.sql.files.maxPartitionBytes": (((2, 0), "134217728b"),),
+    "spark.sql.shuffle.partitions": (((1, 1), "200"),),
+    "spark.task.cpus": (((0, 0), "1"),),
+}
+"""Names, each with Spark's default from a version on; none where it depends on the cluster."""
+
+_VALUE = re.compile(
+    r"-?\d{1,15}(?:\.\d{1,6})? ?[A-Za-z]{0,2}|true|false|FIFO|FAIR|yarn|local(?:\[[\d*, ]{1,12}\])?", re.ASCII
+)
+"""What a value is shown as: numbers, sizes, times and Spark's own words; a person could have written anything."""
+
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
+
+
+class Setting(NamedTuple):
+    """A setting's value."""
+
+    value: str | None
+    """None if it is not known."""
+    source: str
+    """``query``, ``application``, ``default`` (of the version; nothing in the log says it), or ``unknown``."""
+
+
+def known_settings(stated: Any) -> dict[str, str]:
+    """Return of a log's settings those that are read."""
+    if not isinstance(stated, dict):
+        return {}
+    return {name: str(value)[:500] for name, value in stated.items() if name in SETTINGS}
+
+
+def setting(log: SparkLog, name: str, query: int | None = None) -> Setting:
+    """Return a setting's value.
+
+    Parameters
+    ----------
+    log
+        As read.
+    name
+        One of `SETTINGS`.
+    query
+        SQL execution; what it changed (``modifiedConfigs``, Spark 3.3 and later) counts more than what the application
+        began with.
+
+    Returns
+    -------
+    Setting
+        From the query, the application, or the default of the log's version, in this order. Without the application's
+        environment in the log, a default would be a guess: it is unknown then.
+    """
+    own = log.query_settings.get(query, {}) if query is not None else {}
+    if name in own:
+        return Setting(own[name], "query")
+    if name in log.properties:
+        return Setting(log.properties[name], "application")
+    version = _VERSION.match(log.version)
+    if not log.properties or version is None:
+        return Setting(None, "unknown")
+    is_now = (int(version[1]), int(version[2]))
+    values = [value for since, value in SETTINGS[name] if since <= is_now]
+    return Setting(values[-1], "default") if values else Setting(None, "unknown")
+
+
+def settings_of(log: SparkLog) -> dict[str, dict[str, Any]]:
+    """Return all settings with value and source, and by query where one changed them, as plain values.
+
+    A value that is no number, size, time or word of Spark is shown as ``other``.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for name in SETTINGS:
+        value, source = setting(log, name)
+        changed = {str(query): _shown(own[name]) for query, own in log.query_settings.items() if name in own}
+        told[name] = {"value": _shown(value), "source": source, **({"queries": changed} if changed else {})}
+    return told
+
+
+def _shown(value: str | None) -> str | None:
+    return value if value is None or _VALUE.fullmatch(value) else OTHER
