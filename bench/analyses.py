@@ -14,11 +14,10 @@ import polars as pl
 from bench import harness
 from bench.harness import Bench, Session, polars_reads
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.k_hops import k_hops
-from pag_graph.analyses.participation import participation
-from pag_graph.analyses.slack import slack
-from pag_graph.graph.snapshot import Run, Snapshot, Window
+from pag_graph.graph.run import Run
+from pag_graph.graph.window import Window
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, TRACE_WORKERS
@@ -26,6 +25,12 @@ from pag_graph.sources.record import record
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pag_graph.graph.snapshot import Snapshot
+
+k_hops = find_analysis("k-hops")
+participation = find_analysis("participation")
+slack = find_analysis("slack")
 
 ORACLES = Path(os.environ.get("PAG_ORACLES", harness.ROOT.parent / "shared" / "oracles"))
 """Where traces of other programs lie, if they do; see ``tests/integration/test_st2_oracle.py``."""

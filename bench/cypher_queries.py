@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 
 def run(session: Session) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from bench.harness import Bench, Session, Yardstick
 from pag_graph.engines.motif import SparkGraph, SparkMotifQuery
-from pag_graph.motif.query import Graph, MotifQuery, ask, graph_of
+from pag_graph.motif.polars_query import Graph, MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import Shape
 
 if TYPE_CHECKING:
@@ -52,8 +54,9 @@ def tables(edges: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def shape_of(vertices: pl.DataFrame, edges: pl.DataFrame) -> Shape:
     """Return the columns of the graph, with what its maker knows."""
-    plain = graph_of(vertices, edges).shape
-    return Shape(vertices=plain.vertices, edges=plain.edges, closed=True)
+    kinds = {pl.Int64: pa.int64(), pl.String: pa.string()}
+    ours, theirs = (pa.schema({name: kinds[kind] for name, kind in each.schema.items()}) for each in (vertices, edges))
+    return Shape(vertices=ours, edges=theirs, closed=True)
 
 
 def by_hand_polars(vertices: pl.DataFrame, edges: pl.DataFrame, hops: int, *, wide: bool) -> pl.DataFrame:

@@ -28,7 +28,7 @@ from pag_graph.sinks.neo4j.writer import Writer
 if TYPE_CHECKING:
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 EDGES = 40_000
 """Activities that each way of loading writes: enough that a transaction's own costs do not matter."""

@@ -30,7 +30,7 @@ from pag_graph.sources.record import build_program
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 RESULT = harness.ROOT / "bench" / "results" / "predictions.json"
 PAGE = harness.ROOT / "docs" / "predictions.md"

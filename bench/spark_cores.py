@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bench import harness
-from pag_graph.diagnosis.spark.cores import plan_work, predict_cores
+from pag_graph.diagnosis.spark.cores import predict_cores
+from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.sources.spark.reader import read_log
@@ -97,13 +98,15 @@ def _recording(log: object, program: str, shape: str, cores: int) -> Recording:
     schedule = map_log(log).schedule  # type: ignore[arg-type]
     first = min(job.start_ns for job in schedule.jobs)
     rows = predict_cores(schedule, plan_work(schedule), [1, 2])
+    # Where cores came and went, the replay of that is no prediction.
+    predicted = {row.cores: row.predicted_ns - first for row in sorted(rows, key=lambda row: row.recorded)}
     return Recording(
         program=program,
         shape=shape,
         cores=cores,
         start_ns=first,
         active_ns=schedule.end_ns - first,
-        predicted_ns={row["cores"]: row["predicted_ns"] - first for row in rows},
+        predicted_ns=predicted,
     )
 
 

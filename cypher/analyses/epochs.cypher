@@ -1,12 +1,13 @@
 // purpose: The epochs of a run that are loaded, with the length of their windows.
 // param run: id of the run
 // over: run
-// returns: one row per published epoch in time order: epoch, role, start_ns, end_ns, span_ns, waiting_ns, coverage
+// returns: one row per published epoch in time order: epoch, role, start_ns, end_ns, span_ns, waiting_ns, coverage,
+//   detail (that it is loaded with: waits, critical or full)
 // example: skewed
-//   epoch | role    | start_ns | end_ns   | span_ns | waiting_ns | coverage
-//   0     | startup | 0        | 3583847  | 3583847 | 7100427    | 0.9317
-//   1     | round   | 3583847  | 7299009  | 3715162 | 8797388    | 1
-//   2     | round   | 7299009  | 11048806 | 3749797 | 5135969    | 0.6402
+//   epoch | role    | start_ns | end_ns   | span_ns | waiting_ns | coverage | detail
+//   0     | startup | 0        | 3583847  | 3583847 | 7100427    | 0.9317   | full
+//   1     | round   | 3583847  | 7299009  | 3715162 | 8797388    | 1        | full
+//   2     | round   | 7299009  | 11048806 | 3749797 | 5135969    | 0.6402   | full
 //   11 rows
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(epoch:Epoch {published: true})
@@ -16,5 +17,6 @@ RETURN epoch.epoch AS epoch,
        epoch.end_ns AS end_ns,
        epoch.end_ns - epoch.start_ns AS span_ns,
        epoch.waiting_ns AS waiting_ns,
-       epoch.coverage AS coverage
+       epoch.coverage AS coverage,
+       coalesce(epoch.detail, 'full') AS detail
 ORDER BY epoch;

@@ -1,9 +1,10 @@
-// purpose: Record what an export has done.
+// purpose: Record what an export, or another load, has done.
 // param id: id of the export
 // param run: id of the run
-// param store: where its store lies
+// param command: export or load
+// param store: absolute path of its store
 // param detail: how much of each epoch was loaded
-// param from_version: version of the table `epochs` up to which it was exported before, or null
+// param from_version: version of the table `epochs` up to which it was exported before; null for never, and for a load
 // param to_version: version that is in the database now
 // param to_commit: id of its commit
 // param product_version: release that exported
@@ -17,6 +18,7 @@ MATCH (run:Run {id: $run})
 CREATE (export:Export {
   id: $id,
   run: $run,
+  command: $command,
   store: $store,
   detail: $detail,
   from_version: $from_version,

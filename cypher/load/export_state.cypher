@@ -2,7 +2,8 @@
 // param run: id of the run
 // returns: one row where it has: version (of the table `epochs`), commit
 
-MATCH (export:Export {run: $run})
+// A load may have been one of some epochs.
+MATCH (export:Export {run: $run, command: 'export'})
 RETURN export.to_version AS version, export.to_commit AS commit
 ORDER BY version DESC
 LIMIT 1;

@@ -20,7 +20,7 @@ UNWIND range(0, size($id) - 1) AS i
 MERGE (job:Job {id: $id[i]})
 SET job.run = $run,
     job.version = $version[i],
-    job.committed = $committed[i],
+    job.committed = datetime($committed[i]),
     job.closed_epochs = $closed_epochs[i],
     job.last_closed_epoch = $last_closed_epoch[i],
     job.events = $events[i]

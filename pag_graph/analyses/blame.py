@@ -13,16 +13,26 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import require_aligned
 from pag_graph.analyses.contraction import IS_STRETCH, contract
+from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.expressions import SPAWN, WAITING, worker_of
-from pag_graph.analyses.frames import Frames, end_ns
-from pag_graph.analyses.frames import worker_of as worker_in
+from pag_graph.analyses.view import end_ns
+from pag_graph.analyses.view import worker_of as worker_in
 from pag_graph.errors import CycleError, PagError
+from pag_graph.graph.needs import Needs
 from pag_graph.kernels.arranging import spread
-from pag_graph.kernels.blame import walk_waits
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.path import CYCLE, REACHED_START, enders
+from pag_graph.kernels.path import (
+    CYCLE,
+    REACHED_START,
+    Begun,
+    Local,
+    Messages,
+    Sends,
+    Waits,
+    enders,
+    walk_waits,
+)
 from pag_graph.model.ids import POSITION_BITS, position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import BLAME
@@ -30,24 +40,28 @@ from pag_graph.model.tables import BLAME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
+
+    I64 = NDArray[np.int64]
 
 _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 
 
-def blame(snapshot: Snapshot | Frames) -> pa.Table:
+def blame(view: View) -> pl.DataFrame:
     """Charge the waiting in a window to what other workers did meanwhile.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `BLAME`, one per waiting worker and cause. The times add up to the waiting in the window, to the
         nanosecond.
 
@@ -67,85 +81,32 @@ def blame(snapshot: Snapshot | Frames) -> pa.Table:
     a. So nobody is blamed for time in which he waited himself. O(workers x edges), as the path of a wait has at most
     the edges of the time that the wait lasts.
     """
-    require_aligned(snapshot, "Charges for waiting")
-    if isinstance(snapshot, Frames):
-        wide = _frames_until_waits_end(snapshot)
-        rows = _charged(contract(wide), [snapshot.window], wide)
-    else:
-        rows = _charged(_until_waits_end(snapshot), [snapshot.window])
-    return rows.select(BLAME.names).to_arrow().cast(BLAME)
+    view.run.require_aligned("Charges for waiting need aligned clocks")
+    if view.spread is not None:
+        wide = _view_until_waits_end(view)
+        return _charged(contract(wide), view.windows, wide)
+    return _charged(_until_waits_end(view.shown), view.windows)
 
 
-def blame_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
-    """Return who is to blame in many windows, read once: rows of `BLAME` with the place of their ``window``.
-
-    Parameters
-    ----------
-    run
-        A run with aligned clocks.
-    windows
-        In time order, none overlapping another.
-
-    Returns
-    -------
-    pa.Table
-        In the order of the windows.
-    """
-    parts, before = [], 0
-    for part in run.stretches(windows):
-        start, end = part[0].start_ns, part[-1].end_ns
-        if start < end:
-            wide = _until_waits_end(run.snapshot(run.window(between=(start, end))))
-            parts.append(_charged(wide, part).with_columns(pl.col("window") + before))
-        before += len(part)
-    return pl.concat(parts).to_arrow()
-
-
-def _charged(wide: Snapshot, windows: Sequence[Window], frames: Frames | None = None) -> pl.DataFrame:
-    """Charge the waiting in each window, in the order of the windows; `frames` have what stretches stand for."""
+def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None = None) -> pl.DataFrame:
+    """Charge the waiting in each window, in the order of the windows; `spread_view` has what stretches stand for."""
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     births = wide.messages.filter(pl.col("type") == SPAWN)
-    local, messages = wide.local, pl.concat([wide.enders, births]).sort("dst", "src")
     # The way back leaves a worker where a wait ended, or where it was born.
-    begun = pl.concat([local.filter(pl.col("type") == WAITING), births]).sort("dst")
+    begun = pl.concat([wide.local.filter(pl.col("type") == WAITING), births]).sort("dst")
     waited = np.flatnonzero((begun["type"] == WAITING).to_numpy() & (begun["duration_ns"] > 0).to_numpy())
     start, end = (begun[name].to_numpy()[waited] for name in ("start_ns", "end_ns"))
     # A wait counts in every window of which it has a part.
     wait, window = spread(np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end) - 1)
     since = np.maximum(start[wait], begins[window])
-    vertex_of, is_born = begun["dst"].to_numpy(), (begun["type"] == SPAWN).to_numpy()
-    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
-    local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
-    vertex_of, wait_end = read_only(vertex_of, begun["end_ns"].to_numpy())
-    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
-    ender = enders(vertex_of, is_born, to, sent, arrived, (messages["type"] == SPAWN).to_numpy())
-    index, low, high, message, outcome, vertex = walk_waits(
-        waited[wait],
-        since,
-        local_dst,
-        local_end,
-        vertex_of,
-        wait_end,
-        ender,
-        sender,
-        sent,
-    )
-    if outcome != REACHED_START:
-        where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
-        kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
-        text = f"The walk back from a wait between {begins[0]} and {ends[-1]} ns {what} {where}."
-        raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
-    lengths = high - low
-    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    rows = np.repeat(low, lengths) + nth
-    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message]])
-    number = np.concatenate([np.repeat(index, lengths), index])
+    messages = pl.concat([wide.enders, births]).sort("dst", "src")
+    between = f"{begins[0]} and {ends[-1]} ns"
+    path, number = _paths_back(wide.local, messages, begun, waits=(waited[wait], since), between=between)
     path = path.with_columns(
         index=pl.Series(number, dtype=pl.Int64),
         since=pl.Series(since[number], dtype=pl.Int64),
         until=pl.Series(ends[window[number]], dtype=pl.Int64),
     )
-    inside = pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since")
     pieces = path.select(
         "type",
         "operator",
@@ -153,32 +114,86 @@ def _charged(wide: Snapshot, windows: Sequence[Window], frames: Frames | None = 
         "index",
         by_worker=worker_of("src"),
         to_worker=worker_of("dst"),
-        blamed_ns=inside,
+        blamed_ns=pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since"),
     )
-    if frames is not None:
-        pieces = pl.concat([pieces.filter(~IS_STRETCH), _on_stretches(frames, path.filter(IS_STRETCH), pieces.schema)])
+    if spread_view is not None:
+        on_stretches = _on_stretches(spread_view, path.filter(IS_STRETCH), pieces.schema)
+        pieces = pl.concat([pieces.filter(~IS_STRETCH), on_stretches])
     of_piece = pieces["index"].to_numpy()
     keys = ["worker", "by_worker", "to_worker", "type", "operator", "channel"]
-    charged: pl.DataFrame = (
+    return (
         pieces.with_columns(
             window=pl.Series(window[of_piece], dtype=pl.Int64),
-            worker=pl.Series(vertex_of[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
+            worker=pl.Series(begun["dst"].to_numpy()[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
         )
         .filter(pl.col("blamed_ns") > 0)
         .group_by("window", *keys)
         .agg(waits=pl.col("index").n_unique().cast(pl.Int64), blamed_ns=pl.col("blamed_ns").sum())
         .sort("window", "blamed_ns", *keys, descending=[False, True, *[False] * 6])
-        .select("window", *BLAME.names)
     )
-    return charged
 
 
-def _on_stretches(frames: Frames, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+def _paths_back(
+    local: pl.DataFrame, messages: pl.DataFrame, begun: pl.DataFrame, *, waits: tuple[I64, I64], between: str
+) -> tuple[pl.DataFrame, I64]:
+    """Return the edges of the path back from the end of each of some waits until an instant, and whose path it is.
+
+    Parameters
+    ----------
+    local, messages
+        Edges by `dst`: those of workers, and those that ended waits or gave birth.
+    begun
+        Waits and births by `dst`.
+    waits
+        Per path: the row of its wait in `begun`, and the instant.
+    between
+        Which time is looked at, for errors.
+
+    Returns
+    -------
+    DataFrame
+        One row per path and edge on it.
+    I64
+        Per row: the number of its path.
+
+    Raises
+    ------
+    PagError
+        If no edge leads to a vertex on a path.
+    CycleError
+        If a path comes back to where it was.
+    """
+    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
+    local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
+    vertex_of, wait_end = read_only(begun["dst"].to_numpy(), begun["end_ns"].to_numpy())
+    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
+    begun_first, sent_first = np.array([0, begun.height]), np.array([0, messages.height])
+    is_born, is_spawn = ((rows["type"] == SPAWN).to_numpy() for rows in (begun, messages))
+    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, to, sent, arrived, is_spawn))
+    (index, low, high, message), outcome, vertex = walk_waits(
+        *waits,
+        Local(np.array([0, local.height]), local_dst, local_end),
+        Waits(begun_first, vertex_of, wait_end, ender),
+        Sends(sender, sent),
+    )
+    if outcome != REACHED_START:
+        where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
+        kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
+        text = f"The walk back from a wait between {between} {what} {where}."
+        raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
+    lengths = high - low
+    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows = np.repeat(low, lengths) + nth
+    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message[message >= 0]]])
+    return path, np.concatenate([np.repeat(index, lengths), index[message >= 0]])
+
+
+def _on_stretches(view: View, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Sum what happened on stretches of paths, per path, type and operator."""
-    found = frames.within(path.select("src", "dst", "index", "since", "until"))
+    found = view.within(path.select("src", "dst", "index", "since", "until"))
     inside = nw.min_horizontal(end_ns(), "until") - nw.max_horizontal("start_ns", "since")
     keys = ["index", "worker", "type", "operator"]
-    summed = frames.collect(
+    summed = view.collect(
         found.with_columns(worker=worker_in("dst"), blamed_ns=inside)
         .filter(nw.col("blamed_ns") > 0)
         .group_by(keys)
@@ -188,11 +203,11 @@ def _on_stretches(frames: Frames, path: pl.DataFrame, schema: pl.Schema) -> pl.D
     return whole.select(schema.names()).cast(schema)
 
 
-def _frames_until_waits_end(frames: Frames) -> Frames:
-    """Do the same as `_until_waits_end`."""
-    cut = frames.edges.filter(nw.col("type") == WAITING, end_ns() > frames.window.end_ns)
-    last = frames.collect(cut.select(end_ns=end_ns().max()))["end_ns"][0]
-    return frames if last is None else frames.until(int(last))
+def _view_until_waits_end(view: View) -> View:
+    """Do the same as `_until_waits_end` where the edges are on other machines."""
+    cut = view.edges.filter(nw.col("type") == WAITING, end_ns() > view.window.end_ns)
+    last = view.collect(cut.select(end_ns=end_ns().max()))["end_ns"][0]
+    return view if last is None else view.until(int(last))
 
 
 def _until_waits_end(snapshot: Snapshot) -> Snapshot:
@@ -203,3 +218,16 @@ def _until_waits_end(snapshot: Snapshot) -> Snapshot:
         return snapshot
     last = int(cut["end_ns"].max())  # type: ignore[arg-type]
     return snapshot.run.snapshot(replace(window, end_ns=last, end_vertex=None, epoch=None, role=None))
+
+
+ANALYSIS: TableAnalysis[None] = TableAnalysis(
+    name="blame",
+    function=blame,
+    schema=BLAME,
+    output="BLAME",
+    across=True,
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5",
+    columns=("worker", "by_worker", "to_worker", "type", "operator", "channel", "waits", "blamed_ns"),
+    chart=Chart(kind="matrix", x=("by_worker",), y=("worker",), value="blamed_ns"),
+)

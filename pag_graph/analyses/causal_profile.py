@@ -17,25 +17,21 @@ from pag_graph.analyses.constraints import (
     ArrivalParameter,
     ConstraintGraph,
     LoopParameter,
-    constraint_graph,
     constraint_graph_of,
-    require_aligned,
 )
+from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.what_if import WORK
-from pag_graph.analyses.windows import over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ranks
-from pag_graph.kernels.replay import group_arcs, scaled_ends
+from pag_graph.kernels.replay import Arcs, Groups, group_arcs, scaled_ends
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import CAUSAL_PROFILE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
     from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
@@ -54,19 +50,19 @@ class CausalProfileParameters:
     arrival: ArrivalParameter = "shortest"
 
 
-def causal_profile(snapshot: Snapshot, parameters: CausalProfileParameters | None = None) -> pa.Table:
+def causal_profile(view: View, parameters: CausalProfileParameters) -> pl.DataFrame:
     """Say by how much the window would be shorter if an operator, worker or link were faster.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
     parameters
         How many virtual speed-ups, and what input and unlogged messages do.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `CAUSAL_PROFILE`, from 0 to 100 % for everything that happens in the window; that which saves most at
         100 % comes first. A row says the same as `what_if` with this factor.
 
@@ -86,50 +82,16 @@ def causal_profile(snapshot: Snapshot, parameters: CausalProfileParameters | Non
     What is not on the critical path saves nothing, because the path stays as long as it is; it is not replayed.
     O(things on the path x steps x (vertices + edges)), with one order of the vertices for all.
     """
-    parameters = _checked(parameters)
-    steps = parameters.steps
-    require_aligned(snapshot, "Causal profiles")
-    window = snapshot.window
-    if window.span_ns <= 0:
-        return CAUSAL_PROFILE.empty_table()
-    graph = constraint_graph(snapshot, loop=parameters.loop, arrival=parameters.arrival)
-    return _profiles(graph, steps).select(CAUSAL_PROFILE.names).to_arrow().cast(CAUSAL_PROFILE)
-
-
-def causal_profile_of_windows(
-    run: Run, windows: Sequence[Window], parameters: CausalProfileParameters | None = None
-) -> pa.Table:
-    """Return the causal profiles of many windows, read once, with the place of their ``window``.
-
-    Parameters
-    ----------
-    run
-        A run with aligned clocks.
-    windows
-        In time order, none overlapping another.
-    parameters
-        As for `causal_profile`.
-
-    Returns
-    -------
-    pa.Table
-        In the order of the windows.
-    """
-    given = _checked(parameters)
-
-    def profiles_of(tiling: Tiling) -> pl.DataFrame:
-        graph = constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival)
-        return _profiles(graph, given.steps)
-
-    return over(run, windows, COLUMNS, "touches", profiles_of)
-
-
-def _checked(parameters: CausalProfileParameters | None) -> CausalProfileParameters:
-    parameters = parameters or CausalProfileParameters()
     if not 1 <= parameters.steps <= _MOST_STEPS:
         message = f"steps is {parameters.steps}, and must be from 1 to {_MOST_STEPS:,}."
         raise InvalidParameterError(message, "causal_profile(steps=10)")
-    return parameters
+    view.run.require_aligned("Causal profiles need aligned clocks")
+
+    def profiles_of(tiling: Tiling) -> pl.DataFrame:
+        graph = constraint_graph_of(view.run, tiling, loop=parameters.loop, arrival=parameters.arrival)
+        return _profiles(graph, parameters.steps)
+
+    return view.over("touches", COLUMNS, profiles_of, CAUSAL_PROFILE)
 
 
 def _profiles(graph: ConstraintGraph, steps: int) -> pl.DataFrame:
@@ -198,18 +160,35 @@ def _profile(
     first, position = group_arcs(group[arcs], len(replayed))
     arcs = arcs[position]
     ends[replayed] = scaled_ends(
-        graph.first,
-        graph.src,
+        Arcs(graph.first, graph.src, graph.weight),
         graph.dst,
-        graph.weight,
         graph.t,
-        base.before[window[replayed]],
-        graph.ends[window[replayed]],
-        first,
-        arcs,
-        graph.duration[graph.element[arcs]],
+        Groups(
+            base.before[window[replayed]],
+            graph.ends[window[replayed]],
+            first,
+            arcs,
+            graph.duration[graph.element[arcs]],
+        ),
         steps,
     )
     spans = np.hstack([(base.ends - base.begins)[window, None], ends - begins[window, None]])
     columns = {"kind": [kind] * len(keys), "window": window, "key": keys, "time_ns": time, "path_ns": path}
     return pl.DataFrame(columns, schema_overrides={"kind": pl.String}), spans
+
+
+ANALYSIS = TableAnalysis(
+    name="causal-profile",
+    function=causal_profile,
+    parameters=CausalProfileParameters,
+    schema=CAUSAL_PROFILE,
+    output="CAUSAL_PROFILE",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5",
+    chart=Chart(
+        kind="lines",
+        x=("virtual_speedup_percent",),
+        y=("saved_percent",),
+        colour=("operator", "worker", "from_worker", "to_worker"),
+    ),
+)

@@ -7,20 +7,21 @@ Slack, what-if replay and the causal profile are all questions to this one graph
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.critical_path import no_end
+from pag_graph.analyses.critical_path import no_end, roles
 from pag_graph.analyses.expressions import UNKNOWN
-from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.errors import CycleError, PagError
 from pag_graph.graph.tiling import is_type
+from pag_graph.kernels import arranging
 from pag_graph.kernels.arranging import project, with_any
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.path import last_edges
-from pag_graph.kernels.replay import binding_arcs, bound, earliest, group_arcs, topological_order
-from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, RuleSet
+from pag_graph.kernels.path import Edges, Windows, last_edges
+from pag_graph.kernels.replay import Arcs, binding_arcs, earliest, group_arcs, topological_order
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS, position_of, worker_of
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.analyses.frames import Frames
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -134,26 +136,6 @@ class WindowGraph:
         return np.asarray(self.rows[column].fill_null(-1).to_numpy(), dtype=np.int64)
 
 
-def require_aligned(snapshot: Snapshot | Frames, what: str) -> None:
-    """Refuse runs whose workers' clocks cannot be compared.
-
-    Parameters
-    ----------
-    snapshot
-        Of any run.
-    what
-        What was asked for, in the plural.
-
-    Raises
-    ------
-    UnsupportedPlanError
-        If the run was built with the rule set `st2`.
-    """
-    if snapshot.run.rules is RuleSet.ST2:
-        message = f"{what} need aligned clocks, and runs of the rule set st2 keep every worker's own."
-        raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
-
-
 def window_graph(tiling: Tiling) -> WindowGraph:
     """Cut the edges of windows at their borders, and number their vertices.
 
@@ -207,7 +189,8 @@ def window_graph(tiling: Tiling) -> WindowGraph:
     first = np.searchsorted(of, np.arange(len(windows) + 1))
     arrives = graph.is_local | graph.is_type(ActivityType.SPAWN)
     src, dst, start, end = read_only(src, dst, start, end)
-    vertex_first, ids, t, source, target = project(first, src, dst, start, end, arrives, begins, finishes)
+    placed = arranging.Edges(first, src, dst, start, end, arrives)
+    vertex_first, ids, t, source, target = project(placed, begins, finishes)
     # Windows one after the other on one line, so that times tell them apart.
     line = begins[0] + np.append(0, np.cumsum(finishes - begins + 1)[:-1])
     t += np.repeat(line - begins, np.diff(vertex_first))
@@ -288,18 +271,20 @@ class ConstraintGraph:
 
     def replay(self, weight: I64) -> I64:
         """Return when every vertex happens."""
-        return np.asarray(earliest(self.first, self.src, weight, self.window.start_ns))
+        return np.asarray(earliest(Arcs(self.first, self.src, weight), self.window.start_ns))
 
     def path(self, weight: I64, time: I64) -> I64:
         """Return the arcs of the critical path of a replay of the first window, in time order."""
-        return np.asarray(binding_arcs(self.first, self.src, weight, time, self.end))[::-1]
+        arcs = Arcs(self.first, self.src, weight)
+        return np.asarray(binding_arcs(arcs, time, np.array([0]), self.ends[:1]))[::-1]
 
     def on_path(self) -> Bools:
         """Say per row whether it is on the critical path of its window."""
-        rows = bound(
-            self.first, self.src, self.weight, self.t, self.base.before, self.ends, self.element, len(self.duration)
-        )
-        return np.asarray(rows, dtype=np.bool_)
+        arcs = binding_arcs(Arcs(self.first, self.src, self.weight), self.t, self.base.before, self.ends)
+        # Arcs that belong to no row mark the one behind the last.
+        marks = np.zeros(len(self.duration) + 1, np.bool_)
+        marks[self.element[arcs]] = True
+        return marks[:-1]
 
 
 def constraint_graph(snapshot: Snapshot, *, loop: Loop, arrival: Arrival) -> ConstraintGraph:
@@ -357,49 +342,13 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
         If events at one instant wait for each other; names the vertex.
     """
     base, ends, last = _closed(window_graph(tiling))
-    is_local, of, before = base.is_local, base.of, base.before
     # What the window's end cuts leads nowhere, but for the edge on which the critical path ends.
     usable = ~base.to_after & ~base.negative
-    duration = np.where(is_local, base.inside, _transfer(run, base, arrival))
-    led_to = np.zeros(len(base.ids), np.bool_)
-    led_to[before] = True
+    duration = np.where(base.is_local, base.inside, _transfer(run, base, arrival))
     cut = last[last >= 0]
-    usable[cut], duration[cut], led_to[base.dst[cut]] = True, base.inside[cut], True
-    waiting = base.is_type(ActivityType.WAITING)
-    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
-    open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
-    led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
-    step = np.flatnonzero(is_local & usable & ~waiting)
-    message = np.flatnonzero(~is_local & usable)
-    release = np.flatnonzero(open_input & usable)
-    wait = np.flatnonzero(waiting & usable)
-    anchored = np.flatnonzero(~led_to)
-    # A window begins where the line says, and not where what came before ends.
-    start = np.concatenate([before[of[release]], before[_window_of(base, anchored)]])
-    released = np.concatenate([base.dst[release], anchored])
-    # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
-    # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
-    origins = before[1:]
-    src = np.concatenate(
-        [base.src[step], base.src[message], start[: len(release)], base.src[wait], start[len(release) :]]
-    )
-    src = np.concatenate([src, np.zeros_like(origins)])
-    dst = np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored, origins])
-    until = base.t[released] - base.t[start]
-    weight = np.concatenate(
-        [
-            np.where(open_input[step], 0, duration[step]),
-            duration[message],
-            until[: len(release)],
-            np.zeros_like(wait),
-            until[len(release) :],
-            base.t[origins] - base.t[0],
-        ]
-    )
-    no_row = np.full(len(anchored) + len(origins), -1)
-    edge = np.concatenate([step, message, release, wait, no_row])
-    element = np.concatenate([np.where(open_input[step], -1, step), message, release, np.full_like(wait, -1), no_row])
-    order, stuck = topological_order(np.argsort(base.t, kind="stable"), base.t, src, dst)
+    usable[cut], duration[cut] = True, base.inside[cut]
+    arcs = _arcs(base, usable, duration, cut, loop)
+    order, stuck = topological_order(np.argsort(base.t, kind="stable"), base.t, arcs.src, arcs.dst)
     if stuck >= 0:
         vertex = int(base.ids[stuck])
         name = base.windows[int(_window_of(base, np.array([stuck]))[0])].name
@@ -407,24 +356,79 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
         raise CycleError(text, "The clocks are too coarse to tell what came first.", {"vertex": vertex})
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    dst = number[dst]
+    dst = number[arcs.dst]
     first, position = group_arcs(dst, len(order))
     graph = ConstraintGraph(
         base=base,
         ids=base.ids[order],
         t=base.t[order],
         first=first,
-        src=number[src][position],
+        src=number[arcs.src][position],
         dst=dst[position],
-        weight=weight[position],
-        edge=edge[position],
-        element=element[position],
+        weight=arcs.weight[position],
+        edge=arcs.edge[position],
+        element=arcs.element[position],
         duration=duration,
-        elements=usable & ~waiting,
+        elements=usable & ~base.is_type(ActivityType.WAITING),
         ends=number[ends],
     )
     _check(graph)
     return graph
+
+
+class _Arcs(NamedTuple):
+    """What must pass between which vertices, as `ConstraintGraph` has it, in no order."""
+
+    src: I64
+    dst: I64
+    weight: I64
+    edge: I64
+    element: I64
+
+
+def _arcs(base: WindowGraph, usable: Bools, duration: I64, cut: I64, loop: Loop) -> _Arcs:
+    """Return the arcs of edges, of releases at the clock's time, and of what nothing in the window leads to.
+
+    `usable` says which rows lead anywhere, `cut` which of these the window's end cuts.
+    """
+    is_local, of, before, waiting = base.is_local, base.of, base.before, base.is_type(ActivityType.WAITING)
+    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
+    open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
+    led_to = np.zeros(len(base.ids), np.bool_)
+    led_to[before] = True
+    led_to[base.dst[cut]] = True
+    led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
+    step = np.flatnonzero(is_local & usable & ~waiting)
+    message = np.flatnonzero(~is_local & usable)
+    release = np.flatnonzero(open_input & usable)
+    wait = np.flatnonzero(waiting & usable)
+    anchored = np.flatnonzero(~led_to)
+    # A window begins where the line says, and not where what came before ends.
+    released_from, anchored_from = before[of[release]], before[_window_of(base, anchored)]
+    # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
+    # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
+    origins = before[1:]
+    no_row = np.full(len(anchored) + len(origins), -1)
+    return _Arcs(
+        src=np.concatenate(
+            [base.src[step], base.src[message], released_from, base.src[wait], anchored_from, np.zeros_like(origins)]
+        ),
+        dst=np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored, origins]),
+        weight=np.concatenate(
+            [
+                np.where(open_input[step], 0, duration[step]),
+                duration[message],
+                base.t[base.dst[release]] - base.t[released_from],
+                np.zeros_like(wait),
+                base.t[anchored] - base.t[anchored_from],
+                base.t[origins] - base.t[0],
+            ]
+        ),
+        edge=np.concatenate([step, message, release, wait, no_row]),
+        element=np.concatenate(
+            [np.where(open_input[step], -1, step), message, release, np.full_like(wait, -1), no_row]
+        ),
+    )
 
 
 def _window_of(base: WindowGraph, vertices: I64) -> I64:
@@ -437,21 +441,15 @@ def _closed(base: WindowGraph) -> tuple[WindowGraph, I64, I64]:
     rows, ends = base.rows, base.ends
     src, dst, start, end = (rows[name].to_numpy() for name in ("src", "dst", "start_ns", "end_ns"))
     src, dst, start, end = read_only(src, dst, start, end)
-    row, failed = last_edges(
-        np.searchsorted(base.of, np.arange(len(base.windows) + 1)),
-        src,
-        dst,
-        start,
-        end,
-        ~base.is_local,
-        base.is_type(ActivityType.WAITING),
-        base.is_type(*RESTING_TYPES),
-        base.is_type(ActivityType.SPAWN),
-        ends,
-        np.array([-1 if w.end_vertex is None else w.end_vertex for w in base.windows], np.int64),
+    first = np.searchsorted(base.of, np.arange(len(base.windows) + 1))
+    row, _ = last_edges(
+        Edges(first, src, dst, start, end, roles(base.is_type)),
+        Windows(
+            base.begins, ends, np.array([-1 if w.end_vertex is None else w.end_vertex for w in base.windows], np.int64)
+        ),
     )
-    if failed >= 0:
-        error = no_end(base.windows[failed])
+    if (row < 0).any():
+        error = no_end(base.windows[int(np.argmax(row < 0))])
         raise error
     cut = base.to_after[row]
     idle = row[cut & base.is_type(ActivityType.WAITING)[row]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.frames import IS_LOCAL, WAITING, end_ns, worker_of
+from pag_graph.analyses.view import IS_LOCAL, WAITING, end_ns, worker_of
 from pag_graph.errors import PagError
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.model.enums import ActivityType
@@ -19,7 +19,7 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES
 
 if TYPE_CHECKING:
-    from pag_graph.analyses.frames import Frames
+    from pag_graph.analyses.view import View
 
 SPAWN = str(ActivityType.SPAWN)
 _DRAWN_TOGETHER = -1
@@ -28,12 +28,12 @@ IS_STRETCH = pl.col("operator").eq_missing(_DRAWN_TOGETHER)
 _SCHEMA = pl.DataFrame(pl.from_arrow(PAG_EDGES.empty_table())).schema
 
 
-def contract(frames: Frames) -> Snapshot:
+def contract(view: View) -> Snapshot:
     """Draw the graph of a window together.
 
     Parameters
     ----------
-    frames
+    view
         Of a run with aligned clocks.
 
     Returns
@@ -43,22 +43,22 @@ def contract(frames: Frames) -> Snapshot:
         edges for which `IS_STRETCH` holds, each for all edges of a worker between two vertices of these. Rows: some for
         each wait.
     """
-    window, edges, names = frames.window, frames.edges, PAG_EDGES.names
+    window, edges, names = view.window, view.edges, PAG_EDGES.names
     local, messages = edges.filter(IS_LOCAL), edges.filter(~IS_LOCAL)
     starts = local.with_columns(worker=worker_of("src")).group_by("worker").agg(nw.col("src", "start_ns").min())
-    begun = frames.collect(starts)
+    begun = view.collect(starts)
     crosses = (nw.col("start_ns") < window.end_ns) & (end_ns() >= window.end_ns)
     wanted = (nw.col("type") == WAITING) | crosses
     if window.end_vertex is not None:
         wanted |= nw.col("dst") == window.end_vertex
-    kept = frames.collect(local.filter(wanted).select(names)).cast(_SCHEMA)
+    kept = view.collect(local.filter(wanted).select(names)).cast(_SCHEMA)
     births = messages.filter(nw.col("type") == SPAWN).select(names)
-    found = frames.collect(nw.concat([frames.enders.select(names), births])).cast(_SCHEMA)
+    found = view.collect(nw.concat([view.enders.select(names), births])).cast(_SCHEMA)
     end = pl.col("start_ns") + pl.col("duration_ns")
     at_end = kept.filter(pl.col("start_ns") < window.end_ns, end >= window.end_ns)
     if window.end_vertex is None and (at_end["type"] == WAITING).all():
         # Everybody waits: the path begins with a message under way.
-        found = pl.concat([found, frames.collect(messages.filter(crosses).select(names)).cast(_SCHEMA)])
+        found = pl.concat([found, view.collect(messages.filter(crosses).select(names)).cast(_SCHEMA)])
     found = found.unique()
     vertices = (
         pl.concat(
@@ -95,18 +95,18 @@ def contract(frames: Frames) -> Snapshot:
         pl.lit(0 if name in whole else None).cast(kind).alias(name) for name, kind in absent.items()
     )
     return Snapshot(
-        run=frames.run,
+        run=view.run,
         window=window,
         edges=pl.concat([kept, found, stretches.select(names).cast(_SCHEMA)]),
     )
 
 
-def expanded(frames: Frames, path: pl.DataFrame) -> pl.DataFrame:
+def expanded(view: View, path: pl.DataFrame) -> pl.DataFrame:
     """Put the edges that stretches stand for in their places on a path.
 
     Parameters
     ----------
-    frames
+    view
         The window.
     path
         Edges of `contract`, in the order of the path: columns of `PAG_EDGES`.
@@ -123,9 +123,9 @@ def expanded(frames: Frames, path: pl.DataFrame) -> pl.DataFrame:
     """
     numbered = path.with_columns(place=pl.int_range(pl.len()))
     stretches = numbered.filter(IS_STRETCH)
-    start = frames.window.start_ns
-    edges = frames.within(stretches.select("src", "dst", "place")).filter(end_ns() > start)
-    found = frames.collect(edges.select(*path.columns, "place")).cast(numbered.schema)
+    start = view.window.start_ns
+    edges = view.within(stretches.select("src", "dst", "place")).filter(end_ns() > start)
+    found = view.collect(edges.select(*path.columns, "place")).cast(numbered.schema)
     end = pl.col("start_ns") + pl.col("duration_ns")
     took = end - pl.max_horizontal("start_ns", pl.lit(start))
     filled = found.group_by("place").agg(filled=took.sum())
@@ -136,6 +136,6 @@ def expanded(frames: Frames, path: pl.DataFrame) -> pl.DataFrame:
     )
     if gaps.height:
         vertex = int(gaps["dst"][0])
-        message = f"The edges that lead to the vertex {vertex} in {frames.window.name} leave a gap."
+        message = f"The edges that lead to the vertex {vertex} in {view.window.name} leave a gap."
         raise PagError(message, "Build the store again, and look at its findings.", {"vertex": vertex})
     return pl.concat([numbered.filter(~IS_STRETCH), found]).sort("place", "dst").drop("place")

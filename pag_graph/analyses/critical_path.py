@@ -13,26 +13,30 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.contraction import contract, expanded
+from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table
 from pag_graph.analyses.expressions import UNKNOWN, WAITING, worker_of
-from pag_graph.analyses.frames import Frames
-from pag_graph.analyses.windows import over
-from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
+from pag_graph.analyses.view import view_of
+from pag_graph.errors import CycleError, PagError
+from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import TYPES
 from pag_graph.kernels import path as kernel
 from pag_graph.kernels.compiling import read_only
-from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, RuleSet
+from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType
 from pag_graph.model.ids import position_of
 from pag_graph.model.ids import worker_of as worker_of_id
 from pag_graph.model.tables import CRITICAL_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
 
@@ -42,7 +46,7 @@ _STEP_COLUMNS = ["src", "dst", "type", "start_ns", "duration_ns", *_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CriticalPath:
+class CriticalPath(Report):
     """A critical path with what qualifies it."""
 
     window: Window
@@ -142,13 +146,13 @@ class CriticalPath:
         }
 
 
-def critical_path(snapshot: Snapshot | Frames) -> CriticalPath:
+def critical_path(subject: Snapshot | View) -> CriticalPath:
     """Show the chain of activities that a window's length is made of.
 
     Parameters
     ----------
-    snapshot
-        Of a run with aligned clocks.
+    subject
+        A window of a run with aligned clocks.
 
     Returns
     -------
@@ -174,42 +178,50 @@ def critical_path(snapshot: Snapshot | Frames) -> CriticalPath:
     there; where nobody is, with the one that was so last; `ends` says how many there are to choose from, and of a round
     how many end their work with it.
     """
-    if snapshot.run.rules is RuleSet.ST2:
-        message = "Critical paths need aligned clocks, and runs of the rule set st2 keep every worker's own."
-        raise UnsupportedPlanError(message, "Build the trace with `--rules timely`.")
-    window = snapshot.window
-    if isinstance(snapshot, Frames):
-        edges, _, ends, all_waiting = _walked(contract(snapshot).tiling)
-        edges = expanded(snapshot, edges)
-        of = np.zeros(edges.height, np.int64)
+    view = view_of(subject)
+    _require_aligned(view.run)
+    if view.spread is not None:
+        edges, place, ends, all_waiting = _walked_spread(view)
     else:
-        edges, of, ends, all_waiting = _walked(snapshot.tiling)
-    steps = _cut(edges, [window], of)
-    table = steps.select(CRITICAL_PATH.names).to_arrow().cast(CRITICAL_PATH)
-    return CriticalPath(window=window, steps=table, ends=int(ends[0]), all_waiting=bool(all_waiting[0]))
+        edges, place, ends, all_waiting = _walked(view.blocks("touches", _COLUMNS))
+    table = typed_table(_cut(edges, view.windows, place), CRITICAL_PATH)
+    return CriticalPath(window=view.window, steps=table, ends=int(ends[0]), all_waiting=bool(all_waiting[0]))
 
 
-def critical_paths_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
-    """Return the critical paths of many windows, read once: rows of `CRITICAL_PATH` with the place of their ``window``.
+def path_steps(view: View) -> pl.DataFrame:
+    """Return the steps of the critical paths of all windows of a view: rows of `CRITICAL_PATH`.
 
     Parameters
     ----------
-    run
-        A run with aligned clocks.
-    windows
-        In time order, none overlapping another.
+    view
+        Of a run with aligned clocks.
 
     Returns
     -------
-    pa.Table
-        In the order of the windows.
+    DataFrame
+        In the order of the windows, with the place of each step's ``window``.
     """
+    _require_aligned(view.run)
+    if view.spread is not None:
+        edges, place, _, _ = _walked_spread(view)
+        return _cut(edges, view.windows, place)
 
     def steps_of(tiling: Tiling) -> pl.DataFrame:
-        edges, of, _, _ = _walked(tiling)
-        return _cut(edges, tiling.windows, of)
+        edges, place, _, _ = _walked(tiling)
+        return _cut(edges, tiling.windows, place)
 
-    return over(run, windows, _COLUMNS, "touches", steps_of)
+    return view.over("touches", _COLUMNS, steps_of, CRITICAL_PATH)
+
+
+def _require_aligned(run: Run) -> None:
+    run.require_aligned("Critical paths need aligned clocks")
+
+
+def _walked_spread(view: View) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
+    """Do what `_walked` does on the waits of the window and what ended them; edges between are looked up afterwards."""
+    edges, _, ends, all_waiting = _walked(contract(view).tiling)
+    edges = expanded(view, edges)
+    return edges, np.zeros(edges.height, np.int64), ends, all_waiting
 
 
 def no_end(window: Window) -> PagError:
@@ -228,24 +240,25 @@ def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
     src, dst, start, duration = (edges[name].to_numpy() for name in ("src", "dst", "start_ns", "duration_ns"))
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     src, dst, start, end = read_only(src, dst, start, start + duration)
-    first, path, active, all_waiting, failed, outcome, vertex = kernel.walk_windows(
-        tiling.first,
-        src,
-        dst,
-        start,
-        end,
-        tiling.is_type(*MESSAGE_TYPES),
-        tiling.is_type(ActivityType.WAITING),
-        tiling.is_type(*RESTING_TYPES),
-        tiling.is_type(ActivityType.SPAWN),
-        begins,
-        ends,
-        np.array([-1 if w.end_vertex is None else w.end_vertex for w in windows], np.int64),
+    paths = kernel.walk_windows(
+        kernel.Edges(tiling.first, src, dst, start, end, roles(tiling.is_type)),
+        kernel.Windows(
+            begins, ends, np.array([-1 if w.end_vertex is None else w.end_vertex for w in windows], np.int64)
+        ),
     )
-    if outcome != kernel.REACHED_START:
-        raise _stopped(windows[failed], int(outcome), int(vertex))
-    window = np.repeat(np.arange(len(windows)), np.diff(first))
-    return edges.select(_STEP_COLUMNS)[path], window, active, all_waiting
+    if paths.outcome != kernel.REACHED_START:
+        raise _stopped(windows[paths.failed], paths.outcome, paths.vertex)
+    return edges.select(_STEP_COLUMNS)[paths.edge], paths.window, paths.ends, paths.all_waiting
+
+
+def roles(is_type: Callable[..., NDArray[np.bool_]]) -> NDArray[np.int8]:
+    """Say per edge what workers do on it, as `pag_graph.kernels.path` has it; `is_type` as of a `Tiling`."""
+    role = np.int8(kernel.REST) * is_type(*RESTING_TYPES).view(np.int8)
+    role += np.int8(kernel.WAIT) * is_type(ActivityType.WAITING).view(np.int8)
+    role += np.int8(kernel.MESSAGE) * is_type(*MESSAGE_TYPES).view(np.int8)
+    # A birth is a message as well.
+    role += np.int8(kernel.SPAWN - kernel.MESSAGE) * is_type(ActivityType.SPAWN).view(np.int8)
+    return np.asarray(role, dtype=np.int8)
 
 
 def _stopped(window: Window, outcome: int, vertex: int) -> PagError:
@@ -285,3 +298,20 @@ def _cut(edges: pl.DataFrame, windows: Sequence[Window], window: I64) -> pl.Data
         start_ns=start,
         duration_ns=pl.min_horizontal("end_ns", end) - start,
     ).select("window", *CRITICAL_PATH.names)
+
+
+ANALYSIS: ReportAnalysis[None] = ReportAnalysis(
+    name="critical-path",
+    function=critical_path,
+    steps=path_steps,
+    schema=CRITICAL_PATH,
+    output="CRITICAL_PATH",
+    across=True,
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --format json",
+    rows="path",
+    heaviest="duration_ns",
+    columns=("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "channel"),
+    cypher="analyses/critical_path",
+    chart=Chart(kind="timeline"),
+)

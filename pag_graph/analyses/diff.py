@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.critical_path import path_steps
+from pag_graph.analyses.definition import Chart, PairAnalysis, Report, typed_table
 from pag_graph.analyses.expressions import IS_MESSAGE, operator_names
+from pag_graph.analyses.view import view_of
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
+from pag_graph.graph.snapshot import Snapshot
 from pag_graph.model.tables import DIFF
 from pag_graph.model.units import in_markdown
 
@@ -22,13 +26,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.graph.run import Run
 
 _KEY = ["type", "address", "operator_name", "worker", "to_worker"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Report):
     """A difference of two windows, or of the rounds of two runs."""
 
     table: pa.Table
@@ -159,7 +163,8 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     Notes
     -----
     An activity is a type, an operator (its address and name; of a message that of the operator that reads its channel),
-    and a worker, or a pair of them, if both runs have the same workers. With nB and nA steps of mean length mB and mA,
+    and a worker, or a pair of them, if both runs have the same workers: as many of them and, where the source states
+    what each did, no two that run the same. With nB and nA steps of mean length mB and mA,
     `count_ns` = (nB - nA)(mA + mB)/2, rounded, and `mean_ns` = (mB - mA)(nA + nB)/2 is the rest of the difference; a
     mean that is absent is taken from the other side. This is accounting: what caused a difference is for `what-if`.
     O(path).
@@ -171,7 +176,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     if not olds or not news:
         message = "There is no window to compare with." if not olds else "There is no window to compare."
         raise InvalidParameterError(message)
-    by_worker = olds[0].run.workers == news[0].run.workers
+    by_worker = _same_workers(olds[0].run, news[0].run)
     joined = (
         _activities(olds, by_worker=by_worker)
         .join(_activities(news, by_worker=by_worker), on=_KEY, how="full", coalesce=True, nulls_equal=True, suffix="_b")
@@ -199,7 +204,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     )
     old_names, new_names = _operators(olds[0].run), _operators(news[0].run)
     return Difference(
-        table=rows.select(DIFF.names).to_arrow().cast(DIFF),
+        table=typed_table(rows, DIFF),
         before=_title(olds),
         after=_title(news),
         before_ns=sum(snapshot.window.span_ns for snapshot in olds),
@@ -213,9 +218,20 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     )
 
 
-def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
-    from pag_graph.graph.snapshot import Snapshot
+def _same_workers(before: Run, after: Run) -> bool:
+    """Return whether a worker's number says the same in both runs.
 
+    Where a source states what its workers did, as Spark's logs do of cores, those that run the same are interchangeable
+    (`Run.peers`): which of them did what in another run is chance.
+    """
+    if before.workers != after.workers:
+        return False
+    if after.one_dataflow or before.info.run["run_id"] == after.info.run["run_id"]:
+        return True
+    return len(set(after.peers.values())) == len(after.workers)
+
+
+def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:
     return [given] if isinstance(given, Snapshot) else list(given)
 
 
@@ -233,9 +249,8 @@ def _operators(run: Run) -> set[str]:
 def _activities(snapshots: list[Snapshot], *, by_worker: bool) -> pl.DataFrame:
     """Return steps and time on the critical paths per activity."""
     columns = ["type", "worker", "to_worker", "operator", "channel", "duration_ns"]
-    steps = pl.concat(
-        [pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps)).select(columns) for snapshot in snapshots]
-    ).with_columns(message=IS_MESSAGE)
+    steps = pl.concat([path_steps(view_of(snapshot)).select(columns) for snapshot in snapshots])
+    steps = steps.with_columns(message=IS_MESSAGE)
     run = snapshots[0].run
     readers = run.channels.select("channel", reader="target_operator").unique("channel", keep="first")
     worker: pl.Expr = pl.col("worker") if by_worker else pl.lit(None, pl.Int32)
@@ -248,3 +263,14 @@ def _activities(snapshots: list[Snapshot], *, by_worker: bool) -> pl.DataFrame:
         .group_by(_KEY)
         .agg(steps=pl.len().cast(pl.Int64), ns=pl.col("duration_ns").sum())
     )
+
+
+ANALYSIS: PairAnalysis[None] = PairAnalysis(
+    name="diff",
+    function=diff,
+    schema=DIFF,
+    output="DIFF",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --against-epoch 4 --format markdown",
+    chart=Chart(kind="bars", x=("operator_name", "type", "worker", "to_worker"), y=("difference_ns",)),
+)

@@ -14,24 +14,20 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.blame import blame
-from pag_graph.analyses.causal_profile import CausalProfileParameters, causal_profile
+from pag_graph.analyses import blame, causal_profile, invariants, k_hops, skew, stragglers, traffic, waits
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.diff import Difference, diff
-from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, local_inside, operator_labels, rounds, with_epoch
-from pag_graph.analyses.invariants import InvariantsParameters, invariants, round_observations
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops
-from pag_graph.analyses.skew import skew
-from pag_graph.analyses.stragglers import StragglersParameters, stragglers
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
+from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, local_inside, operator_labels, rounds
+from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.view import View
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.builder.rule_choice import CONTRADICTS
 from pag_graph.errors import AnalysisError, PagError
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, EpochRole
 
 if TYPE_CHECKING:
-    from pag_graph.graph.snapshot import Snapshot, Window
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 _HOPS = 10
 _WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)
@@ -120,12 +116,12 @@ class Evidence:
     @cached_property
     def waits(self) -> list[dict[str, Any]]:
         """Rows of `WAITS`."""
-        return _rows(waits(self.snapshot))
+        return _rows(waits.ANALYSIS(self.snapshot))
 
     @cached_property
     def blame(self) -> list[dict[str, Any]]:
         """Rows of `BLAME`."""
-        return _rows(blame(self.snapshot))
+        return _rows(blame.ANALYSIS(self.snapshot))
 
     @cached_property
     def waiting_by_worker(self) -> dict[int, int]:
@@ -158,18 +154,18 @@ class Evidence:
     @cached_property
     def stragglers(self) -> list[dict[str, Any]]:
         """Rows of `STRAGGLERS`."""
-        return _rows(stragglers(self.snapshot, StragglersParameters(above=self.above)))
+        return _rows(stragglers.ANALYSIS(self.snapshot, stragglers.StragglersParameters(above=self.above)))
 
     @cached_property
     def skew(self) -> list[dict[str, Any]]:
         """Rows of `SKEW`."""
-        return _rows(skew(self.snapshot))
+        return _rows(skew.ANALYSIS(self.snapshot))
 
     @cached_property
     def sent(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Data messages and records from worker to worker, most records first."""
         sums: dict[tuple[int, int], tuple[int, int]] = {}
-        for row in traffic(self.snapshot).to_pylist():
+        for row in traffic.ANALYSIS(self.snapshot).to_pylist():
             if row["type"] == _DATA:
                 pair = (row["from_worker"], row["to_worker"])
                 messages, records = sums.get(pair, (0, 0))
@@ -225,20 +221,21 @@ class Evidence:
         if not self.is_round:
             return []
         run, epoch = self.snapshot.run, self.window.epoch
-        parameters = InvariantsParameters(message_max_ns=self.slow_message_ns, learn=self.baseline > 0)
+        parameters = invariants.InvariantsParameters(message_max_ns=self.slow_message_ns, learn=self.baseline > 0)
         known = rounds(run).filter(pl.col("epoch") <= epoch)["epoch"].to_list()[-self.baseline - 1 :]
-        parts = []
-        for number in known:
-            snapshot = self.snapshot if number == epoch else run.snapshot(run.window(epoch=number))
-            parts.append(with_epoch(round_observations(snapshot, parameters), snapshot.window))
-        rows = invariants(run, parameters, parts=pa.concat_tables(parts)).to_pylist()
+        windows = [run.window(epoch=number) for number in known]
+        parts = [
+            with_epochs(invariants.ANALYSIS.table(View(run=run, windows=part), parameters), part)
+            for part in run.stretches(windows)
+        ]
+        rows = invariants.invariants(run, parameters, parts=pa.concat_tables(parts)).to_pylist()
         return [row for row in rows if row["epoch"] == epoch]
 
     @cached_property
     def hops(self) -> dict[tuple[str, int], float]:
         """Shares of the time within 10 hops before the ends of the waits, per type and worker, largest first."""
         try:
-            rows = pl.DataFrame(pl.from_arrow(k_hops(self.snapshot, KHopsParameters(k=_HOPS))))
+            rows = pl.DataFrame(pl.from_arrow(k_hops.ANALYSIS(self.snapshot, k_hops.KHopsParameters(k=_HOPS))))
         except AnalysisError:
             # More walks than can be counted: the other sections stand without them.
             return {}
@@ -271,7 +268,7 @@ class Evidence:
         return sorted((row for row in found if row["saved_ns"] >= least), key=lambda row: -row["saved_ns"])
 
     def _faster(self) -> list[dict[str, Any]]:
-        rows = causal_profile(self.snapshot, CausalProfileParameters(steps=2)).to_pylist()
+        rows = causal_profile.ANALYSIS(self.snapshot, causal_profile.CausalProfileParameters(steps=2)).to_pylist()
         half = 50.0
         return [{**row, "factor": 0.5} for row in rows if row["virtual_speedup_percent"] == half]
 

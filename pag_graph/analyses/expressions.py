@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 
-from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType, EpochRole, RuleSet
+from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType, EpochRole
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 LOCAL = [str(kind) for kind in LOCAL_TYPES]
 MESSAGES = [str(kind) for kind in MESSAGE_TYPES]
@@ -36,18 +37,23 @@ def inside_ns(window: Window) -> pl.Expr:
 def local_inside(snapshot: Snapshot) -> pl.DataFrame:
     """Return the local edges of a window with ``worker`` and ``inside_ns``, cut at its borders.
 
-    Under the rule set `st2` the epoch is the whole window, and nothing is cut.
+    Where epochs are islands the epoch is the whole window, and nothing is cut.
     """
-    inside = pl.col("duration_ns") if snapshot.run.rules is RuleSet.ST2 else inside_ns(snapshot.window)
+    inside = pl.col("duration_ns") if snapshot.run.epochs_are_islands else inside_ns(snapshot.window)
     return snapshot.local.with_columns(worker=worker_of("dst"), inside_ns=inside)
 
 
-def delivered_ns(rules: RuleSet) -> pl.Expr:
-    """Return what an edge took; for a message from send to read. Under `st2` negative times count nothing."""
-    if rules is RuleSet.ST2:
+def delivered_ns(run: Run) -> pl.Expr:
+    """Return what an edge took; for a message from send to read. Of clocks apart negative times count nothing."""
+    if not run.aligned:
         return pl.col("duration_ns").clip(lower_bound=0)
     after_arrival = pl.when(pl.col("read") != pl.col("dst")).then(pl.col("receive_buffer_ns").fill_null(0))
     return pl.col("duration_ns") + after_arrival.otherwise(0).fill_null(0)
+
+
+def share_of(part: str, whole: pl.Expr) -> pl.Expr:
+    """Return a column as a share of the whole of its window, rounded as Polars divides by one number."""
+    return pl.col(part) * (1.0 / whole)
 
 
 def operator_names(run: Run) -> pl.DataFrame:
@@ -75,14 +81,6 @@ def peer_frame(run: Run) -> pl.DataFrame:
     """Return one row per worker: ``worker`` and ``group``, the same for all that can be compared (see `Run.peers`)."""
     schema = {"worker": pl.Int32, "group": pl.Int32}
     return pl.DataFrame({"worker": run.workers, "group": [run.peers[w] for w in run.workers]}, schema=schema)
-
-
-def with_epoch(table: pa.Table, window: Window) -> pa.Table:
-    """Add the window's epoch to its rows, unless they have one."""
-    if "epoch" in table.column_names:
-        return table
-    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
-    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
 
 
 def rounds(run: Run) -> pl.DataFrame:

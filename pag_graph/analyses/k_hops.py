@@ -13,26 +13,24 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.definition import Flags
-from pag_graph.analyses.frames import WAITING, Frames, worker_of
-from pag_graph.analyses.frames import rows as row_count
-from pag_graph.analyses.windows import over
+from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.parameters import Flags
+from pag_graph.analyses.view import WAITING, count_rows, worker_of
 from pag_graph.errors import AnalysisError, InvalidParameterError
-from pag_graph.graph.tiling import ranks, tile
+from pag_graph.graph.tiling import ranks
 from pag_graph.kernels.compiling import read_only
-from pag_graph.kernels.hops import count_walks_by_window
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.kernels.hops import COLUMNS, Edges, count_walks_by_window
+from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
+    from pag_graph.graph.run import Run
     from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
 
@@ -60,19 +58,19 @@ class KHopsParameters:
     ] = "delivered"
 
 
-def k_hops(snapshot: Snapshot | Frames, parameters: KHopsParameters | None = None) -> pa.Table:
+def k_hops(view: View, parameters: KHopsParameters) -> pl.DataFrame:
     """Summarise the activities within k hops before the ends of the window's waits.
 
     Parameters
     ----------
-    snapshot
+    view
         Of any run.
     parameters
         Number of hops, and what to follow and to weigh.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `K_HOPS`. Hops stop at the window's start; an edge that crosses it counts with its part inside.
 
     Raises
@@ -87,69 +85,34 @@ def k_hops(snapshot: Snapshot | Frames, parameters: KHopsParameters | None = Non
     O(k x edges): walks are counted per vertex, never listed. On frames across partitions every hop is a join of the
     vertices that walks have reached with the edges.
     """
-    parameters = _checked(parameters)
-    rows = _joined(snapshot, parameters) if isinstance(snapshot, Frames) else _count(tile(snapshot, "ends"), parameters)
-    return rows.select(K_HOPS.names).to_arrow().cast(K_HOPS)
-
-
-def k_hops_of_windows(run: Run, windows: Sequence[Window], parameters: KHopsParameters | None = None) -> pa.Table:
-    """Return the k-hops of many windows, read once: rows of `K_HOPS` with the place of their ``window``.
-
-    Parameters
-    ----------
-    run
-        Any run.
-    windows
-        In time order, none overlapping another.
-    parameters
-        As for `k_hops`.
-
-    Returns
-    -------
-    pa.Table
-        In the order of the windows.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `k` is not positive.
-    AnalysisError
-        If so many walks exist that 64 bits cannot count them.
-    """
-    checked = _checked(parameters)
-    return over(run, windows, _COLUMNS, "ends", lambda tiling: _count(tiling, checked))
-
-
-def _checked(parameters: KHopsParameters | None) -> KHopsParameters:
-    parameters = parameters or KHopsParameters()
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."
         raise InvalidParameterError(message, "k_hops(k=10)")
-    return parameters
+    if view.spread is not None:
+        return _joined(view, parameters)
+    return view.over("ends", _COLUMNS, lambda tiling: _count(tiling, parameters), K_HOPS)
 
 
 def _count(tiling: Tiling, parameters: KHopsParameters) -> pl.DataFrame:
     """Return the k-hops of all windows of a tiling, in the order of windows, hops and names."""
     group, names = _groups(tiling)
     src, dst = read_only(tiling.edges["src"].to_numpy(), tiling.edges["dst"].to_numpy())
-    window, hop, number, walks, edges, walk_ns, edge_ns, inexact = count_walks_by_window(
+    edges = Edges(
         tiling.first,
         src,
         dst,
         _weights(tiling, parameters),
         group,
-        names.height,
         tiling.is_type(ActivityType.WAITING),
         tiling.is_type(ActivityType.DATA_MESSAGE),
-        parameters.k,
-        parameters.through_waits,
     )
+    found, inexact = count_walks_by_window(edges, names.height, parameters.k, parameters.through_waits)
     if inexact >= 0:
         error = _too_many(tiling.windows[inexact], parameters)
         raise error
-    counts = {"window": window, "hop": hop, "walks": walks, "edges": edges, "walk_ns": walk_ns, "edge_ns": edge_ns}
-    rows = pl.DataFrame({name: pl.Series(values, dtype=pl.Int64) for name, values in counts.items()})
-    return rows.hstack(names[number]).select(_NO_ROWS.names())
+    rows = pl.DataFrame(found.reshape(-1, len(COLUMNS)), schema=dict.fromkeys(COLUMNS, pl.Int64))
+    rows = rows.rename({"walk_weight": "walk_ns", "edge_weight": "edge_ns"})
+    return rows.hstack(names[rows["group"].to_numpy()]).select(_NO_ROWS.names())
 
 
 def _too_many(window: Window, parameters: KHopsParameters) -> AnalysisError:
@@ -173,33 +136,46 @@ def _groups(tiling: Tiling) -> tuple[I64, pl.DataFrame]:
     ).with_columns(pl.when(pl.col("operator") >= 0).then("operator"))
 
 
-def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:
+def _weight(run: Run, parameters: KHopsParameters) -> nw.Expr:
     """Return durations inside the window; of a message that ended a wait also, if `delivered`, until it was read."""
-    took = tiling.edges["duration_ns"].to_numpy()
-    if tiling.run.rules is not RuleSet.ST2:
-        start = tiling.edges["start_ns"].to_numpy()
-        starts = np.array([window.start_ns for window in tiling.windows], np.int64)
-        took = took - np.maximum(0, starts[tiling.window] - start)
-    read, buffered = tiling.number("read"), tiling.edges["receive_buffer_ns"]
-    apart = read != tiling.edges["dst"].to_numpy()
+    took = nw.col("duration_ns")
+    if not run.epochs_are_islands:
+        took = took - nw.max_horizontal(nw.lit(0), nw.col("window_start_ns") - nw.col("start_ns"))
+    buffered = nw.col("receive_buffer_ns")
+    apart = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
     if parameters.weight == "transfer":
         # Without a log of arrivals the transfer of a message that ended no wait is unknown; in one process it is 0.
-        at_once = buffered.is_not_null().to_numpy() & ~apart
-        return np.asarray(np.where(at_once, took - np.minimum(took, buffered.fill_null(0).to_numpy()), took))
-    return np.asarray(took + np.where(apart & (read >= 0), buffered.fill_null(0).to_numpy(), 0))
+        at_once = ~apart & ~buffered.is_null()
+        return took - nw.when(at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
+    return took + nw.when(apart & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))
 
 
-def _joined(frames: Frames, parameters: KHopsParameters) -> pl.DataFrame:
-    """Count walks hop by hop, each a join of all edges with the vertices that the hop before has reached."""
-    edges = frames.engine.settle(
-        frames.edges.filter(frames.ends_inside).select(
+def _weights(tiling: Tiling, parameters: KHopsParameters) -> I64:
+    starts = np.array([window.start_ns for window in tiling.windows], np.int64)[tiling.window]
+    edges = nw.from_native(tiling.edges.with_columns(window_start_ns=pl.Series(starts)))
+    return edges.select(weight=_weight(tiling.run, parameters))["weight"].to_numpy()
+
+
+def _joined(view: View, parameters: KHopsParameters) -> pl.DataFrame:
+    """Count walks hop by hop, each a join of all edges with the vertices that the hop before has reached.
+
+    For a window whose edges are on other machines. In memory `_count` does the same, some ten times as fast: it follows
+    the edges of a vertex where they lie.
+
+    Raises
+    ------
+    AnalysisError
+        If so many walks exist that 64 bits cannot count them.
+    """
+    edges = view.engine.settle(
+        view.edges.filter(view.ends_inside).select(
             "src",
             "dst",
             "type",
             "operator",
             worker=worker_of("src"),
             to_worker=worker_of("dst"),
-            weight=_weight(frames, parameters),
+            weight=_weight(view.run, parameters),
         )
     )
     waiting = nw.col("type") == WAITING
@@ -219,19 +195,20 @@ def _joined(frames: Frames, parameters: KHopsParameters) -> pl.DataFrame:
     keys = ["type", "worker", "operator"]
     parts = []
     for hop in range(1, parameters.k + 1):
-        seeds = frames.engine.settle(seeds)
-        counts = frames.collect(
+        seeds = view.engine.settle(seeds)
+        counts = view.collect(
             seeds.with_columns(
                 walk_ns=nw.col("walks") * nw.col("weight"),
                 size=nw.col("walks").cast(nw.Float64) * nw.max_horizontal(nw.col("weight").abs(), nw.lit(1)),
             )
             .group_by(keys)
-            .agg(nw.col("walks", "walk_ns", "weight", "size").sum(), edges=row_count())
+            .agg(nw.col("walks", "walk_ns", "weight", "size").sum(), edges=count_rows())
         )
         if counts.is_empty():
             break
         if float(counts["size"].max()) > _LIMIT:  # type: ignore[arg-type]
-            raise _too_many(frames.window, parameters)
+            error = _too_many(view.window, parameters)
+            raise error
         parts.append(counts.rename({"weight": "edge_ns"}).with_columns(hop=pl.lit(hop, pl.Int64)))
         reached = seeds.group_by("src").agg(nw.col("walks").sum()).rename({"src": "dst"})
         seeds = followed.join(reached, on="dst", how="inner")
@@ -241,14 +218,15 @@ def _joined(frames: Frames, parameters: KHopsParameters) -> pl.DataFrame:
     return counted.select(_NO_ROWS.names()).sort("hop", *keys)
 
 
-def _weight(frames: Frames, parameters: KHopsParameters) -> nw.Expr:
-    """Do what `_weights` does."""
-    took = nw.col("duration_ns")
-    if frames.run.rules is not RuleSet.ST2:
-        took = took - nw.max_horizontal(nw.lit(0), nw.lit(frames.window.start_ns) - nw.col("start_ns"))
-    buffered = nw.col("receive_buffer_ns")
-    apart = (nw.col("read") != nw.col("dst")) | nw.col("read").is_null()
-    if parameters.weight == "transfer":
-        at_once = ~apart & ~buffered.is_null()
-        return took - nw.when(at_once).then(nw.min_horizontal(took, buffered)).otherwise(nw.lit(0))
-    return took + nw.when(apart & ~nw.col("read").is_null()).then(buffered.fill_null(0)).otherwise(nw.lit(0))
+ANALYSIS = TableAnalysis(
+    name="k-hops",
+    function=k_hops,
+    parameters=KHopsParameters,
+    schema=K_HOPS,
+    output="K_HOPS",
+    across=True,
+    example="--epoch 5 -k 10",
+    rows="hops",
+    heaviest="walk_ns",
+    chart=Chart(kind="bars", x=("hop",), y=("walk_ns",), colour=("type",)),
+)

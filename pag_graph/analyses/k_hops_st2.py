@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.definition import Flags
+from pag_graph.analyses.definition import Chart, RunAnalysis
 from pag_graph.analyses.expressions import END, worker_of
+from pag_graph.analyses.parameters import Flags
 from pag_graph.errors import AnalysisError, InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import is_type, tilings
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
@@ -22,7 +24,7 @@ from pag_graph.model.tables import K_HOPS_ST2
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 _LIMIT = 2.0**62
 
@@ -34,7 +36,7 @@ class KHopsSt2Parameters:
     k: Annotated[int, "Number of hops, in edges.", Flags(("-k", "--hops"))] = 10
 
 
-def k_hops_st2(run: Run, parameters: KHopsSt2Parameters | None = None) -> pa.Table:
+def k_hops_st2(run: Run, parameters: KHopsSt2Parameters) -> pa.Table:
     """Count k-hops of all epochs as SnailTrail 2 does, by joining on times.
 
     Parameters
@@ -71,7 +73,6 @@ def k_hops_st2(run: Run, parameters: KHopsSt2Parameters | None = None) -> pa.Tab
 
     O(k x edges), and more where many edges end at one instant.
     """
-    parameters = parameters or KHopsSt2Parameters()
     if parameters.k < 1:
         message = f"k is {parameters.k}, and must be at least 1."
         raise InvalidParameterError(message, "k_hops_st2(k=10)")
@@ -138,3 +139,15 @@ def _hop(edges: pl.DataFrame, reached: pl.DataFrame) -> pl.DataFrame:
     return joined.select(
         "start_ns", "type", "worker", "weight", "count", epoch=pl.max_horizontal("epoch", "epoch_walk")
     )
+
+
+ANALYSIS = RunAnalysis(
+    name="k-hops-st2",
+    function=k_hops_st2,
+    parameters=KHopsSt2Parameters,
+    schema=K_HOPS_ST2,
+    output="K_HOPS_ST2",
+    needs=Needs.ISLANDS,
+    example="-k 10 --format csv",
+    chart=Chart(kind="bars", x=("hop",), y=("duration_ns",), colour=("type",)),
+)

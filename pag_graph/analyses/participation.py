@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.constraints import COLUMNS, require_aligned, window_graph
+from pag_graph.analyses.constraints import COLUMNS, window_graph
+from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.expressions import worker_of
-from pag_graph.analyses.windows import ordered, over
 from pag_graph.errors import CycleError
-from pag_graph.kernels.participation import LIMB_BITS, count_paths_of_windows
+from pag_graph.graph.needs import Needs
+from pag_graph.graph.tiling import ordered
+from pag_graph.kernels.participation import LIMB_BITS, Arcs, count_paths_of_windows
 from pag_graph.kernels.replay import group_arcs, topological_order
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import PARTICIPATION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
     from pag_graph.graph.tiling import Tiling
 
     I64 = NDArray[np.int64]
@@ -37,17 +36,17 @@ _PLAIN_BITS = 1000
 """Fewer paths than two to this are written without an exponent."""
 
 
-def participation(snapshot: Snapshot) -> pa.Table:
+def participation(view: View) -> pl.DataFrame:
     """Say how many of all paths through the window lead over each activity.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `PARTICIPATION`; the participations add up to 1, unless no path leads through the window, because
         everybody waits and nothing is under way: then all are 0.
 
@@ -65,29 +64,8 @@ def participation(snapshot: Snapshot) -> pa.Table:
     O(edges log edges) for sorting, O(vertices + edges) for counting, whatever the number of paths. Counts are
     floating-point numbers with exponents of their own: exact up to 2^53 paths, then rounded, never too large.
     """
-    require_aligned(snapshot, "Participations")
-    window = snapshot.window
-    if window.span_ns <= 0:
-        return PARTICIPATION.empty_table()
-    return _shares(snapshot.tiling).select(PARTICIPATION.names).to_arrow().cast(PARTICIPATION)
-
-
-def participation_of_windows(run: Run, windows: Sequence[Window]) -> pa.Table:
-    """Return the participations in many windows, read once: rows of `PARTICIPATION` with the place of their ``window``.
-
-    Parameters
-    ----------
-    run
-        A run with aligned clocks.
-    windows
-        In time order, none overlapping another.
-
-    Returns
-    -------
-    pa.Table
-        In the order of the windows.
-    """
-    return over(run, windows, COLUMNS, "touches", _shares)
+    view.run.require_aligned("Participations need aligned clocks")
+    return view.over("touches", COLUMNS, _shares, PARTICIPATION)
 
 
 def _shares(tiling: Tiling) -> pl.DataFrame:
@@ -108,9 +86,7 @@ def _shares(tiling: Tiling) -> pl.DataFrame:
     begins = base.t[base.before]
     before, before_limbs, after, after_limbs, paths, paths_limbs = count_paths_of_windows(
         base.vertex_first,
-        first,
-        src[position],
-        dst[position],
+        Arcs(first, src[position], dst[position]),
         t == np.repeat(begins, counts),
         t == np.repeat(begins + base.ends - base.begins, counts),
     )
@@ -150,3 +126,14 @@ def _written(mantissa: F64, exponent: I64) -> tuple[F64, I64]:
     plain = (bits + exponent <= _PLAIN_BITS) | (mantissa == 0)
     value = np.where(plain, np.ldexp(fraction, np.where(plain, bits + exponent, 1)), fraction * 2)
     return value, np.where(plain, 0, bits + exponent - 1)
+
+
+ANALYSIS: TableAnalysis[None] = TableAnalysis(
+    name="participation",
+    function=participation,
+    schema=PARTICIPATION,
+    output="PARTICIPATION",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5",
+    chart=Chart(kind="bars", x=("type", "operator"), y=("participation",), colour=("worker",)),
+)

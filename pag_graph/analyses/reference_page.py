@@ -12,7 +12,7 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope
-from pag_graph.model.enums import RuleSet
+from pag_graph.graph.needs import Needs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,25 +91,30 @@ A distribution adds an analysis with an entry point of the group `pag_graph.anal
 
 ```toml
 [project.entry-points."pag_graph.analyses"]
-longest-waits = "my_package:LONGEST_WAITS"
+longest-waits = "my_package.longest_waits:ANALYSIS"
 ```
 
 ```python
-# my_package/__init__.py: only the definition, because every command reads it
-from pag_graph.analyses import Analysis
-
-LONGEST_WAITS = Analysis(name="longest-waits", package="my_package", output="LONGEST_WAITS")
-
-# my_package/longest_waits.py: the schema of the rows, and the function
+# my_package/longest_waits.py
+import polars as pl
 import pyarrow as pa
+from pag_graph.analyses import TableAnalysis
 
 LONGEST_WAITS = pa.schema([pa.field("worker", pa.int32(), False), pa.field("duration_ns", pa.int64(), False)])
 
 
-def longest_waits(snapshot):
+def longest_waits(view):
     """List the waits of a window, longest first."""
-    ...  # an Arrow table with this schema
+    waits = view.collect(view.local).filter(pl.col("type") == "waiting")
+    return waits.sort("window", "duration_ns", "worker", descending=[False, True, False])
+
+
+ANALYSIS = TableAnalysis(name="longest-waits", function=longest_waits, schema=LONGEST_WAITS)
 ```
+
+A function is asked once for many windows, and once for a single one, which is a view of one: every row has the place of
+its `window`, and the rows of a window follow each other. Its module is imported by every command, so what takes long to
+import is best imported in the function.
 
 Then there are `pag longest-waits`, `Pag.longest_waits` and `spark_jobs/analyse.py --analysis longest-waits`; executors
 need the distribution as well. What cannot be loaded, or takes a name that is taken, is left out with a warning.
@@ -128,18 +133,18 @@ def page() -> str:
     return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES) + _TAIL
 
 
-def picture_name(analysis: Analysis) -> str | None:
+def picture_name(analysis: Analysis[Any]) -> str | None:
     """Return the name of the file with an analysis' picture; timelines share one."""
     if analysis.chart is None:
         return None
     return "skewed-epoch4.svg" if analysis.chart.kind == "timeline" else f"analysis-{analysis.name}.svg"
 
 
-def _about(analysis: Analysis) -> str:
+def _about(analysis: Analysis[Any]) -> str:
     first, sections = _sections(analysis.doc)
     command = f"pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
-    if analysis.only_rules is not None:
-        command = f"pag build run.trace {analysis.example_store} --rules {analysis.only_rules}\n{command}"
+    if analysis.needs.usual is not Needs.NOTHING.usual:
+        command = f"pag build run.trace {analysis.example_store} --rules {analysis.needs.usual}\n{command}"
     defaults = [(item.name, item.default) for item in analysis.parameter_list]
     shown = analysis.example_values or [pair for pair in defaults if pair[1] not in (MISSING, None, ())][:1]
     # A folder for each: a job refuses one that holds another's rows.
@@ -156,9 +161,10 @@ def _about(analysis: Analysis) -> str:
         parts.append("| parameter | type | default | meaning |\n|---|---|---|---|\n" + _parameters(analysis))
     parts.append(f"{_grain(analysis)}\n\n" + _columns(analysis.schema))
     facts = []
-    if len(analysis.rules) < len(RuleSet):
-        sets = " and ".join(f"`{rules}`" for rules in sorted(analysis.rules))
-        facts.append(f"Only for runs of the rule set {sets}." if len(analysis.rules) == 1 else f"Rule sets {sets}.")
+    if analysis.needs is not Needs.NOTHING:
+        able = analysis.needs.rule_sets
+        sets = " and ".join(f"`{rules}`" for rules in sorted(able))
+        facts.append(f"Only for runs of the rule set {sets}." if len(able) == 1 else f"Rule sets {sets}.")
     if analysis.across:
         facts.append("A window can be spread over Spark's executors: `--across`, `spark=`.")
     if analysis.cypher:
@@ -177,7 +183,7 @@ def _sections(doc: str) -> tuple[str, dict[str, str]]:
     return pieces[0].strip(), named
 
 
-def _parameters(analysis: Analysis) -> str:
+def _parameters(analysis: Analysis[Any]) -> str:
     return "".join(
         f"| `{parameter.name}` | {_kind(parameter)} | {_default(parameter)} | {parameter.help} |\n"
         for parameter in analysis.parameter_list
@@ -204,7 +210,7 @@ def _default(parameter: Parameter) -> str:
     return "" if parameter.default is None or parameter.default == () else f"`{parameter.default}`"
 
 
-def _grain(analysis: Analysis) -> str:
+def _grain(analysis: Analysis[Any]) -> str:
     """Return the sentence of the docstring that says what a row is."""
     returns = _sections(analysis.doc)[1].get("Returns", "")
     text = " ".join(line.strip() for line in returns.splitlines()[1:])

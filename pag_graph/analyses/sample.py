@@ -10,20 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
+from pag_graph.analyses.definition import Chart, Report, RunAnalysis
 from pag_graph.analyses.distributions import hypergeometric, student_quantile
-from pag_graph.analyses.expressions import WAITING, local_inside, rounds, worker_label, worker_of
+from pag_graph.analyses.expressions import rounds, worker_label
 from pag_graph.analyses.profile import ProfileParameters, profile
+from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.model.tables import SAMPLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
     F64 = NDArray[np.float64]
     I64 = NDArray[np.int64]
@@ -64,7 +70,7 @@ class SampleParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Report):
     """Estimates for all rounds, and what they were made from."""
 
     table: pa.Table
@@ -126,7 +132,7 @@ class _Design:
         return value, error * int(self.sizes.sum()) / bottom
 
 
-def chosen_rounds(run: Run, parameters: SampleParameters | None = None) -> list[Window]:
+def chosen_rounds(run: Run, parameters: SampleParameters) -> list[Window]:
     """Draw the rounds to look at.
 
     Parameters
@@ -141,7 +147,6 @@ def chosen_rounds(run: Run, parameters: SampleParameters | None = None) -> list[
     list of Window
         In time order; at least two of every stratum, all of one that has no more. Only the table of epochs is read.
     """
-    parameters = parameters or SampleParameters()
     known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
     number = _strata(known, parameters.strata)
     chance = np.random.default_rng(parameters.seed)
@@ -161,44 +166,44 @@ def _strata(known: pl.DataFrame, count: int) -> I64:
     return order * count // len(order)
 
 
-def round_facts(snapshot: Snapshot, parameters: SampleParameters | None = None) -> pa.Table:
-    """Return what one round adds to a sample.
+def round_facts(view: View, parameters: SampleParameters) -> pl.DataFrame:
+    """Return what rounds add to a sample.
 
     Parameters
     ----------
-    snapshot
-        Of a round of a run with aligned clocks.
+    view
+        Of rounds of a run with aligned clocks.
     parameters
         Not used: what a round is does not depend on how it was drawn.
 
     Returns
     -------
-    pa.Table
-        One row per division and key of the critical path, and per pair of workers of which one waited for the other;
-        `by`, `key` and `value_ns`. Only edges of the window are read.
+    DataFrame
+        One row per window, division and key of the critical path, and per window and pair of workers of which one
+        waited for the other; `by`, `key` and `value_ns`. Only edges of the windows are read.
     """
     del parameters
-    path = pl.DataFrame(pl.from_arrow(profile(snapshot, ProfileParameters(n=0))))
-    waits = local_inside(snapshot).filter(pl.col("type") == WAITING, pl.col("inside_ns") > 0)
-    # Who ends a wait that outlasts the round lies in files of other rounds.
-    enders = snapshot.messages.unique("dst", keep="first", maintain_order=True).select("dst", by=worker_of("src"))
-    sender = worker_label(snapshot.run, "by").fill_null("a later round")
-    waited = (
-        waits.join(enders, on="dst", how="left")
-        .select(key=pl.format("{} for {}", worker_label(snapshot.run, "worker"), sender), value_ns="inside_ns")
-        .group_by("key")
-        .agg(pl.col("value_ns").sum())
-        .sort("key")
+    path = profile(view, ProfileParameters(n=0)).select("window", "by", "key", value_ns="path_ns")
+    waits = view.collect(
+        view.local.filter(nw.col("type") == WAITING, nw.col("inside_ns") > 0).select(
+            "window", "dst", "worker", "inside_ns"
+        )
     )
-    return pl.concat(
-        [
-            path.select("by", "key", value_ns="path_ns"),
-            waited.select(pl.lit("wait").alias("by"), "key", "value_ns"),
-        ]
-    ).to_arrow()
+    # Who ends a wait that outlasts the round lies in files of other rounds.
+    messages = view.edges.filter(~IS_LOCAL).group_by("window", "dst").agg(nw.col("src").min())
+    enders = view.collect(messages.select("window", "dst", by=worker_of("src")))
+    sender = worker_label(view.run, "by").fill_null("a later round")
+    waited = (
+        waits.join(enders, on=["window", "dst"], how="left")
+        .select("window", key=pl.format("{} for {}", worker_label(view.run, "worker"), sender), value_ns="inside_ns")
+        .group_by("window", "key")
+        .agg(pl.col("value_ns").sum())
+        .sort("window", "key")
+    )
+    return pl.concat([path, waited.select("window", pl.lit("wait").alias("by"), "key", "value_ns")])
 
 
-def sample(run: Run, parameters: SampleParameters | None = None, *, parts: pa.Table) -> Sample:
+def sample(run: Run, parameters: SampleParameters, *, parts: pa.Table) -> Sample:
     """Estimate from some rounds what the critical paths and waits of all rounds are made of.
 
     Parameters
@@ -236,7 +241,6 @@ def sample(run: Run, parameters: SampleParameters | None = None, *, parts: pa.Ta
     The first two are approximate: below about 30 rounds, or for what happens in few of them (`rounds`), they hold the
     true value less often than they say. Only the files that hold rounds drawn are read.
     """
-    parameters = parameters or SampleParameters()
     known = rounds(run).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
     seen = pl.DataFrame(pl.from_arrow(parts))
     windows = chosen_rounds(run, parameters)
@@ -397,3 +401,18 @@ def _woodruff(
     _, error = design.mean((values <= estimate).astype(np.float64))
     margin = _t(design, confidence) * error
     return estimate, at(percent / 100 - margin), at(percent / 100 + margin)
+
+
+ANALYSIS = RunAnalysis(
+    name="sample",
+    function=sample,
+    part=round_facts,
+    choose=chosen_rounds,
+    parameters=SampleParameters,
+    schema=SAMPLE,
+    output="SAMPLE",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--fraction 0.1 --confidence 0.95 --seed 0",
+    rows="estimates",
+    chart=Chart(kind="bars", x=("key",), y=("estimate",), panel="by", interval=("low", "high"), unit="unit"),
+)

@@ -6,7 +6,6 @@ imported to show them. A test compares the file.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import textwrap
 import typing
@@ -15,7 +14,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Any
 
-from pag_graph.analyses import ANALYSES, Analysis, Parameter, Scope
+from pag_graph.analyses import ANALYSES, Analysis, Parameter, RunAnalysis, Scope
 
 _HEAD = '''\
 """A method for every analysis, made from the definitions: change them, and run `pag_graph.analyses.signatures`.
@@ -76,22 +75,19 @@ def source() -> str:
     analyses = [analysis for analysis in ANALYSES if analysis.name not in _BY_HAND]
     names: dict[str, set[str]] = {}
     for analysis in analyses:
-        for name in (analysis.parameters_name, _returned(analysis)):
-            if name and "." not in name:
-                names.setdefault(analysis.module.__name__, set()).add(name)
+        for made in (analysis.parameters, analysis.report):
+            if made is not None:
+                names.setdefault(made.__module__, set()).add(made.__name__)
     imports = "\n".join(f"    from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
     return _HEAD.format(imports=imports) + "".join(_method(analysis) for analysis in analyses)
 
 
-def _returned(analysis: Analysis) -> str:
-    return str(inspect.signature(analysis.function).return_annotation)
-
-
-def _around(analysis: Analysis) -> list[tuple[str, str, str]]:
+def _around(analysis: Analysis[Any]) -> list[tuple[str, str, str]]:
     """Return the arguments beside the parameters: name, type and meaning."""
     if analysis.scope is Scope.RUN:
         # Where rounds are not looked at one by one there is nothing to give to an engine.
-        return [*((_SPARK,) if analysis.across else ()), *(_ROUNDS if analysis.part_name else ())]
+        parts = isinstance(analysis, RunAnalysis) and analysis.part is not None
+        return [*((_SPARK,) if analysis.across else ()), *(_ROUNDS if parts else ())]
     if analysis.scope is Scope.PAIR:
         other = [
             (f"against_{name}", kind, f"Of the other side: {text[0].lower()}{text[1:]}") for name, kind, text in _WINDOW
@@ -100,17 +96,15 @@ def _around(analysis: Analysis) -> list[tuple[str, str, str]]:
     return [*_WINDOW, *((_SPARK,) if analysis.across else ())]
 
 
-def _method(analysis: Analysis) -> str:
+def _method(analysis: Analysis[Any]) -> str:
     around = _around(analysis)
-    lines = [
-        "self,",
-        f"parameters: {analysis.parameters_name or 'None'}{' | None' * bool(analysis.parameters_name)} = None,",
-    ]
+    kind = "None" if analysis.parameters is None else f"{analysis.parameters.__name__} | None"
+    lines = ["self,", f"parameters: {kind} = None,"]
     lines.append("*,")
     lines += [f"{name}: {kind} = {_DEFAULTS.get(name, 'None')}," for name, kind, _ in around]
     lines += [f"{item.name}: {_written(item.kind)}{_default(item)}," for item in analysis.parameter_list]
     lines.append("**unknown: Never,")
-    returned = _returned(analysis)
+    returned = "pa.Table" if analysis.report is None else analysis.report.__name__
     shown = f'"{returned}"'
     return "\n".join(
         [
@@ -124,9 +118,9 @@ def _method(analysis: Analysis) -> str:
     )
 
 
-def _doc(analysis: Analysis, around: list[tuple[str, str, str]], returned: str) -> str:
+def _doc(analysis: Analysis[Any], around: list[tuple[str, str, str]], returned: str) -> str:
     parts = [f'"""{analysis.help}', "", "Parameters", "----------", "parameters"]
-    parts += _meaning("All that follow the choice of windows, at once." if analysis.parameters_name else "None.")
+    parts += _meaning("All that follow the choice of windows, at once." if analysis.parameters else "None.")
     for name, meaning in [
         *((name, text) for name, _, text in around),
         *((item.name, item.help) for item in analysis.parameter_list),

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import narwhals.stable.v2 as nw
 import polars as pl
 
+from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.expressions import operator_names, peer_frame
-from pag_graph.analyses.frames import Frames, frames_of, where
+from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import SKEW
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.analyses.view import View
 
 _PROCESSING = str(ActivityType.PROCESSING)
 
@@ -32,19 +31,19 @@ class SkewParameters:
     above: Annotated[float, "An operator is skewed if a worker reads more than so many times the mean."] = 1.5
 
 
-def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) -> pa.Table:
+def skew(view: View, parameters: SkewParameters) -> pl.DataFrame:
     """Compare the records that each worker read in each operator.
 
     Parameters
     ----------
-    snapshot
+    view
         Of any run whose log has numbers of records.
     parameters
         What is called skewed.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `SKEW`, one per operator that read records and worker that runs the same as a reader of it, most skewed
         operator first.
 
@@ -59,36 +58,46 @@ def skew(snapshot: Snapshot | Frames, parameters: SkewParameters | None = None) 
     their number (one reads all). Records count where their activation ends, also those that a scope read itself;
     processing time is cut at the window's borders. O(edges).
     """
-    parameters = parameters or SkewParameters()
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1: no largest value is below the mean."
         raise InvalidParameterError(message, "skew(above=1.5)")
-    frames = frames_of(snapshot)
-    processing, read = nw.col("type") == _PROCESSING, ~nw.col("records").is_null()
-    ended = frames.ends_inside
-    per_worker = frames.collect(
-        frames.local.filter(read | processing)
+    processing, read, ended = nw.col("type") == _PROCESSING, ~nw.col("records").is_null(), view.ends_inside
+    key = ["window", "operator", "worker"]
+    counts = ["records", "activations", "processing_ns"]
+    per_worker = view.collect(
+        view.local.filter(read | processing)
         .select(
-            "operator",
-            "worker",
+            *key,
             records=where(ended, "records"),
             activations=(read & ended).cast(nw.Int64),
             processing_ns=where(processing, "inside_ns"),
         )
-        .group_by("operator", "worker")
-        .agg(nw.col("records", "activations", "processing_ns").sum())
+        .group_by(key)
+        .agg(nw.col(*counts).sum())
     )
-    workers = peer_frame(frames.run)
-    readers = per_worker.filter(pl.col("records") > 0).join(workers, on="worker").select("operator", "group").unique()
-    total, mean = pl.col("records").sum().over("operator"), pl.col("records").mean().over("operator", "group")
-    result = (
+    workers = peer_frame(view.run)
+    of_operator = ["window", "operator"]
+    readers = per_worker.filter(pl.col("records") > 0).join(workers, on="worker").select(*of_operator, "group").unique()
+    total, mean = pl.col("records").sum().over(of_operator), pl.col("records").mean().over(*of_operator, "group")
+    return (
         readers.join(workers, on="group")
-        .join(per_worker, on=["operator", "worker"], how="left", nulls_equal=True)
-        .with_columns(pl.col("records", "activations", "processing_ns").fill_null(0))
+        .join(per_worker, on=key, how="left", nulls_equal=True)
+        .with_columns(pl.col(counts).fill_null(0))
         .with_columns(share=pl.col("records") / total, mean_ratio=pl.col("records") / mean)
-        .with_columns(skew_ratio=pl.col("mean_ratio").max().over("operator"))
+        .with_columns(skew_ratio=pl.col("mean_ratio").max().over(of_operator))
         .with_columns(skewed=pl.col("skew_ratio") > parameters.above)
-        .join(operator_names(frames.run), on="operator", how="left")
-        .sort("skew_ratio", "operator", "records", "worker", descending=[True, False, True, False])
+        .join(operator_names(view.run), on="operator", how="left")
+        .sort("window", "skew_ratio", "operator", "records", "worker", descending=[False, True, False, True, False])
     )
-    return result.select(SKEW.names).to_arrow().cast(SKEW)
+
+
+ANALYSIS = TableAnalysis(
+    name="skew",
+    function=skew,
+    parameters=SkewParameters,
+    schema=SKEW,
+    output="SKEW",
+    across=True,
+    example="--epoch 5 --above 2",
+    chart=Chart(kind="bars", x=("operator",), y=("records",), colour=("worker",)),
+)

@@ -16,21 +16,17 @@ from pag_graph.analyses.constraints import (
     ArrivalParameter,
     ConstraintGraph,
     LoopParameter,
-    constraint_graph,
     constraint_graph_of,
-    require_aligned,
 )
+from pag_graph.analyses.definition import TableAnalysis
 from pag_graph.analyses.expressions import worker_of
-from pag_graph.analyses.windows import ordered, over
-from pag_graph.kernels.replay import NONE, latest, slacks
+from pag_graph.graph.needs import Needs
+from pag_graph.graph.tiling import ordered
+from pag_graph.kernels.replay import NONE, Arcs, latest, slacks
 from pag_graph.model.tables import SLACK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.analyses.view import View
     from pag_graph.graph.tiling import Tiling
 
 _OF_EDGES = ("type", "operator", "activation", "channel", "src", "dst")
@@ -45,19 +41,19 @@ class SlackParameters:
     arrival: ArrivalParameter = "shortest"
 
 
-def slack(snapshot: Snapshot, parameters: SlackParameters | None = None) -> pa.Table:
+def slack(view: View, parameters: SlackParameters) -> pl.DataFrame:
     """Say by how much each activity may last longer before the window does.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
     parameters
         What input and unlogged messages do.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `SLACK`. An activity that lasts x longer, all else as recorded, moves the window's end by
         ``max(0, x - slack)``. Null where nothing leads from the activity to the end, for `waiting` (it lasts as
         long as what it waits for), and for messages with negative transfer. Slacks do not add up: activities that
@@ -76,45 +72,20 @@ def slack(snapshot: Snapshot, parameters: SlackParameters | None = None) -> pa.T
     -----
     O(edges log edges) for sorting, O(vertices + edges) for the rest.
     """
-    parameters = parameters or SlackParameters()
-    require_aligned(snapshot, "Slacks")
-    window = snapshot.window
-    if window.span_ns <= 0:
-        return SLACK.empty_table()
-    graph = constraint_graph(snapshot, loop=parameters.loop, arrival=parameters.arrival)
-    return _slacks(graph).select(SLACK.names).to_arrow().cast(SLACK)
-
-
-def slack_of_windows(run: Run, windows: Sequence[Window], parameters: SlackParameters | None = None) -> pa.Table:
-    """Return the slacks in many windows, read once: rows of `SLACK` with the place of their ``window``.
-
-    Parameters
-    ----------
-    run
-        A run with aligned clocks.
-    windows
-        In time order, none overlapping another.
-    parameters
-        As for `slack`.
-
-    Returns
-    -------
-    pa.Table
-        In the order of the windows.
-    """
-    given = parameters or SlackParameters()
+    view.run.require_aligned("Slacks need aligned clocks")
 
     def slacks_of(tiling: Tiling) -> pl.DataFrame:
-        return _slacks(constraint_graph_of(run, tiling, loop=given.loop, arrival=given.arrival))
+        return _slacks(constraint_graph_of(view.run, tiling, loop=parameters.loop, arrival=parameters.arrival))
 
-    return over(run, windows, COLUMNS, "touches", slacks_of)
+    return view.over("touches", COLUMNS, slacks_of, SLACK)
 
 
 def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
     base = graph.base
-    late = latest(graph.first, graph.src, graph.weight, graph.ends, graph.t[graph.ends])
+    arcs = Arcs(graph.first, graph.src, graph.weight)
+    late = latest(arcs, graph.ends, graph.t[graph.ends])
     rows = base.rows
-    found = slacks(graph.first, graph.src, graph.weight, graph.element, rows.height, graph.t, late)
+    found = slacks(arcs, graph.element, rows.height, graph.t, late)
     known = found != NONE
     # A message from before the window may have arrived before it, too.
     used = np.maximum(np.where(graph.elements, graph.duration, base.inside), 0)
@@ -132,3 +103,14 @@ def _slacks(graph: ConstraintGraph) -> pl.DataFrame:
         .with_columns(pl.col("type").cast(pl.String), worker=worker_of("src"), to_worker=worker_of("dst"))
         .select("window", *SLACK.names)
     )
+
+
+ANALYSIS = TableAnalysis(
+    name="slack",
+    function=slack,
+    parameters=SlackParameters,
+    schema=SLACK,
+    output="SLACK",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5",
+)

@@ -13,17 +13,17 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.blame import blame
-from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.critical_path import path_steps
+from pag_graph.analyses.definition import Chart, TableAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
-from pag_graph.analyses.frames import Frames, frames_of, where
+from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.tables import STRAGGLERS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.analyses.view import View
 
 _NO_WORK = [WAITING, UNKNOWN, *(str(k) for k in (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.SPINNING))]
 
@@ -35,19 +35,19 @@ class StragglersParameters:
     above: Annotated[float, "A straggler works more than so many times the median of its like."] = 1.5
 
 
-def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | None = None) -> pa.Table:
+def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     """Compare how much each worker worked, and how long the others waited for it.
 
     Parameters
     ----------
-    snapshot
+    view
         Of a run with aligned clocks.
     parameters
         What is called a straggler.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `STRAGGLERS`, one per worker of the run, most work first.
 
     Raises
@@ -64,46 +64,50 @@ def stragglers(snapshot: Snapshot | Frames, parameters: StragglersParameters | N
     of an even number of workers is the mean of the middle two. Local messages of one worker to itself cost nothing
     here. Cost as of `blame`.
     """
-    parameters = parameters or StragglersParameters()
     if parameters.above < 1:
         message = f"above is {parameters.above}, and must be at least 1."
         raise InvalidParameterError(message, "stragglers(above=1.5)")
-    frames = frames_of(snapshot)
-    local = frames.collect(
-        frames.local.select(
-            "worker",
+    key = ["window", "worker"]
+    local = view.collect(
+        view.local.select(
+            *key,
             work_ns=where(~nw.col("type").is_in(_NO_WORK), "inside_ns"),
             waiting_ns=where(nw.col("type") == WAITING, "inside_ns"),
-            records=where(frames.ends_inside, "records"),
+            records=where(view.ends_inside, "records"),
         )
-        .group_by("worker")
+        .group_by(key)
         .agg(nw.col("work_ns", "waiting_ns", "records").sum())
     )
-    steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).steps)).filter(~IS_MESSAGE)
-    on_path = steps.group_by("worker").agg(path_ns=pl.col("duration_ns").sum())
-    charged = pl.DataFrame(pl.from_arrow(blame(snapshot))).filter(pl.col("by_worker") == pl.col("to_worker"))
-    blamed = charged.group_by(worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
-    workers = peer_frame(snapshot.run)
+    on_path = path_steps(view).filter(~IS_MESSAGE).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
+    charged = blame(view).filter(pl.col("by_worker") == pl.col("to_worker"))
+    blamed = charged.group_by("window", worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
+    joined = view.spans.join(peer_frame(view.run), how="cross")
+    for counted in (local, on_path, blamed):
+        joined = joined.join(counted, on=key, how="left")
     counts = ["work_ns", "waiting_ns", "records", "path_ns", "blamed_ns"]
-    joined = workers
-    for frame in (local, on_path, blamed):
-        joined = joined.join(frame, on="worker", how="left")
-    work_median, records_median = (pl.col(name).median().over("group") for name in ("work_ns", "records"))
-    result = (
+    work_median, records_median = (pl.col(name).median().over("window", "group") for name in ("work_ns", "records"))
+    data_or_speed = pl.when(pl.col("more")).then(pl.lit("data")).otherwise(pl.lit("speed"))
+    return (
         joined.with_columns(pl.col(counts).fill_null(0))
         .with_columns(
             ns_per_record=pl.when(pl.col("records") > 0).then(pl.col("work_ns") / pl.col("records")),
             work_ratio=pl.when(work_median > 0).then(pl.col("work_ns") / work_median),
             more=pl.col("records") > parameters.above * records_median,
-        )
-        .with_columns(
             straggler=(pl.col("work_ns") > parameters.above * work_median) & (pl.col("blamed_ns") > 0),
         )
-        .with_columns(
-            cause=pl.when(pl.col("straggler")).then(
-                pl.when(pl.col("more")).then(pl.lit("data")).otherwise(pl.lit("speed"))
-            )
-        )
-        .sort("work_ns", "worker", descending=[True, False])
+        .with_columns(cause=pl.when(pl.col("straggler")).then(data_or_speed))
+        .sort("window", "work_ns", "worker", descending=[False, True, False])
     )
-    return result.select(STRAGGLERS.names).to_arrow().cast(STRAGGLERS)
+
+
+ANALYSIS = TableAnalysis(
+    name="stragglers",
+    function=stragglers,
+    parameters=StragglersParameters,
+    schema=STRAGGLERS,
+    output="STRAGGLERS",
+    across=True,
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --above 1.5",
+    chart=Chart(kind="bars", x=("worker",), y=("work_ns", "waiting_ns", "blamed_ns")),
+)

@@ -7,34 +7,42 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.frames import Frames, frames_of, rows
+from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.view import count_rows
 from pag_graph.model.tables import TRAFFIC
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.analyses.view import View
 
 
-def traffic(snapshot: Snapshot | Frames) -> pa.Table:
+def traffic(view: View) -> pl.DataFrame:
     """Sum the messages that were sent from worker to worker in a window.
 
     Parameters
     ----------
-    snapshot
+    view
         Of any run.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `TRAFFIC`; a message counts where it was sent. O(messages).
     """
-    frames = frames_of(snapshot)
-    known = nw.col("records").count().cast(nw.Int64)
     keys = ["from_worker", "to_worker", "type", "channel"]
-    summed = (
-        frames.collect(frames.sent.group_by(keys).agg(rows().alias("messages"), nw.col("records").sum(), known=known))
-        .with_columns(records=pl.when(pl.col("known") > 0).then("records"))
-        .sort("records", *keys, descending=[True, *[False] * 4], nulls_last=True)
+    sums = view.sent.group_by("window", *keys).agg(
+        count_rows().alias("messages"), nw.col("records").sum(), known=nw.col("records").count().cast(nw.Int64)
     )
-    return summed.select(TRAFFIC.names).to_arrow().cast(TRAFFIC)
+    rows = view.collect(sums).with_columns(records=pl.when(pl.col("known") > 0).then("records"))
+    return rows.sort("window", "records", *keys, descending=[False, True, *[False] * 4], nulls_last=True)
+
+
+ANALYSIS: TableAnalysis[None] = TableAnalysis(
+    name="traffic",
+    function=traffic,
+    schema=TRAFFIC,
+    output="TRAFFIC",
+    across=True,
+    example="--epoch 5",
+    cypher="patterns/data_messages",
+    chart=Chart(kind="matrix", x=("to_worker",), y=("from_worker",), value="records"),
+)

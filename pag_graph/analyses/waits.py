@@ -6,44 +6,56 @@ from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 
-from pag_graph.analyses.frames import WAITING, Frames, end_ns, frames_of, inside_ns, rows, worker_of
+from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, worker_of
 from pag_graph.model.tables import WAITS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import polars as pl
 
-    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.analyses.view import View
 
 
-def waits(snapshot: Snapshot | Frames) -> pa.Table:
+def waits(view: View) -> pl.DataFrame:
     """Sum the waits in a window by the messages that ended them.
 
     Parameters
     ----------
-    snapshot
+    view
         Of any run.
 
     Returns
     -------
-    pa.Table
+    DataFrame
         Rows of `WAITS`; only the part of a wait inside the window counts. O(edges).
     """
-    frames = frames_of(snapshot)
-    window = frames.window
     # Of several messages that end there, the one of the lowest sender.
-    messages = frames.enders.select("dst", "src", "channel", message="type")
+    messages = view.enders.select("dst", "src", "channel", message="type")
     first = messages.group_by("dst").agg(nw.col("src").min())
     enders = messages.join(first, on=["dst", "src"], how="inner").with_columns(from_worker=worker_of("src")).drop("src")
-    waited = frames.edges.filter(
+    end = nw.col("window_end_ns")
+    waited = view.edges.filter(
         nw.col("type") == WAITING,
         # A wait that begins in the instant in which the window ends is no part of it.
-        (nw.col("start_ns") < window.end_ns) | (end_ns() <= window.end_ns),
-    ).select("dst", worker=worker_of("dst"), waiting_ns=inside_ns(window))
-    keys = ["worker", "from_worker", "message", "channel"]
-    summed = frames.collect(
+        (nw.col("start_ns") < end) | (end_ns() <= end),
+    ).select("window", "dst", worker=worker_of("dst"), waiting_ns=inside_ns())
+    sums = (
         waited.join(enders, on="dst", how="left")
-        .group_by(keys)
-        .agg(rows().alias("waits"), nw.col("waiting_ns").sum())
+        .group_by("window", "worker", "from_worker", "message", "channel")
+        .agg(count_rows().alias("waits"), nw.col("waiting_ns").sum())
         .rename({"message": "type"})
-    ).sort("waiting_ns", "worker", "from_worker", "type", "channel", descending=[True, False, False, False, False])
-    return summed.select(WAITS.names).to_arrow().cast(WAITS)
+    )
+    order = ["window", "waiting_ns", "worker", "from_worker", "type", "channel"]
+    return view.collect(sums).sort(order, descending=[False, True, False, False, False, False])
+
+
+ANALYSIS: TableAnalysis[None] = TableAnalysis(
+    name="waits",
+    function=waits,
+    schema=WAITS,
+    output="WAITS",
+    across=True,
+    example="--epoch 5",
+    cypher="patterns/who_waits_for_whom",
+    chart=Chart(kind="matrix", x=("from_worker",), y=("worker",), value="waiting_ns"),
+)

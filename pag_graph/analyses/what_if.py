@@ -18,10 +18,12 @@ from pag_graph.analyses.constraints import (
     ConstraintGraph,
     LoopParameter,
     constraint_graph,
-    require_aligned,
 )
+from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
 from pag_graph.analyses.expressions import worker_of
+from pag_graph.analyses.parameters import make_parameters, parameters_of
 from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
 from pag_graph.kernels.replay import NEVER
 from pag_graph.model.enums import LOCAL_TYPES, MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -119,7 +123,7 @@ class WhatIfParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class WhatIf(Report):
     """A window as it would have been."""
 
     window: Window
@@ -215,7 +219,7 @@ def what_if(snapshot: Snapshot, parameters: WhatIfParameters | Sequence[WhatIfPa
     if len({(change.loop, change.arrival) for change in changes}) > 1:
         message = "All changes must take input and messages alike: give them the same loop and arrival."
         raise InvalidParameterError(message)
-    require_aligned(snapshot, "What-if replays")
+    snapshot.run.require_aligned("What-if replays need aligned clocks")
     window = snapshot.window
     if window.span_ns <= 0:
         return WhatIf(
@@ -264,8 +268,6 @@ def _says(change: WhatIfParameters) -> bool:
 
 def _read(base: WhatIfParameters, text: str) -> WhatIfParameters:
     """Return the change that a text says, with the loop and arrival of the parameters that it stands in."""
-    from pag_graph.analyses import find_analysis
-
     hint = "pag what-if run.pag --change 'operator=Map factor=0.5' --change 'from=1 to=0 factor=0'"
     values: dict[str, Any] = {}
     try:
@@ -287,8 +289,11 @@ def _read(base: WhatIfParameters, text: str) -> WhatIfParameters:
     if not values:
         message = "A change is empty."
         raise InvalidParameterError(message, hint)
-    made: WhatIfParameters = find_analysis("what-if").make_parameters(values)
-    return replace(made, loop=base.loop, arrival=base.arrival)
+    return replace(
+        WhatIfParameters(**make_parameters("what-if", parameters_of(WhatIfParameters), values)),
+        loop=base.loop,
+        arrival=base.arrival,
+    )
 
 
 def _resolved(run: Run, change: WhatIfParameters) -> WhatIfParameters:
@@ -438,3 +443,16 @@ def _profile(recorded: pl.DataFrame, new: pl.DataFrame) -> pa.Table:
         .sort("new_ns", "recorded_ns", *keys, descending=[True, True, False, False, False])
     )
     return summed.select(WHAT_IF.names).to_arrow().cast(WHAT_IF)
+
+
+ANALYSIS = ReportAnalysis(
+    name="what-if",
+    function=what_if,
+    parameters=WhatIfParameters,
+    schema=WHAT_IF,
+    output="WHAT_IF",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 5 --operator FlatMap --factor 0.5",
+    example_values=(("worker", [0]), ("factor", 0.5)),
+    chart=Chart(kind="bars", x=("type", "worker", "operator"), y=("recorded_ns", "new_ns")),
+)

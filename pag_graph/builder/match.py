@@ -22,6 +22,10 @@ from pag_graph.kernels.streams import (
     SEND_COLUMNS,
     TIME,
     VERTEX,
+    Ends,
+    Reads,
+    Sent,
+    Streams,
     fill_streams,
     find_streams,
     follow_streams,
@@ -50,13 +54,16 @@ SENDS |= {"seq": pl.Int64, "missing": pl.Int64}
 """Columns of the sends that a slice could not match; `missing` counts the receives that it did not find."""
 
 RECEIVES = {"slice": pl.Int64, **dict.fromkeys(KEY, pl.Int64), "worker": pl.Int64, "order": pl.Int64, "seq": pl.Int64}
+RECEIVES |= {"t": pl.Int64, "peer": pl.Int64}
 """Columns of the receives that a slice could not match."""
 
 STITCHED = ["slice", "worker", "order", "id", "t", "epoch"]
 """Columns of `stitch`: which send (its vertex, time and epoch) each receive of a slice belongs to."""
 
 
-def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def match(
+    parts: Sequence[WorkerRows], *, slice_number: int, workers: int, horizon_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Match the messages whose both ends lie in one slice.
 
     Parameters
@@ -67,6 +74,8 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
         Its number.
     workers
         How many workers the run has: so often is a progress message received.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -79,7 +88,8 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     log) the first counts, and the others stay unmatched.
     """
     streams, first, sends, seen, lost = follow(parts)
-    receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
+    late = _take_back(parts, sends, seen, horizon_ns)
+    receives = [_unmatched_receives(part, slice_number) for part, n in zip(parts, lost + late, strict=True) if n]
     left, stream, missing = unmatched_sends(streams, first, workers, seen)
     order = np.argsort(sends[left, VERTEX])
     left, stream, missing = left[order], stream[order], missing[order]
@@ -95,6 +105,20 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
         pl.DataFrame({name: rows[name] for name in SENDS}, schema=SENDS),
         pl.concat([pl.DataFrame(schema=RECEIVES), *receives]),
     )
+
+
+def _take_back(parts: Sequence[WorkerRows], sends: I64, seen: I32, horizon_ns: int) -> I64:
+    """Part reads from sends that were logged later than the horizon allows; return how many, per worker."""
+    late = np.zeros(len(parts), np.int64)
+    for place, part in enumerate(parts):
+        # `NEVER` is earlier than all.
+        at = np.flatnonzero(part.sent > part.t[part.reads] + horizon_ns)
+        if len(at):
+            late[place] = len(at)
+            for vertex in part.send_id[at].tolist():
+                seen[0, np.flatnonzero(sends[:, VERTEX] == vertex)[0]] -= 1
+            part.sent[at], part.send_id[at], part.send_epoch[at] = NEVER, -1, -1
+    return late
 
 
 class Followed(NamedTuple):
@@ -139,10 +163,9 @@ def follow(parts: Sequence[MessageRows]) -> Followed:
         for place in range(lane, len(parts), lanes):
             part = parts[place]
             part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
-            ends = part.reads, part.kind, part.channel, part.peer, part.message_seq
-            found = part.send_id, part.sent, part.send_epoch
-            known = streams, table, first, sends
-            lost[place] = follow_streams(*ends, part.worker, *known, NEVER, hints, seen[lane], *found)
+            ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq)
+            reads = Reads(hints, seen[lane], part.send_id, part.sent, part.send_epoch)
+            lost[place] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads)
 
     each(read, range(lanes))
     return Followed(streams, first, sends, seen, lost)
@@ -159,7 +182,8 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     def find(part: MessageRows) -> tuple[I32, I32, I64, I64]:
         sending, part.reads = message_ends(part.kind)
         which = np.empty(len(sending), np.int32)
-        return sending, which, *find_streams(sending, part.kind, part.channel, part.peer, part.worker, which)
+        ends = Ends(sending, part.kind, part.channel, part.peer, part.message_seq)
+        return sending, which, *find_streams(ends, part.worker, which)
 
     found = each(find, parts)
     streams = np.concatenate([np.empty((0, 3), np.int64), *(mine for _, _, mine, _ in found)])
@@ -170,8 +194,8 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     def fill(place: int) -> None:
         part, (sending, which, *_) = parts[place], found[place]
         ends = first[begin[place] : begin[place + 1] + 1]
-        rows = sending, part.message_seq, part.epoch, part.t
-        if not fill_streams(*rows, part.worker, part.first_order, which, ends[:-1].copy(), sends):
+        sent = Sent(sending, which, part.message_seq, part.epoch, part.t)
+        if not fill_streams(sent, part.worker, part.first_order, ends[:-1].copy(), sends):
             order_streams(ends, sends)
 
     each(fill, range(len(parts)))
@@ -190,17 +214,21 @@ def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
         "worker": here,
         "order": part.first_order + at,
         "seq": part.seq[at],
+        "t": part.t[at],
+        "peer": part.peer[at],
     }
     return pl.DataFrame(rows, schema=RECEIVES)
 
 
-def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any], horizon_ns: int) -> nw.LazyFrame[Any]:
     """Match what the slices left over.
 
     Parameters
     ----------
     sends, receives
         Leftovers of all slices; one row per message end.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -210,35 +238,20 @@ def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFram
     # Of several sends with one key the one with the lowest vertex counts: the same whichever way rows are spread.
     first = sends.group_by(*KEY).agg(nw.col("id").min())
     unique = sends.select(*KEY, "id", "t", "epoch").join(first, on=[*KEY, "id"], how="inner")
-    return receives.select("slice", *KEY, "worker", "order").join(unique, on=KEY, how="inner").select(*STITCHED)
+    read = receives.select("slice", *KEY, "worker", "order", read_ns="t")
+    found = read.join(unique, on=KEY, how="inner").filter(nw.col("t") <= nw.col("read_ns") + horizon_ns)
+    return found.select(*STITCHED)
 
 
-def stitch_few(sends: Mapping[str, I64], receives: pl.DataFrame) -> pl.DataFrame:
-    """Match what one slice left over, as `stitch` does.
+def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, I64]:
+    """Return the places of the first send and of its receive, per receive that has a send.
 
     To ask Polars for this little, slice after slice, took longer than to find it.
-
-    Parameters
-    ----------
-    sends
-        Columns `KEY`, `id`, `t` and `epoch` of the leftovers of slices, in the order of their numbers.
-    receives
-        Those of one slice; many sends may be under way, and few are read, so sends are looked up among receives.
-
-    Returns
-    -------
-    pl.DataFrame
-        As `stitch`.
     """
-    if not receives.height:
-        return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
     key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
     places, reads = pair(key, wanted, *index_sends(wanted))
-    # A key names its sender, so that the first send that has it is the one with the lowest vertex.
     receive, first = np.unique(reads, return_index=True)
-    send = places[first]
-    found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-    return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
+    return places[first], receive
 
 
 def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:

@@ -136,7 +136,7 @@ def _words(name: str, chunk: pa.Array, meaning: Mapping[str, int], default: int,
     valid, content = places.buffers()
     values = np.frombuffer(content, places.type.to_pandas_dtype())[places.offset : places.offset + len(places)]
     bits = np.frombuffer(valid, np.uint8) if places.null_count else _NO_BITS
-    decode(values, bits, places.offset, codes, default, into)
+    decode(values, bits, places.offset, codes, into)
     vocabulary = VOCABULARIES[name]
     lacks = places.null_count > 0 and not TRACE_EVENTS.field(name).nullable
     return not lacks and all(word is None or word in vocabulary for word in known)

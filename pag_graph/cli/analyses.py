@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pag_graph.analyses import Analysis, Parameter, Scope, all_analyses, table_of
+from pag_graph.analyses import Analysis, Parameter, Scope, all_entries, table_of
 from pag_graph.cli.output import (
     Format,
     compiling,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.analyses import Result
+    from pag_graph.analyses import Report
     from pag_graph.api import Pag
     from pag_graph.graph.snapshot import Snapshot
 
@@ -169,8 +169,8 @@ class AnalysisGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         # A command of this package keeps its name, whatever other distributions call their analyses.
-        self._analyses = {analysis.name: analysis for analysis in all_analyses() if analysis.name not in self.commands}
-        for name in self._analyses:
+        self._entries = {entry.name: entry for entry in all_entries() if entry.name not in self.commands}
+        for name in self._entries:
             self.commands.setdefault(name, TyperCommand(name=name))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -179,11 +179,11 @@ class AnalysisGroup(TyperGroup):
         others = [
             (name, (command.help or "").partition("\n\n")[0].replace("\n", " "))
             for name, command in self.commands.items()
-            if name not in self._analyses
+            if name not in self._entries
         ]
         for title, lines in (
             ("Commands", others),
-            ("Analyses of a built graph", [(name, analysis.help) for name, analysis in self._analyses.items()]),
+            ("Analyses of a built graph", [(name, entry.help) for name, entry in self._entries.items()]),
         ):
             with formatter.section(title):
                 formatter.write_dl(lines)
@@ -191,12 +191,12 @@ class AnalysisGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run, made in full."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name in self._analyses:
-            command = command_of(self._analyses[name])
+        if name in self._entries:
+            command = command_of(self._entries[name].load())
         return name, command, rest
 
 
-def command_of(analysis: Analysis) -> Any:
+def command_of(analysis: Analysis[Any]) -> Any:
     """Return the command of an analysis."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     text = f"{analysis.help}\n\nExample: pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
@@ -205,7 +205,7 @@ def command_of(analysis: Analysis) -> Any:
     return typer.main.get_command(app)
 
 
-def _callback(analysis: Analysis) -> Callable[..., None]:
+def _callback(analysis: Analysis[Any]) -> Callable[..., None]:
     """Return a function whose signature Typer reads: the store, the window, the parameters, and the format."""
     taken = {**_OPTIONS[analysis.scope], **_COMMON}
     options: dict[str, tuple[Any, Any]] = {"store": (StoreArgument, inspect.Parameter.empty)}
@@ -296,7 +296,7 @@ def open_pag(store: Path) -> Pag:
     return Pag(store)
 
 
-def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> None:
+def _run(analysis: Analysis[Any], given: dict[str, Any], values: dict[str, Any]) -> None:
     parameters = analysis.make_parameters(values)
     check_output(given["picture"], ".svg")
     options: dict[str, Any] = {}
@@ -333,7 +333,7 @@ def _run(analysis: Analysis, given: dict[str, Any], values: dict[str, Any]) -> N
         raise typer.Exit(ALARM)
 
 
-def _parts(analysis: Analysis) -> tuple[str, ...]:
+def _parts(analysis: Analysis[Any]) -> tuple[str, ...]:
     """Return what kernels an analysis is expected to call; the small ones compile their few by themselves."""
     return ("why",) if analysis.name == "why" else ()
 
@@ -342,12 +342,12 @@ def _unseen(label: str, done: int, total: int) -> None:
     """Show no progress: an analysis of one window is done before a bar is drawn."""
 
 
-def _snapshot(pag: Pag, analysis: Analysis, options: dict[str, Any]) -> Snapshot | None:
+def _snapshot(pag: Pag, analysis: Analysis[Any], options: dict[str, Any]) -> Snapshot | None:
     """Return what an analysis of one window looked at."""
     return pag.snapshot(**options) if analysis.scope is Scope.WINDOW else None
 
 
-def _draw(pag: Pag, analysis: Analysis, result: pa.Table | Result, options: dict[str, Any], file: Path) -> None:
+def _draw(pag: Pag, analysis: Analysis[Any], result: pa.Table | Report, options: dict[str, Any], file: Path) -> None:
     from pag_graph.cli.output import stderr
     from pag_graph.sinks.charts import picture
 
@@ -356,7 +356,7 @@ def _draw(pag: Pag, analysis: Analysis, result: pa.Table | Result, options: dict
     stderr().print(f"Wrote {file}.")
 
 
-def _run_many(analysis: Analysis, given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
+def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, Any], parameters: Any) -> None:
     """Run an analysis on every epoch, or on a series of windows, and print the rows of all."""
     if given["picture"] is not None or given["form"] is _AnswerFormat.HTML:
         message = "Pictures and HTML show one window, and --each and --every make many."
@@ -414,8 +414,8 @@ def _plain(value: Any) -> Any:
 
 
 def _print(
-    analysis: Analysis,
-    result: pa.Table | Result,
+    analysis: Analysis[Any],
+    result: pa.Table | Report,
     facts: dict[str, Any],
     *,
     form: _AnswerFormat,
@@ -424,9 +424,9 @@ def _print(
 ) -> None:
     table = table_of(result)
     rows = table.to_pylist()
+    report: Report | None = None if result is table else result
     if form is _AnswerFormat.JSON:
-        more = result.summary() if result is not table else {}
-        print_json({**facts, **more, analysis.rows: rows})
+        print_json({**facts, **(report.summary() if report else {}), analysis.rows: rows})
         return
     if form is _AnswerFormat.CSV:
         print_csv(rows, table.column_names)
@@ -436,25 +436,20 @@ def _print(
     shown = with_worker_names(ranked[:top], workers)
     title = f"{'heaviest first' if heaviest else analysis.name} ({min(top, len(rows))} of {len(rows)})"
     columns = list(analysis.columns) or table.column_names
+    headline = report.headline().splitlines() if report else []
     if form is _AnswerFormat.MARKDOWN:
-        report = getattr(result, "markdown", None)
-        if report is not None:
-            sys.stdout.write(report(top=top) + "\n")
+        written = report.markdown(top=top) if report else None
+        if written is not None:
+            sys.stdout.write(written + "\n")
         else:
-            for line in _headline(result):
+            for line in headline:
                 sys.stdout.write(line + "\n\n")
             print_markdown(shown, columns, f"{analysis.name}: {title}")
         return
-    text = getattr(result, "text", None)
+    text = report.text(top=top) if report else None
     if text is not None:
-        print_text(text(top=top))
+        print_text(text)
         return
-    for line in _headline(result):
+    for line in headline:
         stdout().print(line, markup=False)
     print_rows(shown, columns, title)
-
-
-def _headline(result: pa.Table | Result) -> list[str]:
-    """Return what a result says before its rows, line by line."""
-    headline = getattr(result, "headline", None)
-    return [] if headline is None else str(headline()).splitlines()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from pag_graph import errors
+from pag_graph.analyses import find_analysis
 from pag_graph.cli.analyses import (
     AnalysisGroup,
     BetweenOption,
@@ -316,7 +317,8 @@ def build(
         out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
         out.print(f"  finding: {count:,} x {name}", style="yellow")
-    hint = f"pag {'metrics' if facts['rules'] == RuleSet.ST2 else 'why'} {store}"
+    explained = find_analysis("why").needs.met_by(RuleSet(str(facts["rules"])))
+    hint = f"pag {'why' if explained else 'metrics'} {store}"
     out.print(f"Next: {hint}", style="dim")
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses import ANALYSES, Scope
 from pag_graph.analyses.reference_page import picture_name
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
     from pag_graph.api import Pag
+    from pag_graph.model.enums import RuleSet
 
 _EPOCH = 4
 _PARAMETERS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ def pictures(runs: dict[RuleSet, Pag]) -> dict[str, str]:
         name = picture_name(analysis)
         if name is None or name in drawn:
             continue
-        pag = runs[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
+        pag = runs[analysis.needs.usual]
         window: dict[str, Any] = {} if analysis.scope is Scope.RUN else {"epoch": _EPOCH}
         result = pag.analyse(analysis.name, **window, **_PARAMETERS.get(analysis.name, {}))
         snapshot = pag.snapshot(**window) if analysis.scope is Scope.WINDOW else None
@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as place:
         runs = {}
-        for rules in (RuleSet.TIMELY, RuleSet.ST2):
+        for rules in {analysis.needs.usual for analysis in ANALYSES}:
             api.build(SAMPLES / "skewed", Path(place) / rules, rules=rules, engine="local")
             runs[rules] = api.open(Path(place) / rules)
         for name, text in pictures(runs).items():

@@ -51,6 +51,7 @@ def load(
     Example: pag neo4j load run.pag --detail full --epoch 5
     """
     from pag_graph.api import Pag
+    from pag_graph.sinks.neo4j.export import record_load
     from pag_graph.sinks.neo4j.loader import load_run
 
     run = Pag(store).run
@@ -61,6 +62,7 @@ def load(
         return
     with reach(home, uri).open() as driver, progress(quiet=form is not Format.TABLE) as report:
         done = load_run(run, driver, epochs=epoch, again=again or bool(epoch), options=options, progress=report)
+        record_load(driver, run, done)
     if form is Format.JSON:
         print_json(asdict(done))
         return
@@ -142,13 +144,18 @@ def _bulk(
 ) -> None:
     from pag_graph.api import Pag
     from pag_graph.sinks.neo4j.bulk import load_bulk
+    from pag_graph.sinks.neo4j.connection import connection_to_home
+    from pag_graph.sinks.neo4j.export import record_load
 
     if epoch or (address := elsewhere(home, uri)) is not None:
         named = "" if epoch else f" {address} is another one."
         message = f"--bulk loads all epochs into the embedded server: it goes with neither --uri nor --epoch.{named}"
         raise InvalidParameterError(message, "Name the embedded one by --home where NEO4J_URI names another.")
+    run = Pag(store).run
     with progress(quiet=form is not Format.TABLE) as report:
-        done = load_bulk(Pag(store).run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
+        done = load_bulk(run, home, detail=detail, overwrite=overwrite, options=options, progress=report)
+    with connection_to_home(home).open() as driver:
+        record_load(driver, run, done)
     if form is Format.JSON:
         print_json(asdict(done))
         return

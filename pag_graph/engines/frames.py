@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.frames import Engine, Frames
+from pag_graph.analyses.view import Engine, View
 from pag_graph.errors import AnalysisError, EngineError
 from pag_graph.formats.spark import struct_type
 from pag_graph.model.tables import STORE_TABLES
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from pag_graph.analyses.frames import Frame
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.analyses.view import Frame
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
 _PATTERN = re.compile(r"[][{}*?\\]")
 _FEW = 1_000_000
 """Rows from here that every executor gets a copy of, so that the edges stay where they are when they are joined."""
 
 
-def spark_frames(run: Run, spark: SparkSession, window: Window) -> Frames:
-    """Return a window as frames of Spark, nothing read yet.
+def spark_view(run: Run, spark: SparkSession, window: Window) -> View:
+    """Return a view of a window that Spark spreads, nothing read yet.
 
     Parameters
     ----------
@@ -41,20 +42,15 @@ def spark_frames(run: Run, spark: SparkSession, window: Window) -> Frames:
 
     Returns
     -------
-    Frames
+    View
         For analyses of which `Analysis.across` holds.
     """
-    return Frames(run=run, window=window, engine=on_spark(run, spark))
+    return View(run=run, windows=[window], spread=on_spark(run, spark))
 
 
 def on_spark(run: Run, spark: SparkSession) -> Engine:
     """Return the engine that runs frames on the executors of a Spark session."""
     return _engine(spark, lambda near: read_table(run, spark, "edges", near))
-
-
-def engine_of(spark: SparkSession, edges: DataFrame) -> Engine:
-    """Return an engine for any DataFrame with rows of `PAG_EDGES`."""
-    return _engine(spark, lambda _: edges)
 
 
 def read_table(run: Run, spark: SparkSession, table: str, near: pl.Expr | None = None) -> DataFrame:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pag_graph.motif.filters import Binary, Column, In, IsNull, Literal, Node, Unary, whole_numbers
+from pag_graph.motif.conditions import Binary, Column, In, IsNull, Literal, Node, Unary, whole_numbers
 from pag_graph.motif.paths import check_hops, count_paths, listed, question_of
 from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
 from pag_graph.motif.query import PlannedQuery
-from pag_graph.motif.shape import Shape
 from pag_graph.motif.syntax import must_exist
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pag_graph.motif.paths import KHopPaths
+    from pag_graph.motif.shape import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,27 +36,6 @@ class SparkGraph:
     """Where the graph is closed: vertices among which all ends of edges are; may hold more, and be cheaper to read."""
     count: Callable[[Sequence[Scan]], Counts] | None = None
     """Tells how many rows scans give, where that is known without a Spark job."""
-
-
-def spark_graph_of(vertices: DataFrame, edges: DataFrame) -> SparkGraph:
-    """Return a graph of any frames that have the shape of GraphFrames'.
-
-    Parameters
-    ----------
-    vertices
-        With a column ``id``, unique.
-    edges
-        With columns ``src`` and ``dst``.
-
-    Returns
-    -------
-    SparkGraph
-        Nothing is taken for granted of it; edges may dangle and be the same in everything.
-    """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    shape = Shape(vertices=to_arrow_schema(vertices.schema), edges=to_arrow_schema(edges.schema))
-    return SparkGraph(vertices=vertices, edges=edges, shape=shape)
 
 
 @dataclass(kw_only=True)
@@ -257,11 +236,6 @@ class SparkMotifQuery(PlannedQuery):
         edge = column.element in self.plan.motif.edges
         return (self._flat_name if edge else self._looked_up)(column.element, column.name)
 
-    def _whole(self, column: Column) -> bool:
-        shape = self.plan.shape
-        schema = shape.edges if column.element in self.plan.motif.edges else shape.vertices
-        return bool(pa.types.is_integer(schema.field(column.name).type))
-
     def _order(self) -> list[str]:
         """Return the columns to sort by: the same order as in `pag_graph.motif.query`."""
         plan, key = self.plan, self.edge_order
@@ -344,7 +318,7 @@ def to_spark(node: Node, column: Callable[[Column], SparkColumn], is_whole: Call
     Returns
     -------
     Column
-        Same values as `pag_graph.motif.filters.to_polars` gives, null for null.
+        Same values as `pag_graph.motif.polars_conditions.to_polars` gives, null for null.
     """
     from pyspark.sql import functions as f
 

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.snapshot import STRETCH, can_touch, epochs_between, places
-from pag_graph.kernels.arranging import arrange, spread
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, RuleSet
+from pag_graph.graph.membership import members, near
+from pag_graph.graph.window import STRETCH
+from pag_graph.kernels.arranging import arrange, sort_within
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.membership import Belongs
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-
-Belongs = Literal["ends", "touches", "labels"]
-"""Which edges belong to a window: those that end in it (each edge to one of windows that tile a run); all that it
-shows a part of, or that begin where it ends; or those that carry its epoch, wherever they lie (each edge to one epoch),
-where it is the window of an epoch, and those that end in it where it is not."""
 
 TYPES = pl.Enum([str(kind) for kind in ActivityType])
 """Types of edges, as numbers in the order of `ActivityType`."""
@@ -109,6 +108,30 @@ def tile(snapshot: Snapshot, belongs: Belongs) -> Tiling:
     return _arranged(snapshot.run, [snapshot.window], snapshot.edges.with_columns(pl.col("type").cast(TYPES)), belongs)
 
 
+def read_tiling(run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs) -> Tiling:
+    """Read the edges of some windows together.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    windows
+        At least one, in time order; they may overlap. Where epochs are islands, those of epochs.
+    columns
+        Columns of `PAG_EDGES` that are needed, beside those that say where an edge lies.
+    belongs
+        Which edges belong to a window.
+
+    Returns
+    -------
+    Tiling
+        All its edges are in memory.
+    """
+    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
+    edges = scan_near(run, windows, belongs).select(wanted).with_columns(pl.col("type").cast(TYPES))
+    return _arranged(run, windows, edges.collect(), belongs)
+
+
 def tilings(
     run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs, *, stretch: int = STRETCH
 ) -> Iterator[Tiling]:
@@ -116,14 +139,8 @@ def tilings(
 
     Parameters
     ----------
-    run
-        Any run.
-    windows
-        In time order, none overlapping another; of the rule set `st2` those of epochs.
-    columns
-        Columns of `PAG_EDGES` that are needed, beside those that say where an edge lies.
-    belongs
-        Which edges belong to a window.
+    run, windows, columns, belongs
+        As for `read_tiling`.
     stretch
         About how many edges to have in memory at once.
 
@@ -132,71 +149,35 @@ def tilings(
     Tiling
         Of windows that follow each other, all of `windows` in the end.
     """
-    wanted = list(dict.fromkeys([*_NEEDED, "type", *columns]))
     for part in run.stretches(windows, stretch):
-        files, rows = _near(run, part, belongs)
-        edges = run.scan("edges", files).select(wanted).filter(rows).with_columns(pl.col("type").cast(TYPES))
-        yield _arranged(run, part, edges.collect(), belongs)
+        yield read_tiling(run, part, columns, belongs)
 
 
-def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
-    """Say of files and of edges whether any of the windows may show them.
+def scan_near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.LazyFrame:
+    """Return a lazy frame with the edges that belong to any of the windows, and maybe some near them.
 
-    Plain comparisons, so that row groups are skipped.
+    Parameters
+    ----------
+    run, windows, belongs
+        As for `read_tiling`.
+
+    Returns
+    -------
+    LazyFrame
+        Rows of `PAG_EDGES`, chosen by plain comparisons, so that files and row groups are skipped.
     """
-    if run.rules is RuleSet.ST2:
-        epochs = [window.epoch or 0 for window in windows]
-        return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
-    if belongs == "labels" and windows[0].epoch is not None:
-        low, high = _labels(run, windows)
-        first, final = int(low.min()), int(high.max())
-        return epochs_between(first, final), pl.col("epoch").is_between(first, final)
-    lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
-    rows = ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
-    return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
-
-
-def _labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
-    """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
-    # A row stands for all epochs after the row before it, the last row also for all later ones.
-    known = run.epochs["epoch"].to_numpy()
-    at = places(known, np.array([window.epoch for window in windows], np.int64))
-    low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
-    high = np.append(known[:-1], np.iinfo(np.int64).max)
-    return low[at], high[at]
+    files, rows = near(run, windows, belongs)
+    return run.scan("edges", files).filter(rows)
 
 
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
-    edge: I64 | None = None
-    if run.rules is RuleSet.ST2:
-        window = places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
-    elif belongs == "labels" and windows[0].epoch is not None:
-        window = _among(edges["epoch"].to_numpy(), *_labels(run, windows))
-    else:
-        start = edges["start_ns"].to_numpy()
-        end = start + edges["duration_ns"].to_numpy()
-        starts, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
-        if belongs == "touches":
-            first = np.searchsorted(ends, np.minimum(start, end))
-            last = np.searchsorted(starts, np.maximum(start, end)) - 1
-            edge, window = spread(first, last)
-        else:
-            window = _among(end, starts + 1, ends)
+    edge, window = members(run, windows, edges, belongs)
     keys = (edges["dst"].to_numpy(), is_type(edges, *MESSAGE_TYPES), edges["src"].to_numpy())
     blocks, order = arrange(window, len(windows), np.column_stack([key if edge is None else key[edge] for key in keys]))
     if edge is not None:
         order = edge[order]
     same = len(order) == edges.height and bool(np.all(order[:-1] + 1 == order[1:]))
     return Tiling(run=run, windows=windows, first=blocks, edges=edges if same else edges[order])
-
-
-def _among(values: I64, low: I64, high: I64) -> I64:
-    """Return per value the range, of several that follow each other, that it lies in, or -1."""
-    at = np.searchsorted(high, values)
-    out = at == len(high)
-    at[out] = 0
-    at[out | (values < low[at])] = -1
-    return at
 
 
 def ranks(values: I64) -> tuple[I64, I64]:
@@ -209,3 +190,23 @@ def ranks(values: I64) -> tuple[I64, I64]:
         return found, known
     present = np.bincount(values - low) > 0
     return (np.cumsum(present) - 1)[values - low], np.flatnonzero(present) + low
+
+
+def ordered(window: I64, *keys: I64) -> I64:
+    """Return the order of rows by window, of which they are in order already, and in each by keys.
+
+    Parameters
+    ----------
+    window
+        Per row: the place of its window.
+    keys
+        Per row, the most important one first; the smallest come first, and equal rows stay as they are.
+
+    Returns
+    -------
+    I64
+        Rows. O(rows log rows of a window).
+    """
+    order = np.arange(len(window))
+    sort_within(np.flatnonzero(np.diff(window, prepend=-1, append=-1)), order, np.column_stack(keys))
+    return order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,33 @@ CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3
 
 # What an activation turned out to be.
 SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
+
+
+class Activations(NamedTuple):
+    """What runs in the rows of one worker, as of `activations`."""
+
+    innermost: I32
+    role: I8
+    consumed: I64
+
+
+class Intervals(NamedTuple):
+    """Candidate idle intervals of one worker: rows of the first `park`, the last `unpark`, and the last `park`."""
+
+    parks: I64
+    unparks: I64
+    last_parks: I64
+
+
+class Reasons(NamedTuple):
+    """Why rows become no vertices, as numbers."""
+
+    local: int
+    """An end of a message between operators of the worker."""
+    pushed: int
+    """Pushed progress."""
+    merged: int
+    """A park or unpark inside an interval."""
 
 
 @kernel
@@ -48,6 +77,13 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8
     -----
     One pass, O(rows). A `stop` of an operator that is open further out closes everything inside it; one of an
     operator that is not open closes nothing.
+
+    Examples
+    --------
+    >>> kind = np.array([START, RECEIVE, STOP], np.int8)
+    >>> innermost, role, consumed, trouble = activations(kind, np.array([7, -1, 7]), np.array([-1, 4, -1]))
+    >>> innermost, role[0] == PROCESSING, consumed[0], trouble.any()
+    (array([ 0,  0, -1], dtype=int32), np.True_, np.int64(4), np.False_)
     """
     rows = kind.shape[0]
     innermost = np.empty(rows, np.int32)
@@ -108,6 +144,15 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, 
     Notes
     -----
     One pass, O(rows).
+
+    Examples
+    --------
+    What runs inside the activation that row 0 starts counts as part of it.
+
+    >>> role, records = np.array([SCOPE, PROCESSING, 0, 0], np.int8), np.array([-1, 4, -1, -1])
+    >>> innermost, role, consumed = at_level(np.array([0, 1, 0, -1], np.int32), role, records, 1)
+    >>> innermost, role[0] == PROCESSING, consumed[0]
+    (array([ 0,  0,  0, -1], dtype=int32), np.True_, np.int64(4))
     """
     rows = innermost.shape[0]
     depth = np.zeros(rows, np.int32)
@@ -142,7 +187,7 @@ def _busier(one: int, other: int) -> int:
 
 
 @kernel
-def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
+def idle_intervals(kind: I8) -> Intervals:
     """Find the candidate idle intervals: parks, with parks that follow each other directly merged into one.
 
     Parameters
@@ -160,6 +205,11 @@ def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
     Notes
     -----
     O(rows). A `park` without `unpark` right after it (the log was cut) is no interval.
+
+    Examples
+    --------
+    >>> idle_intervals(np.array([PARK, UNPARK, PARK, UNPARK, START], np.int8))
+    Intervals(parks=array([0]), unparks=array([3]), last_parks=array([2]))
     """
     rows = kind.shape[0]
     parks = np.empty(rows // 2 + 1, np.int64)
@@ -178,11 +228,11 @@ def idle_intervals(kind: I8) -> tuple[I64, I64, I64]:
             row += 2
         else:
             row += 1
-    return parks[:count].copy(), unparks[:count].copy(), last_parks[:count].copy()
+    return Intervals(parks[:count].copy(), unparks[:count].copy(), last_parks[:count].copy())
 
 
 @kernel
-def leave_out(kind: I8, peer: I64, worker: int, parks: I64, unparks: I64, local: int, pushed: int, merged: int) -> I8:
+def leave_out(kind: I8, peer: I64, worker: int, intervals: Intervals, reasons: Reasons) -> I8:
     """Say for every row why it becomes no vertex, or 0.
 
     Parameters
@@ -191,26 +241,31 @@ def leave_out(kind: I8, peer: I64, worker: int, parks: I64, unparks: I64, local:
         Rows of one worker in log order.
     worker
         Its number.
-    parks, unparks
+    intervals
         From `idle_intervals`.
-    local, pushed, merged
-        The reasons, as numbers: an end of a message between operators of the worker; pushed progress; a park or unpark
-        inside an interval.
+    reasons
+        What to say.
 
     Returns
     -------
     array
         O(rows).
+
+    Examples
+    --------
+    >>> kind = np.array([SEND, PARK, UNPARK, PARK, UNPARK], np.int8)
+    >>> leave_out(kind, np.array([3, -1, -1, -1, -1]), 3, idle_intervals(kind), Reasons(1, 2, 3))
+    array([1, 0, 3, 3, 0], dtype=int8)
     """
     rows = kind.shape[0]
     reason = np.zeros(rows, np.int8)
     for row in range(rows):
         code = kind[row]
         if peer[row] == worker and code in (SEND, RECEIVE, PROGRESS_RECEIVE):
-            reason[row] = local
+            reason[row] = reasons.local
         elif code == PUSH_PROGRESS:
-            reason[row] = pushed
-    for interval in range(parks.shape[0]):
-        for row in range(parks[interval] + 1, unparks[interval]):
-            reason[row] = merged
+            reason[row] = reasons.pushed
+    for interval in range(intervals.parks.shape[0]):
+        for row in range(intervals.parks[interval] + 1, intervals.unparks[interval]):
+            reason[row] = reasons.merged
     return reason

@@ -41,6 +41,11 @@ def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -
     Notes
     -----
     One pass, O(marks + stops that close several).
+
+    Examples
+    --------
+    >>> applications(np.array([True, True, False]), np.array([7, 8, 8]), np.empty(0, np.int64))[0]
+    array([-1,  0,  1,  0])
     """
     marks = starts.shape[0]
     stack = np.empty(marks + open_number.shape[0], np.int64)
@@ -92,6 +97,11 @@ def unbalanced(starts: Flags, number: I64) -> I64:
     Notes
     -----
     One pass, O(marks). This is what a slice has to tell those after it.
+
+    Examples
+    --------
+    >>> unbalanced(np.array([True, True, False]), np.array([7, 8, 8]))
+    array([0])
     """
     left = np.empty(starts.shape[0], np.int64)
     size = 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, SCOPE, SPINNING
+from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, SCOPE, SPINNING, Activations
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import above
 from pag_graph.kernels.waits import BUSY as VERDICT_BUSY
@@ -21,116 +23,150 @@ NO_EDGE = -1
 INSERTED_ARRIVAL, INSERTED_START, INSERTED_END = -1, -2, -3
 
 
-@kernel
-def local_graph(
-    kind: I8,
-    t: I64,
-    operator: I64,
-    dropped: I8,
-    innermost: I32,
-    role: I8,
-    consumed: I64,
-    parks: I64,
-    unparks: I64,
-    verdict: I8,
-    arrival: I64,
-    first_order: int,
-    previous_pos: int,
-    previous_t: int,
-    segment: int,
-    starts_run: bool,
-    ends_run: bool,
-    born: bool,
-    exits: bool,
-    run_end_ns: int,
-) -> tuple[I32, I64, I64, I64, I8, I64, I64, I64, I8]:
+class Rows(NamedTuple):
+    """Rows of one worker in log order."""
+
+    kind: I8
+    t: I64
+    """On the common clock from the run's origin."""
+    operator: I64
+    dropped: I8
+    """Not 0 for rows that become no vertex."""
+
+
+class Judged(NamedTuple):
+    """Idle intervals of one worker and what they were."""
+
+    unparks: I64
+    """From `pag_graph.kernels.activations.idle_intervals`."""
+    verdict: I8
+    """From `pag_graph.kernels.waits.judge_intervals`, as `arrival`."""
+    arrival: I64
+
+
+class Stretch(NamedTuple):
+    """Where rows of a worker lie in its life."""
+
+    first_order: int
+    """Order of the first row on its worker, from 1."""
+    previous_pos: int
+    """Position of the worker's last vertex before these rows; ignored where `starts_run`, as the next two."""
+    previous_t: int
+    segment: int
+    """Position of the vertex that starts the segment open before these rows."""
+    starts_run: bool
+    """Whether the worker's log begins with these rows."""
+    ends_run: bool
+    born: bool
+    """Whether its life begins with its first event."""
+    exits: bool
+    """Whether it ends with its last one."""
+    run_end_ns: int
+    """The run's end; the time of a worker that does not exit, from its last event up to it, is `UNKNOWN`."""
+
+
+class Graph(NamedTuple):
+    """Vertices of one worker, in order, and the local edge that leads to each from the vertex before."""
+
+    row: I32
+    """Its row; negative for inserted ones."""
+    pos: I64
+    t: I64
+    segment: I64
+    """Position of the vertex that starts its segment."""
+    edge: I8
+    """Type code; `NO_EDGE` for the first vertex of the run."""
+    operator: I64
+    activation: I64
+    """Position of the `start` of its activation."""
+    records: I64
+    """Records read in the activation, on its first edge."""
+    flags: I8
+    """1 where the type is inferred."""
+
+
+def local_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Stretch) -> Graph:
     """Chain the rows of one worker to vertices and local edges that tile its time.
 
     Parameters
     ----------
-    kind, t, operator, dropped
-        Rows of the worker in log order, `t` on the common clock from the run's origin; `dropped` is 1 for rows that
-        become no vertex.
-    innermost, role, consumed
-        From `activations`.
-    parks, unparks, verdict, arrival
-        From `idle_intervals` and `judge_intervals`.
-    first_order
-        Order of the first row on its worker, from 1.
-    previous_pos, previous_t
-        The last vertex of the worker before these rows; ignored where `starts_run`.
-    segment
-        Position of the vertex that starts the segment open before these rows; ignored where `starts_run`.
-    starts_run, ends_run
-        Whether the worker's log begins and ends with these rows.
-    born, exits
-        Whether its life begins with its first event, and ends with its last one.
-    run_end_ns
-        The run's end; the time of a worker that does not exit, from its last event up to it, is `UNKNOWN`.
+    rows
+        Those of the worker.
+    running
+        What runs in them.
+    intervals
+        What its idle intervals were.
+    stretch
+        Where the rows lie.
 
     Returns
     -------
-    row, pos, t, segment
-        Per vertex, in order: its row (negative for inserted ones), position, time, and the position of the vertex that
-        starts its segment.
-    edge, operator, activation, records, flags
-        Per vertex, of the local edge that leads to it from the vertex before: type code, `NO_EDGE` for the first
-        vertex of the run; operator (-1: none), position of the `start` of its activation (-1: none), records read in
-        the activation on its first edge (-1: none), and 1 where the type is inferred.
-
-    Notes
-    -----
-    O(rows). Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from the run's
-    origin (or the worker's birth) to the run's end (or the worker's exit).
+    Graph
+        Consecutive vertices are joined by exactly one edge, so the edges tile the worker's time from the run's origin
+        (or the worker's birth) to the run's end (or the worker's exit). O(rows).
     """
-    rows = kind.shape[0]
-    most = parks.shape[0] + 2
-    for reason in dropped:
-        most += reason == 0
-    vertex_row, vertex_pos = np.empty(most, np.int32), np.empty(most, np.int64)
-    vertex_t, vertex_segment = np.empty(most, np.int64), np.empty(most, np.int64)
-    edge, edge_operator = np.empty(most, np.int8), np.empty(most, np.int64)
-    edge_activation, edge_records = np.empty(most, np.int64), np.empty(most, np.int64)
-    edge_flags = np.empty(most, np.int8)
-    vertices = 0
-    interval = 0
+    most = int(np.count_nonzero(rows.dropped == 0)) + len(intervals.unparks) + 2
+    numbers = np.empty((6, most), np.int64)
+    pos, t, segment, operator, activation, records = numbers
+    kinds, flags = np.empty((2, most), np.int8)
+    graph = Graph(np.empty(most, np.int32), pos, t, segment, kinds, operator, activation, records, flags)
+    vertices = fill_graph(rows, running, intervals, stretch, graph)
+    return Graph._make(column[:vertices] for column in graph)
+
+
+@kernel
+def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Stretch, graph: Graph) -> int:
+    """Do as `local_graph`: write vertices and edges where there is room for them, and return how many there are.
+
+    Examples
+    --------
+    A worker logs two rows, at 0 and 9, and exits.
+
+    >>> nothing = np.empty(0, np.int64)
+    >>> rows = Rows(*np.full((1, 2), PARK + 4, np.int8), np.array([0, 9]), np.array([-1, -1]), np.zeros(2, np.int8))
+    >>> running = Activations(np.full(2, -1, np.int32), np.zeros(2, np.int8), np.full(2, -1))
+    >>> stretch = Stretch(1, -1, 0, -1, True, True, False, True, 9)
+    >>> local_graph(rows, running, Judged(nothing, nothing.astype(np.int8), nothing), stretch).edge
+    array([-1,  2], dtype=int8)
+    """
+    kind, t, operator, dropped = rows
+    innermost, role, consumed = running
+    unparks, verdicts, arrivals = intervals
+    row_of, pos_of, t_of, segment_of, edge, operator_of, activation_of, records, flags = graph
+    first_order, born = stretch.first_order, stretch.born
+    segment, vertices, interval = stretch.segment, 0, 0
     previous_row = -1
-    have_previous = not starts_run
-    for row in range(rows):
+    have_previous = not stretch.starts_run
+    for row in range(kind.shape[0]):
         if dropped[row]:
             continue
         pos = 2 * (first_order + row)
         code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
+        # A vertex that no event stands behind, right before this one.
+        inserted, when, ends = 0, 0, NO_EDGE
         if not have_previous:
             segment = pos
             code = NO_EDGE
             if t[row] > 0 and not born:
                 # The origin on this worker: what it did before its first event nobody knows.
                 segment = pos - 1
-                vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, segment, 0, segment
-                edge[0], edge_operator[0], edge_activation[0], edge_records[0], edge_flags[0] = NO_EDGE, -1, -1, -1, 0
-                vertices = 1
-                code = UNKNOWN
+                inserted, code = INSERTED_START, UNKNOWN
             have_previous = True
         else:
-            while interval < parks.shape[0] and unparks[interval] < row:
+            while interval < unparks.shape[0] and unparks[interval] < row:
                 interval += 1
-            if interval < parks.shape[0] and unparks[interval] == row:
-                found = verdict[interval]
-                if found == VERDICT_WAITING:
+            if interval < unparks.shape[0] and unparks[interval] == row:
+                verdict = verdicts[interval]
+                if verdict == VERDICT_WAITING:
                     # The wait ends when the message arrives; the system needs the rest to wake the worker.
                     segment = pos - 1
-                    vertex_row[vertices], vertex_pos[vertices] = INSERTED_ARRIVAL, segment
-                    vertex_t[vertices], vertex_segment[vertices] = arrival[interval], segment
-                    edge[vertices], edge_operator[vertices], edge_activation[vertices] = WAITING, -1, -1
-                    edge_records[vertices], edge_flags[vertices] = -1, 0
-                    vertices += 1
+                    inserted, when, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
                     code = WAKE_UP
-                elif found == VERDICT_BUSY:
+                elif verdict == VERDICT_BUSY:
                     code = BUSY
-                elif found == VERDICT_IDLE:
+                elif verdict == VERDICT_IDLE:
                     code = IDLE
-                elif found == VERDICT_INPUT_WAIT:
+                elif verdict == VERDICT_INPUT_WAIT:
                     code = INPUT_WAIT
             elif previous_row < 0 or kind[previous_row] != PARK:
                 top = innermost[previous_row] if previous_row >= 0 else -1
@@ -146,40 +182,46 @@ def local_graph(
                     who, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
                     if top == previous_row:
                         size = consumed[top]
-        vertex_row[vertices], vertex_pos[vertices] = row, pos
-        vertex_t[vertices], vertex_segment[vertices] = t[row], segment
-        edge[vertices], edge_operator[vertices], edge_activation[vertices] = code, who, activation
-        edge_records[vertices], edge_flags[vertices] = size, inferred
+        if inserted < 0:
+            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
+                inserted,
+                segment,
+                when,
+                segment,
+            )
+            edge[vertices], operator_of[vertices], activation_of[vertices] = ends, -1, -1
+            records[vertices], flags[vertices] = -1, 0
+            vertices += 1
+        row_of[vertices], pos_of[vertices] = row, pos
+        t_of[vertices], segment_of[vertices] = t[row], segment
+        edge[vertices], operator_of[vertices], activation_of[vertices] = code, who, activation
+        records[vertices], flags[vertices] = size, inferred
         vertices += 1
         previous_row = row
-    if ends_run and not have_previous:
+    if stretch.ends_run and not have_previous:
         # A worker without events: nobody knows what it did, from the origin to the end.
         segment = 1
-        vertex_row[0], vertex_pos[0], vertex_t[0], vertex_segment[0] = INSERTED_START, 1, 0, 1
-        edge[0], edge_operator[0], edge_activation[0], edge_records[0], edge_flags[0] = NO_EDGE, -1, -1, -1, 0
+        row_of[0], pos_of[0], t_of[0], segment_of[0] = INSERTED_START, 1, 0, segment
+        edge[0], operator_of[0], activation_of[0] = NO_EDGE, -1, -1
+        records[0], flags[0] = -1, 0
         vertices = 1
+    previous_pos, previous_t = stretch.previous_pos, stretch.previous_t
     if vertices:
-        previous_pos, previous_t = vertex_pos[vertices - 1], vertex_t[vertices - 1]
-    if ends_run and not exits and previous_t < run_end_ns:
-        pos = 2 * (first_order + rows) - 1
+        previous_pos, previous_t = pos_of[vertices - 1], t_of[vertices - 1]
+    if stretch.ends_run and not stretch.exits and previous_t < stretch.run_end_ns:
+        pos = 2 * (first_order + kind.shape[0]) - 1
         if pos == previous_pos:
             pos += 2
-        vertex_row[vertices], vertex_pos[vertices] = INSERTED_END, pos
-        vertex_t[vertices], vertex_segment[vertices] = run_end_ns, segment
-        edge[vertices], edge_operator[vertices], edge_activation[vertices] = UNKNOWN, -1, -1
-        edge_records[vertices], edge_flags[vertices] = -1, 0
+        row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
+            INSERTED_END,
+            pos,
+            stretch.run_end_ns,
+            segment,
+        )
+        edge[vertices], operator_of[vertices], activation_of[vertices] = UNKNOWN, -1, -1
+        records[vertices], flags[vertices] = -1, 0
         vertices += 1
-    return (
-        vertex_row[:vertices],
-        vertex_pos[:vertices],
-        vertex_t[:vertices],
-        vertex_segment[:vertices],
-        edge[:vertices],
-        edge_operator[:vertices],
-        edge_activation[:vertices],
-        edge_records[:vertices],
-        edge_flags[:vertices],
-    )
+    return vertices
 
 
 @kernel
@@ -201,6 +243,11 @@ def window_sums(start: I64, end: I64, bounds: I64) -> I64:
     Notes
     -----
     O(intervals x (log windows + windows touched)).
+
+    Examples
+    --------
+    >>> window_sums(np.array([2]), np.array([12]), np.array([0, 10, 20]))
+    array([8, 2])
     """
     sums = np.zeros(bounds.shape[0] - 1, np.int64)
     for i in range(start.shape[0]):

@@ -29,6 +29,11 @@ def ends_between_clocks(kind: I8, peer: I64, clock_of: I64, clock: int) -> I64:
     -------
     array
         Ascending. Progress goes to everyone, and so to all clocks.
+
+    Examples
+    --------
+    >>> ends_between_clocks(np.array([SEND, SEND], np.int8), np.array([1, 2]), np.array([0, 0, 1]), 0)
+    array([1])
     """
     found = np.empty(kind.shape[0] + 1, np.int64)
     count = 0
@@ -61,6 +66,11 @@ def lower_hull(x: F64, y: F64) -> I64:
     Notes
     -----
     Andrew's monotone chain, O(points).
+
+    Examples
+    --------
+    >>> lower_hull(np.array([0.0, 1.0, 2.0]), np.array([0.0, 5.0, 1.0]))
+    array([0, 2])
     """
     hull = np.empty(len(x), np.int64)
     size = 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache
-from numba.core.types import Array, Boolean, Type
+from numba.core.types import Array, BaseNamedTuple, BaseTuple, Boolean, Type
 
 from pag_graph.kernels.expected import missing
 
@@ -70,11 +70,19 @@ def read_only(*columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def spelled(types: tuple[Type, ...]) -> str:
-    """Write types of arguments as words: ``int64`` is a number, ``int64[,]`` a table, ``int64[]!`` is read-only."""
+    """Write types of arguments as words.
+
+    ``int64`` is a number, ``int64[,]`` a table, ``int64[]!`` is read-only, and ``path.Sends(int64[];int64[])`` has
+    columns of a named tuple in the module `pag_graph.kernels.path`.
+    """
     return " ".join(_word(type_) for type_ in types)
 
 
 def _word(type_: Any) -> str:
+    if isinstance(type_, BaseNamedTuple):
+        tuple_type: Any = type_
+        named = tuple_type.instance_class
+        return f"{named.__module__.rpartition('.')[2]}.{named.__name__}({';'.join(map(_word, tuple_type.types))})"
     if not isinstance(type_, Array):
         return str(type_)
     # Another layout than C has a word of its own, so that it is not taken for what is expected.
@@ -83,6 +91,12 @@ def _word(type_: Any) -> str:
 
 
 def _type(word: str) -> Any:
+    tuple_name, parenthesis, fields = word.removesuffix(")").partition("(")
+    if parenthesis:
+        module, _, name = tuple_name.partition(".")
+        named = getattr(import_module(f"{_HERE}.{module}"), name)
+        make: Any = BaseTuple.from_types
+        return make(tuple(map(_type, fields.split(";"))), named)
     name, bracket, rest = word.partition("[")
     scalar = Boolean("bool") if name == "bool" else numba.from_dtype(np.dtype(name))
     if not bracket:

@@ -30,6 +30,12 @@ def widen(values: Any, into: I64) -> tuple[int, int]:
     -------
     low, high
         The largest and the smallest int64 where there are no values.
+
+    Examples
+    --------
+    >>> into = np.empty(2, np.int64)
+    >>> widen(np.array([7, 3], np.int32), into), into
+    ((3, 7), array([7, 3]))
     """
     low: Any = np.iinfo(np.int64).max
     high: Any = np.iinfo(np.int64).min
@@ -57,6 +63,12 @@ def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int
     -------
     low, high
         The largest and the smallest int64 where all are null.
+
+    Examples
+    --------
+    >>> into = np.empty(2, np.int64)
+    >>> fill_absent(np.array([7, 3], np.int32), np.array([0b10], np.uint8), 0, into), into
+    ((3, 3), array([-1,  3]))
     """
     least: Any = np.iinfo(np.int64).min
     most: Any = np.iinfo(np.int64).max
@@ -73,7 +85,7 @@ def fill_absent(values: Any, valid: U8, first: int, into: I64) -> tuple[int, int
 
 
 @kernel
-def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8) -> None:
+def decode(places: Any, valid: U8, first: int, codes: I8, into: I8) -> None:
     """Replace places in a dictionary by codes.
 
     Parameters
@@ -83,11 +95,16 @@ def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8
     valid, first
         As for `fill_absent`; no bits where none is null.
     codes
-        Per word of the dictionary.
-    default
-        Code of null.
+        Per word of the dictionary; the last one is that of null.
     into
         As many as there are places.
+
+    Examples
+    --------
+    >>> into = np.empty(3, np.int8)
+    >>> decode(np.array([1, 0, 1]), np.array([0b011], np.uint8), 0, np.array([5, 6, -1], np.int8), into)
+    >>> into
+    array([ 6,  5, -1], dtype=int8)
     """
     all_valid = valid.shape[0] == 0
     for i in range(places.shape[0]):
@@ -95,7 +112,7 @@ def decode(places: Any, valid: U8, first: int, codes: I8, default: int, into: I8
         if all_valid or (valid[bit >> 3] >> (bit & 7)) & 1:
             into[i] = codes[places[i]]
         else:
-            into[i] = default
+            into[i] = codes[codes.shape[0] - 1]
 
 
 @kernel
@@ -106,6 +123,11 @@ def in_order(seq: I64, epoch: I64, t: I64) -> bool:
     ----------
     seq, epoch, t
         Rows of one worker in log order.
+
+    Examples
+    --------
+    >>> in_order(np.array([1, 2]), np.array([0, 0]), np.array([9, 9]))
+    True
     """
     wrong = 0
     for row in range(1, seq.shape[0]):

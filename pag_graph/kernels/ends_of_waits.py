@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import I8, I32, I64, START
 from pag_graph.kernels.compiling import kernel
-from pag_graph.kernels.waits import slop
+from pag_graph.kernels.search import not_below
+from pag_graph.kernels.waits import Clocks, slop
 
 # Verdicts.
 ENDED, NO_TIME, NOTHING_CAME = 0, 1, 2
 
 
+class Stretches(NamedTuple):
+    """Stretches of waiting, in order."""
+
+    row: I64
+    """The row that ends one."""
+    begin: I64
+    """When it begins."""
+
+
+class Rows(NamedTuple):
+    """Rows of one worker in log order."""
+
+    t: I64
+    kind: I8
+    sender: I64
+    """For those that read a message: the worker that sent it."""
+
+
+class Reads(NamedTuple):
+    """Rows that read a message, ascending."""
+
+    row: I32
+    sent: I64
+    """When it was sent (common clock); the smallest integer where that is not known."""
+    send_id: I64
+    """Which vertex sent it."""
+
+
 @kernel
-def judge_waits(
-    wait_row: I64,
-    begin: I64,
-    t: I64,
-    kind: I8,
-    reads: I32,
-    sent: I64,
-    send_id: I64,
-    sender: I64,
-    worker: int,
-    processes: I64,
-    uncertainty: I64,
-) -> tuple[I8, I64, I64]:
+def judge_waits(waits: Stretches, rows: Rows, reads: Reads, clocks: Clocks) -> tuple[I8, I64, I64]:
     """Say which message ended each stretch of waiting.
 
     Parameters
     ----------
-    wait_row, begin
-        Per stretch, in order: the row that ends it, and the time at which it begins.
-    t, kind
-        Rows of the worker in log order.
-    reads
-        Rows that read a message, ascending.
-    sent, send_id
-        Per row that reads a message: when it was sent (common clock), the smallest integer where that is not known,
-        and which vertex sent it.
-    sender
-        Per row of the worker; for those that read a message: the worker that sent it.
-    worker
-        The worker.
-    processes, uncertainty
-        Per worker of the run: its process, and how far its clock may be off from another process' one.
+    waits
+        The stretches.
+    rows, reads
+        The worker's rows.
+    clocks
+        Its clock, and those of others.
 
     Returns
     -------
@@ -61,39 +72,47 @@ def judge_waits(
     Of the messages that are read in the instant in which a stretch ends, before another activity starts, the one sent
     last ended it (ties: the lowest vertex): whoever waits for several goes on with the last of them. Every row is
     looked at once per stretch that ends in its instant with time behind it: O(rows).
+
+    Examples
+    --------
+    Worker 1 waits from 10 to 50, when it reads what worker 0 sent at 40.
+
+    >>> rows = Rows(np.array([50, 50]), np.array([1, 3], np.int8), np.array([-1, 0]))
+    >>> reads, clocks = Reads(np.array([1], np.int32), np.array([40]), np.array([2])), np.zeros((2, 2), np.int64)
+    >>> judge_waits(Stretches(np.array([0]), np.array([10])), rows, reads, Clocks(1, *clocks))
+    (array([0], dtype=int8), array([1]), array([0]))
     """
-    count = wait_row.shape[0]
+    t = rows.t
+    count = waits.row.shape[0]
     verdict = np.full(count, NOTHING_CAME, np.int8)
-    ender = np.full(count, -1, np.int64)
-    alternatives = np.zeros(count, np.int64)
-    never = np.iinfo(np.int64).min
-    judged = never
-    for i in range(count):
-        first = wait_row[i]
+    ender, alternatives = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    judged = NEVER
+    for wait in range(count):
+        first = waits.row[wait]
         end = t[first]
-        if begin[i] == end and judged == end:
-            verdict[i] = NO_TIME
+        if waits.begin[wait] == end and judged == end:
+            verdict[wait] = NO_TIME
             continue
         judged = end
         until = first
-        while until < t.shape[0] and t[until] == end and kind[until] != START:
+        while until < t.shape[0] and t[until] == end and rows.kind[until] != START:
             until += 1
-        low, high = np.searchsorted(reads, first), np.searchsorted(reads, until)
+        low, high = not_below(reads.row, first), not_below(reads.row, until)
         best = -1
         for read in range(low, high):
-            if sent[read] != never and sender[reads[read]] != worker and sent[read] <= end:
-                later = best < 0 or sent[read] > sent[best]
-                if later or (sent[read] == sent[best] and send_id[read] < send_id[best]):
+            sent = reads.sent[read]
+            if sent != NEVER and rows.sender[reads.row[read]] != clocks.worker and sent <= end:
+                later = best < 0 or sent > reads.sent[best]
+                if later or (sent == reads.sent[best] and reads.send_id[read] < reads.send_id[best]):
                     best = read
         if best >= 0:
-            verdict[i], ender[i] = ENDED, reads[best]
-            least = slop(sender[reads[best]], worker, processes, uncertainty)
-            for other in range(low, high):
-                who = sender[reads[other]]
-                if sent[other] == never or who == worker or sent[other] > end or other == best:
+            verdict[wait], ender[wait] = ENDED, reads.row[best]
+            least = slop(rows.sender[reads.row[best]], clocks)
+            for read in range(low, high):
+                who, sent = rows.sender[reads.row[read]], reads.sent[read]
+                if sent == NEVER or who == clocks.worker or sent > end or read == best:
                     continue
-                if sent[best] - sent[other] <= max(slop(who, worker, processes, uncertainty), least):
-                    alternatives[i] += 1
-        elif begin[i] == end:
-            verdict[i] = NO_TIME
+                alternatives[wait] += reads.sent[best] - sent <= max(slop(who, clocks), least)
+        elif waits.begin[wait] == end:
+            verdict[wait] = NO_TIME
     return verdict, ender, alternatives

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import EPOCH_END, I8, I64
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.layout import runs
@@ -14,18 +15,25 @@ from pag_graph.kernels.layout import runs
 Flags = NDArray[np.bool_]
 
 
-@kernel
-def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, rests: Flags, first_order: int) -> I64:
+class Rows(NamedTuple):
+    """Rows of one worker in log order; neither epochs nor times decrease."""
+
+    epoch: I64
+    t: I64
+    kind: I8
+    dropped: I8
+    """0 for rows that become vertices."""
+    rests: Flags
+    """Whether a row only ends a rest."""
+
+
+def epochs_of_rows(rows: Rows, first_order: int) -> I64:
     """Summarise rows by epoch.
 
     Parameters
     ----------
-    epoch, t, kind
-        Rows of one worker in log order; neither epochs nor times decrease.
-    dropped
-        0 for rows that become vertices.
-    rests
-        Whether a row only ends a rest.
+    rows
+        Of one worker.
     first_order
         Order of the first row.
 
@@ -36,36 +44,49 @@ def epochs_of_rows(epoch: I64, t: I64, kind: I8, dropped: I8, rests: Flags, firs
         of the last such row that is a vertex; position and time of the last vertex; time of the last row that is no
         end of an epoch, nor of a rest. What is not there is the smallest integer.
     """
-    epochs, rows = runs(epoch)
-    never = np.iinfo(np.int64).min
-    found = np.empty((9, epochs.shape[0]), np.int64)
+    epochs, counts = runs(rows.epoch)
+    summary = np.empty((9, len(epochs)), np.int64)
+    summary[0], summary[1], summary[4:] = epochs, counts, NEVER
+    fill_epochs(rows, first_order, summary)
+    return summary
+
+
+@kernel
+def fill_epochs(rows: Rows, first_order: int, summary: I64) -> None:
+    """Do as `epochs_of_rows`, whose first two rows are there.
+
+    Examples
+    --------
+    >>> kind, no = np.array([0, EPOCH_END, 0], np.int8), np.zeros(3, np.int8)
+    >>> rows = Rows(np.array([4, 4, 5]), np.array([10, 20, 30]), kind, no, no.astype(np.bool_))
+    >>> epochs_of_rows(rows, 1)[:5, 0]
+    array([ 4,  2, 10, 20, 20])
+    """
+    t, kind, dropped, rests = rows.t, rows.kind, rows.dropped, rows.rests
     # Integers of any value: numba compiles what gets a constant once more for it.
     begin: Any = np.int64(0)
     closing: Any = np.int64(EPOCH_END)
     kept: Any = np.int64(0)
-    for at in range(epochs.shape[0]):
-        for row in range(4, 9):
-            found[row, at] = never
-        last = begin + rows[at] - 1
-        found[0, at], found[1, at], found[2, at], found[3, at] = epochs[at], rows[at], t[begin], t[last]
+    for at in range(summary.shape[1]):
+        last = begin + summary[1, at] - 1
+        summary[2, at], summary[3, at] = t[begin], t[last]
         # What comes last of each sort mostly stands near the end.
         ended = _last(kind, closing, begin, last)
         if ended >= begin:
-            found[4, at] = t[ended]
+            summary[4, at] = t[ended]
         while ended >= begin and dropped[ended] != 0:
             ended = _last(kind, closing, begin, ended - 1)
         if ended >= begin:
-            found[5, at] = 2 * (first_order + ended)
+            summary[5, at] = 2 * (first_order + ended)
         vertex = _last(dropped, kept, begin, last)
         if vertex >= begin:
-            found[6, at], found[7, at] = 2 * (first_order + vertex), t[vertex]
+            summary[6, at], summary[7, at] = 2 * (first_order + vertex), t[vertex]
         other = last
         while other >= begin and (kind[other] == EPOCH_END or rests[other]):
             other -= 1
         if other >= begin:
-            found[8, at] = t[other]
+            summary[8, at] = t[other]
         begin = last + 1
-    return found
 
 
 @kernel
@@ -94,6 +115,12 @@ def mark_numbers(kind: I8, values: I64, wanted: Flags, marked: Flags) -> bool:
     -------
     bool
         Whether there are numbers that `marked` has no place for.
+
+    Examples
+    --------
+    >>> marked = np.zeros(3, np.bool_)
+    >>> mark_numbers(np.array([0, 1], np.int8), np.array([2, 7]), np.array([True, False]), marked), marked
+    (False, array([False, False,  True]))
     """
     more = False
     for row in range(kind.shape[0]):

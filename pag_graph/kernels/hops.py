@@ -2,36 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
-from pag_graph.kernels.search import not_below, sort
+from pag_graph.kernels.search import grown, not_below, sort
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pag_graph.kernels.activations import I64
 
-    Bools = NDArray[np.bool_]
+Bools = NDArray[np.bool_]
+
+# Tables of `count_walks`, and columns of `count_walks_by_window`.
+WALKS, EDGES, WALK_WEIGHT, EDGE_WEIGHT = range(4)
+COLUMNS = ("window", "hop", "group", "walks", "edges", "walk_weight", "edge_weight")
+_COLUMNS = len(COLUMNS)
+
+_LIMIT = 2.0**62
+"""Numbers of 64 bits are certainly below it, as far as floating-point numbers tell."""
+
+
+class Steps(NamedTuple):
+    """Edges between vertices that are numbered from 0."""
+
+    src: I64
+    """-1 for an edge that is the first of every walk that it is on."""
+    dst: I64
+    weight: I64
+    group: I64
+
+
+class Edges(NamedTuple):
+    """Edges of windows, sorted by `dst` within each; where the `src` is no `dst` in the window, a walk ends."""
+
+    first: I64
+    """Shape (windows + 1,): where the edges of each window begin."""
+    src: I64
+    dst: I64
+    weight: I64
+    group: I64
+    waiting: Bools
+    """Per edge: whether it is a wait."""
+    data: Bools
+    """Per edge: whether it is a data message."""
+
+
+class Scratch(NamedTuple):
+    """Room for what is known of one window after the other."""
+
+    ids: I64
+    """Per vertex: its id, ascending."""
+    src: I64
+    """Per edge of the window, as of `Steps`."""
+    dst: I64
+    group: I64
+    """The same, counting only groups that the window has."""
+    seeds: I64
+    """Edges of the first hop."""
+    present: I64
+    """Groups that the window has, ascending."""
+    number: I64
+    """Per group: -1, but while a window's groups are numbered."""
 
 
 @kernel
-def count_walks(
-    src: I64, dst: I64, weight: I64, group: I64, seeds: I64, vertices: int, groups: int, k: int
-) -> tuple[I64, I64, I64, I64, bool]:
+def count_walks(steps: Steps, seeds: I64, vertices: int, groups: int, k: int) -> tuple[I64, bool]:
     """Count the walks of 1 to `k` edges that end with a seed edge, by hop and group.
 
     Parameters
     ----------
-    src, dst
-        Ends of the edges, as indices of vertices. An edge with the `src` -1 is the first of every walk that it is on.
-    weight, group
-        Weight and group of every edge.
+    steps
+        The edges.
     seeds
-        Indices of the edges of the first hop.
+        Those of the first hop.
     vertices, groups
         How many of them there are.
     k
@@ -39,9 +85,9 @@ def count_walks(
 
     Returns
     -------
-    walks, edges, walk_weight, edge_weight
-        Shape (k, groups): per hop and group the walks whose earliest edge is of this group, the distinct such edges,
-        and the weights of both.
+    counts
+        Shape (4, k, groups): per hop and group the `WALKS` whose earliest edge is of this group, the distinct such
+        `EDGES`, and the weights of both.
     exact
         False where a number left the range of 64 bits.
 
@@ -49,76 +95,64 @@ def count_walks(
     -----
     Multiplicity propagation: only the number of walks per vertex is kept, so k hops cost O(k x edges), whatever the
     number of walks.
+
+    Examples
+    --------
+    Two edges of group 0 lead to the vertex where the seed, of group 1, begins.
+
+    >>> steps = Steps(np.array([1, -1, -1]), np.array([0, 1, 1]), np.array([5, 7, 9]), np.array([1, 0, 0]))
+    >>> counts, exact = count_walks(steps, np.array([0]), 2, 2, 2)
+    >>> counts[WALKS]
+    array([[0, 1],
+           [2, 0]])
     """
-    walks = np.zeros((k, groups), np.int64)
-    edges = np.zeros((k, groups), np.int64)
-    walk_weight = np.zeros((k, groups), np.int64)
-    edge_weight = np.zeros((k, groups), np.int64)
-    limit = 2.0**62
-    exact = True
-    reached = np.zeros(vertices, np.int64)
+    src, dst, weight, group = steps
+    counts = np.zeros((4, k, groups), np.int64)
+    reached, following = np.zeros(vertices, np.int64), np.zeros(vertices, np.int64)
     for seed in seeds:
         if src[seed] >= 0:
             reached[src[seed]] += 1
-        walks[0, group[seed]] += 1
-        edges[0, group[seed]] += 1
-        walk_weight[0, group[seed]] += weight[seed]
-        edge_weight[0, group[seed]] += weight[seed]
+        counts[WALKS, 0, group[seed]] += 1
+        counts[EDGES, 0, group[seed]] += 1
+        counts[WALK_WEIGHT, 0, group[seed]] += weight[seed]
+        counts[EDGE_WEIGHT, 0, group[seed]] += weight[seed]
     for hop in range(1, k):
-        following = np.zeros(vertices, np.int64)
+        for vertex in range(vertices):
+            following[vertex] = 0
         any_left = False
         for edge in range(src.shape[0]):
             count = reached[dst[edge]]
             if count == 0:
                 continue
             any_left = True
-            g = group[edge]
-            source = src[edge]
+            into, source = group[edge], src[edge]
             if (
-                (source >= 0 and float(following[source]) + float(count) > limit)
-                or float(walks[hop, g]) + float(count) > limit
-                or abs(float(walk_weight[hop, g])) + float(count) * abs(float(weight[edge])) > limit
+                (source >= 0 and float(following[source]) + float(count) > _LIMIT)
+                or float(counts[WALKS, hop, into]) + float(count) > _LIMIT
+                or abs(float(counts[WALK_WEIGHT, hop, into])) + float(count) * abs(float(weight[edge])) > _LIMIT
             ):
-                exact = False
-                return walks, edges, walk_weight, edge_weight, exact
+                return counts, False
             if source >= 0:
                 following[source] += count
-            walks[hop, g] += count
-            edges[hop, g] += 1
-            walk_weight[hop, g] += count * weight[edge]
-            edge_weight[hop, g] += weight[edge]
+            counts[WALKS, hop, into] += count
+            counts[EDGES, hop, into] += 1
+            counts[WALK_WEIGHT, hop, into] += count * weight[edge]
+            counts[EDGE_WEIGHT, hop, into] += weight[edge]
         if not any_left:
             break
-        reached = following
-    return walks, edges, walk_weight, edge_weight, exact
+        reached, following = following, reached
+    return counts, True
 
 
-@kernel
-def count_walks_by_window(
-    first: I64,
-    src: I64,
-    dst: I64,
-    weight: I64,
-    group: I64,
-    groups: int,
-    waiting: Bools,
-    data: Bools,
-    k: int,
-    waits: bool,
-) -> tuple[I64, I64, I64, I64, I64, I64, I64, int]:
+def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tuple[I64, int]:
     """Count the walks that end where waits end, window by window.
 
     Parameters
     ----------
-    first
-        Shape (windows + 1,): where the edges of each window begin.
-    src, dst, weight, group
-        Per edge, sorted by `dst` within its window: its vertices, its weight, and its group. Where the `src` is no
-        `dst` in the window, a walk ends.
+    edges
+        Edges of windows.
     groups
-        How many there are.
-    waiting, data
-        Per edge: whether it is a wait, or a data message.
+        How many groups there are.
     k
         Number of hops.
     waits
@@ -126,8 +160,9 @@ def count_walks_by_window(
 
     Returns
     -------
-    window, hop, group, walks, edges, walk_weight, edge_weight
-        One row per window, hop and group with any walk, in this order; the sums as of `count_walks`.
+    rows
+        The numbers of `COLUMNS` of one row per window, hop and group with any walk, in this order; one row after the
+        other. The sums are as of `count_walks`.
     inexact
         A window where a number left the range of 64 bits, or -1. The rows are worthless then.
 
@@ -136,87 +171,122 @@ def count_walks_by_window(
     The first hop takes the edges, but waits, that end where a wait does, and the data messages that are read on the
     same worker before its next wait ends. O(k x edges).
     """
-    room = 1024
-    rows = np.empty((room, 7), np.int64)
+    most = int(np.diff(edges.first).max(initial=0))
+    ids, src, dst, group, seeds, present = np.empty((6, most), np.int64)
+    scratch = Scratch(ids, src, dst, group, seeds, present, np.full(groups, -1))
+    return count_in_windows(edges, scratch, k, waits)
+
+
+@kernel
+def count_in_windows(edges: Edges, scratch: Scratch, k: int, waits: bool) -> tuple[I64, int]:
+    """Do as `count_walks_by_window`, with room for the largest window.
+
+    Examples
+    --------
+    A message that worker 0 sends when it has worked ends a wait of worker 1.
+
+    >>> here, no = 1 << POSITION_BITS, np.zeros(3, np.bool_)
+    >>> ends = np.array([0, here, 2]), np.array([2, here | 2, here | 2])
+    >>> edges = Edges(
+    ...     np.array([0, 3]), *ends, np.array([5, 7, 1]), np.array([0, 1, 2]), np.array([False, True, False]), no
+    ... )
+    >>> rows, inexact = count_walks_by_window(edges, 3, 2, False)
+    >>> rows.reshape(-1, len(COLUMNS))
+    array([[0, 1, 2, 1, 1, 1, 1],
+           [0, 2, 0, 1, 1, 5, 5]])
+    """
+    rows = np.empty(_COLUMNS * 1024, np.int64)
     count, inexact = 0, -1
-    number = np.full(groups, -1, np.int64)
-    for window in range(first.shape[0] - 1):
-        begin, end = first[window], first[window + 1]
-        size = end - begin
-        ids = np.empty(size, np.int64)
-        target = np.empty(size, np.int64)
-        seeds = np.empty(size, np.int64)
-        found, vertices = 0, 0
-        ended = -1
-        edge = begin
-        while edge < end:
-            until = edge
-            ends_wait = False
-            while until < end and dst[until] == dst[edge]:
-                ends_wait |= waiting[until]
-                target[until - begin] = vertices
-                until += 1
-            if ends_wait:
-                ended = dst[edge] >> POSITION_BITS
-            opened = ended == dst[edge] >> POSITION_BITS
-            for at in range(edge, until):
-                if (ends_wait and not waiting[at]) or (opened and data[at]):
-                    seeds[found] = at - begin
-                    found += 1
-            ids[vertices] = dst[edge]
-            vertices += 1
-            edge = until
+    for window in range(edges.first.shape[0] - 1):
+        begin, end = edges.first[window], edges.first[window + 1]
+        found, vertices = _find_vertices(edges, begin, end, scratch)
         if found == 0:
             continue
-        source = np.empty(size, np.int64)
-        local_group = np.empty(size, np.int64)
-        present = np.empty(size, np.int64)
-        # An integer of any value: numba compiles what gets a 0 once more for the constant.
-        kinds: Any = np.int64(0)
-        for at in range(size):
-            edge = begin + at
-            source[at] = -1
-            place = target[at] - 1
-            if place < 0 or ids[place] != src[edge]:
-                place = not_below(ids[:vertices], src[edge])
-            if place < vertices and ids[place] == src[edge]:
-                source[at] = place
-            if number[group[edge]] < 0:
-                number[group[edge]] = 0
-                present[kinds] = group[edge]
-                kinds += 1
-            if waiting[edge] and not waits:
-                # Nothing arrives there, so nobody walks over it.
-                target[at] = vertices
-        sort(present, kinds)
-        for at in range(kinds):
-            number[present[at]] = at
-        for at in range(size):
-            local_group[at] = number[group[begin + at]]
-        for at in range(kinds):
-            number[present[at]] = -1
-        walks, edges, walk_weight, edge_weight, exact = count_walks(
-            source, target, weight[begin:end], local_group, seeds[:found], vertices + 1, kinds, k
-        )
+        _find_sources(edges, _Window(begin, end, vertices), waits, scratch)
+        kinds = _find_groups(edges.group, begin, end, scratch)
+        size = end - begin
+        steps = Steps(scratch.src[:size], scratch.dst[:size], edges.weight[begin:end], scratch.group[:size])
+        counts, exact = count_walks(steps, scratch.seeds[:found], vertices + 1, kinds, k)
         if not exact:
-            count, inexact = 0, window
+            inexact = window
             break
         for hop in range(k):
             for kind in range(kinds):
-                if edges[hop, kind] > 0:
-                    if count == room:
-                        room *= 2
-                        more = np.empty((room, 7), np.int64)
-                        for row in range(count):
-                            for column in range(7):
-                                more[row, column] = rows[row, column]
-                        rows = more
-                    rows[count, 0], rows[count, 1], rows[count, 2] = window, hop + 1, present[kind]
-                    rows[count, 3], rows[count, 4] = walks[hop, kind], edges[hop, kind]
-                    rows[count, 5], rows[count, 6] = walk_weight[hop, kind], edge_weight[hop, kind]
-                    count += 1
-    columns = np.empty((7, count), np.int64)
-    for row in range(count):
-        for column in range(7):
-            columns[column, row] = rows[row, column]
-    return columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6], inexact
+                if counts[EDGES, hop, kind] > 0:
+                    rows = grown(rows, count, count + _COLUMNS)
+                    rows[count], rows[count + 1], rows[count + 2] = window, hop + 1, scratch.present[kind]
+                    for table in range(4):
+                        rows[count + 3 + table] = counts[table, hop, kind]
+                    count += _COLUMNS
+    return rows[:count], inexact
+
+
+class _Window(NamedTuple):
+    """Edges from `begin` to `end` (exclusive), and how many vertices they lead to."""
+
+    begin: int
+    end: int
+    vertices: int
+
+
+@kernel
+def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tuple[int, int]:
+    """Find the vertices that a window's edges lead to, and the edges of the first hop; return how many there are."""
+    dst, waiting, data = edges.dst, edges.waiting, edges.data
+    ids, target, chosen = scratch.ids, scratch.dst, scratch.seeds
+    seeds, vertices, ended = 0, 0, -1
+    edge = begin
+    while edge < end:
+        until = edge
+        ends_wait = False
+        while until < end and dst[until] == dst[edge]:
+            ends_wait |= waiting[until]
+            target[until - begin] = vertices
+            until += 1
+        if ends_wait:
+            ended = dst[edge] >> POSITION_BITS
+        opened = ended == dst[edge] >> POSITION_BITS
+        ids[vertices] = dst[edge]
+        while edge < until:
+            if (ends_wait and not waiting[edge]) or (opened and data[edge]):
+                chosen[seeds] = edge - begin
+                seeds += 1
+            edge += 1
+        vertices += 1
+    return seeds, vertices
+
+
+@kernel
+def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) -> None:
+    """Find the vertices where a window's edges begin."""
+    source, target, begin, vertices = scratch.src, scratch.dst, window.begin, window.vertices
+    ids, src, waiting = scratch.ids[:vertices], edges.src, edges.waiting
+    for step in range(window.end - begin):
+        wanted, place = src[begin + step], target[step] - 1
+        if place < 0 or ids[place] != wanted:
+            place = not_below(ids, wanted)
+        source[step] = place if place < vertices and ids[place] == wanted else -1
+        if waiting[begin + step] and not waits:
+            # Nothing arrives there, so nobody walks over it.
+            target[step] = vertices
+
+
+@kernel
+def _find_groups(group: I64, begin: int, end: int, scratch: Scratch) -> int:
+    """Find the groups that a window has, and return how many."""
+    present, number, numbered = scratch.present, scratch.number, scratch.group
+    # An integer of any value: numba compiles what gets a 0 once more for the constant.
+    kinds: Any = np.int64(0)
+    for edge in range(begin, end):
+        if number[group[edge]] < 0:
+            number[group[edge]] = 0
+            present[kinds] = group[edge]
+            kinds += 1
+    sort(present, kinds)
+    for kind in range(kinds):
+        number[present[kind]] = kind
+    for edge in range(begin, end):
+        numbered[edge - begin] = number[group[edge]]
+    for kind in range(kinds):
+        number[present[kind]] = -1
+    return kinds  # type: ignore[no-any-return]

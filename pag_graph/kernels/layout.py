@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,104 @@ SRC, DST, SRC_EPOCH, START, DURATION, WHO, ACTIVATION, RECORDS, CHANNEL, BYTES, 
 EDGE_NUMBERS, MESSAGE_NUMBERS, ALL_NUMBERS = 8, 12, 13
 
 
+class Rows(NamedTuple):
+    """Rows of one worker."""
+
+    seq: I64
+    label: I8
+    operator: I64
+
+
+class VertexColumns(NamedTuple):
+    """Vertices of one worker, as from `pag_graph.kernels.assembly.local_graph`."""
+
+    row: I32
+    pos: I64
+    t: I64
+    segment: I64
+
+
+class Places(NamedTuple):
+    """Where rows of one worker, in its order, belong."""
+
+    ends: I64
+    """Per run of one epoch: the row after its last."""
+    shift: I64
+    """Per run: how far its place lies behind."""
+
+
+class VertexTable(NamedTuple):
+    """Vertices of all workers."""
+
+    numbers: I64
+    """Columns `ID` to `SEGMENT`, a row each."""
+    kind: I8
+    """The label."""
+    inserted: int
+    """Label of vertices whose row is -1; one more for -2, two more for -3."""
+
+
+class LocalColumns(NamedTuple):
+    """Vertices of one worker, and per vertex the edge that leads to it from the one before."""
+
+    pos: I64
+    t: I64
+    epoch: I64
+    edge: I8
+    operator: I64
+    activation: I64
+    records: I64
+    flags: I8
+
+
+class Before(NamedTuple):
+    """The vertex before the first one, and the id of the worker's position 0."""
+
+    pos: int
+    t: int
+    epoch: int
+    base: int
+
+
+class MessageColumns(NamedTuple):
+    """Messages that end on one worker."""
+
+    order: I64
+    """Their places in the order of their ends."""
+    numbers: I64
+    """A row of columns `SRC` to `DST_EPOCH` each."""
+    kind: I8
+    flags: I32
+    """Flags and alternatives of each."""
+    ends: I64
+    """As of `Places`, among messages alone."""
+    shift: I64
+
+
+class EdgeTable(NamedTuple):
+    """Edges of all workers."""
+
+    numbers: I64
+    """Columns `SRC` to `RECORDS`, a row each."""
+    kind: I8
+    flags: I8
+    place: I64
+    """Per message: the place of its edge."""
+    of_messages: I64
+    """Columns `CHANNEL` to `READ`, a row each."""
+    alternatives: I32
+    """Per message."""
+
+
 @kernel
 def runs(values: I64) -> tuple[I64, I64]:
-    """Return the distinct values of a column that does not decrease, and how often each occurs."""
+    """Return the distinct values of a column that does not decrease, and how often each occurs.
+
+    Examples
+    --------
+    >>> runs(np.array([4, 4, 7]))
+    (array([4, 7]), array([2, 1]))
+    """
     count = 0
     for i in range(values.shape[0]):
         count += i == 0 or values[i] != values[i - 1]
@@ -49,6 +144,11 @@ def edges_in(edge: I8, rows: I64) -> I64:
         Per vertex, as from `pag_graph.kernels.assembly.local_graph`.
     rows
         How many vertices each run has.
+
+    Examples
+    --------
+    >>> edges_in(np.array([NO_EDGE, 0, 0], np.int8), np.array([2, 1]))
+    array([1, 1])
     """
     counts = np.zeros(rows.shape[0], np.int64)
     vertex = 0
@@ -71,6 +171,11 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
         Rows of the worker in log order, and the order of the first of them.
     before, after
         Epochs of vertices before these rows, and after the last.
+
+    Examples
+    --------
+    >>> epochs_at(np.array([1, 2, 4, 5]), np.array([0, 3]), 1, -1, 9)
+    array([0, 0, 3, 9])
     """
     rows = epoch.shape[0]
     found = np.empty(pos.shape[0], np.int64)
@@ -81,147 +186,126 @@ def epochs_at(pos: I64, epoch: I64, first_order: int, before: int, after: int) -
 
 
 @kernel
-def place_vertices(
-    row: I32,
-    pos: I64,
-    t: I64,
-    segment: I64,
-    seq: I64,
-    label: I8,
-    operator: I64,
-    inserted: int,
-    base: int,
-    ends: I64,
-    shift: I64,
-    numbers: I64,
-    kind: I8,
-) -> None:
+def place_vertices(vertices: VertexColumns, rows: Rows, base: int, places: Places, table: VertexTable) -> None:
     """Write the vertices of a worker where they belong.
 
     Parameters
     ----------
-    row, pos, t, segment
-        As from `pag_graph.kernels.assembly.local_graph`.
-    seq, label, operator
-        Rows of the worker.
-    inserted
-        Label of the vertices whose row is -1; one more for -2, two more for -3.
+    vertices, rows
+        Those of the worker.
     base
         Id of the worker's position 0.
-    ends, shift
-        Per run of one epoch: the vertex after its last, and how far its place lies behind.
-    numbers, kind
-        Written here: columns `ID` to `SEGMENT`, and the label.
+    places
+        Of the vertices.
+    table
+        Written here.
+
+    Examples
+    --------
+    >>> table = VertexTable(np.zeros((VERTEX_NUMBERS, 2), np.int64), np.zeros(2, np.int8), 17)
+    >>> rows = Rows(np.array([70]), np.array([4], np.int8), np.array([9]))
+    >>> vertices = VertexColumns(np.array([0], np.int32), *np.array([[2], [50], [2]]))
+    >>> place_vertices(vertices, rows, 1 << 32, Places(np.array([1]), np.array([1])), table)
+    >>> table.numbers[TIME], table.kind
+    (array([ 0, 50]), array([0, 4], dtype=int8))
     """
+    numbers, kind, inserted = table
     run = 0
-    for i in range(pos.shape[0]):
-        while i >= ends[run]:
+    for vertex in range(vertices.pos.shape[0]):
+        while vertex >= places.ends[run]:
             run += 1
-        at = i + shift[run]
-        source = row[i]
-        numbers[ID, at], numbers[TIME, at], numbers[SEGMENT, at] = base | pos[i], t[i], base | segment[i]
-        if source >= 0:
-            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = seq[source], operator[source], label[source]
+        at = vertex + places.shift[run]
+        row = vertices.row[vertex]
+        numbers[ID, at], numbers[TIME, at] = base | vertices.pos[vertex], vertices.t[vertex]
+        numbers[SEGMENT, at] = base | vertices.segment[vertex]
+        if row >= 0:
+            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = rows.seq[row], rows.operator[row], rows.label[row]
         else:
-            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = ABSENT, ABSENT, inserted - 1 - source
+            numbers[SEQ, at], numbers[OPERATOR, at], kind[at] = ABSENT, ABSENT, inserted - 1 - row
 
 
 @kernel
 def place_edges(
-    pos: I64,
-    t: I64,
-    epoch: I64,
-    edge: I8,
-    operator: I64,
-    activation: I64,
-    records: I64,
-    edge_flags: I8,
-    previous_pos: int,
-    previous_t: int,
-    previous_epoch: int,
-    base: int,
-    order: I64,
-    messages: I64,
-    message_kind: I8,
-    message_flags: I32,
-    ends: I64,
-    shift: I64,
-    message_ends: I64,
-    message_shift: I64,
-    numbers: I64,
-    kind: I8,
-    flags: I8,
-    place: I64,
-    of_messages: I64,
-    alternatives: I32,
+    local: LocalColumns, before: Before, messages: MessageColumns, places: Places, table: EdgeTable
 ) -> None:
     """Write the edges that end on a worker where they belong: by the vertex that they end at, local edges first.
 
     Parameters
     ----------
-    pos, t, epoch
-        Vertices of the worker.
-    edge, operator, activation, records, edge_flags
-        Per vertex, of the edge that leads to it from the one before: as from `local_graph`.
-    previous_pos, previous_t, previous_epoch
-        The vertex before the first one.
-    base
-        Id of the worker's position 0.
-    order
-        Places of the messages in the order of their ends.
+    local, before
+        The worker's vertices and local edges.
     messages
-        Numbers of the messages, a row of columns `SRC` to `DST_EPOCH` each.
-    message_kind, message_flags
-        Per message: its type; and its flags and alternatives.
-    ends, shift
-        As for `place_vertices`.
-    message_ends, message_shift
-        The same of messages, among messages alone.
-    numbers, kind, flags
-        Written here, per edge: columns `SRC` to `RECORDS`, the type, and flags.
-    place, of_messages, alternatives
-        Written here, per message: the place of its edge, columns `CHANNEL` to `READ`, and alternatives.
+        What else ends there.
+    places
+        Of all these edges.
+    table
+        Written here.
+
+    Examples
+    --------
+    An edge leads to the only vertex, from one before.
+
+    >>> nothing, byte = np.empty(0, np.int64), np.zeros(1, np.int8)
+    >>> local = LocalColumns(*np.array([[4], [9], [0]]), byte, *np.full((3, 1), -1), byte)
+    >>> flags, alternatives = np.empty((0, 2), np.int32), np.empty(0, np.int32)
+    >>> messages = MessageColumns(nothing, np.empty((0, ALL_NUMBERS), np.int64), byte[:0], flags, nothing, nothing)
+    >>> table = EdgeTable(
+    ...     np.zeros((EDGE_NUMBERS, 1), np.int64), byte, byte, nothing, np.empty((4, 0), np.int64), alternatives
+    ... )
+    >>> place_edges(local, Before(2, 5, 0, 0), messages, Places(np.array([1]), np.array([0])), table)
+    >>> table.numbers[[SRC, DST, START, DURATION], 0]
+    array([2, 4, 5, 4])
     """
+    pos, t, base = local.pos, local.t, before.base
+    previous_pos, previous_t, previous_epoch = before.pos, before.t, before.epoch
+    numbers, kind, flags = table.numbers, table.kind, table.flags
     run, message_run, done, placed = 0, 0, 0, 0
     vertices = pos.shape[0]
     for vertex in range(vertices + 1):
-        while done < order.shape[0]:
-            message = order[done]
-            if vertex < vertices and messages[message, DST] >= base | pos[vertex]:
+        while done < messages.order.shape[0]:
+            message = messages.order[done]
+            if vertex < vertices and messages.numbers[message, DST] >= base | pos[vertex]:
                 break
-            while placed >= ends[run]:
+            while placed >= places.ends[run]:
                 run += 1
-            at = placed + shift[run]
+            at = placed + places.shift[run]
             for column in range(EDGE_NUMBERS):
-                numbers[column, at] = messages[message, column]
-            kind[at], flags[at] = message_kind[message], message_flags[message, 0]
-            while done >= message_ends[message_run]:
+                numbers[column, at] = messages.numbers[message, column]
+            kind[at], flags[at] = messages.kind[message], messages.flags[message, 0]
+            while done >= messages.ends[message_run]:
                 message_run += 1
-            mine = done + message_shift[message_run]
-            place[mine], alternatives[mine] = at, message_flags[message, 1]
+            among = done + messages.shift[message_run]
+            table.place[among], table.alternatives[among] = at, messages.flags[message, 1]
             for column in range(EDGE_NUMBERS, MESSAGE_NUMBERS):
-                of_messages[column - EDGE_NUMBERS, mine] = messages[message, column]
+                table.of_messages[column - EDGE_NUMBERS, among] = messages.numbers[message, column]
             placed += 1
             done += 1
         if vertex == vertices:
             break
-        if edge[vertex] != NO_EDGE:
-            while placed >= ends[run]:
+        if local.edge[vertex] != NO_EDGE:
+            while placed >= places.ends[run]:
                 run += 1
-            at = placed + shift[run]
+            at = placed + places.shift[run]
             numbers[SRC, at], numbers[DST, at] = base | previous_pos, base | pos[vertex]
             numbers[SRC_EPOCH, at] = previous_epoch
             numbers[START, at], numbers[DURATION, at] = previous_t, t[vertex] - previous_t
-            numbers[WHO, at], numbers[RECORDS, at] = operator[vertex], records[vertex]
-            numbers[ACTIVATION, at] = base | activation[vertex] if activation[vertex] >= 0 else ABSENT
-            kind[at], flags[at] = edge[vertex], edge_flags[vertex]
+            numbers[WHO, at], numbers[RECORDS, at] = local.operator[vertex], local.records[vertex]
+            activation = local.activation[vertex]
+            numbers[ACTIVATION, at] = base | activation if activation >= 0 else ABSENT
+            kind[at], flags[at] = local.edge[vertex], local.flags[vertex]
             placed += 1
-        previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], epoch[vertex]
+        previous_pos, previous_t, previous_epoch = pos[vertex], t[vertex], local.epoch[vertex]
 
 
 @kernel
 def mixed_with(mixed: Any, value: int) -> Any:
-    """Return a number of 64 bits with another one mixed in; differences go into all bits of it."""
+    """Return a number of 64 bits with another one mixed in; differences go into all bits of it.
+
+    Examples
+    --------
+    >>> hex(mixed_with(1, 0))
+    '0xbf584768e626ded1'
+    """
     # Multiplication carries differences up and the shift brings them down again (splitmix64).
     x = (np.uint64(mixed) ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
     return x ^ (x >> np.uint64(29))
@@ -237,6 +321,13 @@ def mix(mixed: U64, values: I64, null: int) -> None:
         Per row, changed here.
     values, null
         The column, and what stands in it for `ABSENT`.
+
+    Examples
+    --------
+    >>> mixed = np.ones(2, np.uint64)
+    >>> mix(mixed, np.array([0, ABSENT]), 0)
+    >>> mixed[0] == mixed[1] == mixed_with(1, 0)
+    np.True_
     """
     for i in range(mixed.shape[0]):
         mixed[i] = mixed_with(mixed[i], values[i] if values[i] != ABSENT else null)
@@ -244,6 +335,14 @@ def mix(mixed: U64, values: I64, null: int) -> None:
 
 @kernel
 def mix_codes(mixed: U64, values: I8, meaning: I64) -> None:
-    """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code."""
+    """Mix a column of codes into one number per row, as `mix` does; `meaning` has a number per code.
+
+    Examples
+    --------
+    >>> mixed = np.ones(1, np.uint64)
+    >>> mix_codes(mixed, np.array([1], np.int8), np.array([8, 0]))
+    >>> mixed[0] == mixed_with(1, 0)
+    np.True_
+    """
     for i in range(mixed.shape[0]):
         mixed[i] = mixed_with(mixed[i], meaning[values[i]])

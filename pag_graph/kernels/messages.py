@@ -74,6 +74,14 @@ def index_sends(key: I64) -> tuple[I32, I32]:
     Notes
     -----
     O(sends).
+
+    Examples
+    --------
+    Both sends have one key.
+
+    >>> table, following = index_sends(np.array([[3, 7], [3, 7]]))
+    >>> following
+    array([ 1, -1], dtype=int32)
     """
     sends = key.shape[0]
     bits = max(_LINE_BITS + 1, _bits(2 * sends))
@@ -111,6 +119,12 @@ def pair(key: I64, sends: I64, table: I32, following: I32) -> tuple[I64, I64]:
     Notes
     -----
     O(receives + pairs).
+
+    Examples
+    --------
+    >>> sends = np.array([[3, 7], [3, 8]])
+    >>> pair(np.array([[3, 8]]), sends, *index_sends(sends))
+    (array([0]), array([1]))
     """
     bits = _bits(table.shape[0])
     first = np.empty(key.shape[0], np.int64)

@@ -36,6 +36,13 @@ def nest(worker: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
     -----
     Linear. What is cut away of an interval is covered by the one that cuts it, so the time that all intervals of a
     worker cover together stays the same, and the start of none is moved.
+
+    Examples
+    --------
+    The second runs inside the first, and the third cuts across the first.
+
+    >>> nest(np.array([0, 0, 0]), np.array([0, 2, 5]), np.array([8, 4, 9]))
+    (array([-1,  0, -1]), array([5, 4, 9]), array([ 2, -1, -1]))
     """
     rows = len(worker)
     parent = np.full(rows, -1, np.int64)
@@ -76,6 +83,11 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
         How many intervals contain this one.
     inside : array of bool
         Whether any of them is marked.
+
+    Examples
+    --------
+    >>> depths(np.array([-1, 0, 1]), np.array([True, False, False]))
+    (array([0, 1, 2]), array([False,  True,  True]))
     """
     depth = np.zeros(len(parent), np.int64)
     inside = np.zeros(len(parent), np.bool_)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pag_graph.kernels.activations import I64
 
-    F64 = NDArray[np.float64]
+F64 = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 LIMB_BITS = 256
 """A number is ``mantissa * 2**(256 * limbs)``; the mantissa stays below 2^256, so that products do not overflow."""
 
 _LIMB = 2.0**LIMB_BITS
+
+
+class Arcs(NamedTuple):
+    """Arcs grouped by `dst`: those into v are `first[v]` to `first[v + 1]`; vertices are in topological order."""
+
+    first: I64
+    """Shape (vertices + 1,)."""
+    src: I64
+    dst: I64
 
 
 @kernel
@@ -40,15 +49,13 @@ def _add(mantissa: float, limbs: int, more: float, more_limbs: int) -> tuple[flo
 
 
 @kernel
-def count_paths(
-    first: I64, src: I64, dst: I64, starts: NDArray[np.bool_], ends: NDArray[np.bool_]
-) -> tuple[F64, I64, F64, I64, float, int]:
+def count_paths(arcs: Arcs, starts: Bools, ends: Bools) -> tuple[F64, I64, F64, I64, float, int]:
     """Count the paths from any start to every vertex, and from every vertex to any end.
 
     Parameters
     ----------
-    first, src, dst
-        Arcs grouped by `dst`, as in `pag_graph.kernels.replay`; vertices are in topological order.
+    arcs
+        The graph.
     starts, ends
         Per vertex: whether paths begin there, and whether they end there.
 
@@ -64,7 +71,17 @@ def count_paths(
     Notes
     -----
     O(vertices + arcs). Exact up to 2^53 paths; beyond it the relative error is at most 2^-53 per addition.
+
+    Examples
+    --------
+    Two arcs lead from 0 to 1.
+
+    >>> arcs = Arcs(np.array([0, 0, 2]), np.array([0, 0]), np.array([1, 1]))
+    >>> *_, paths, limbs = count_paths(arcs, np.array([True, False]), np.array([False, True]))
+    >>> paths, limbs
+    (2.0, 0)
     """
+    first, src, dst = arcs
     vertices = first.shape[0] - 1
     before, before_limbs = np.zeros(vertices), np.zeros(vertices, np.int64)
     after, after_limbs = np.zeros(vertices), np.zeros(vertices, np.int64)
@@ -88,7 +105,7 @@ def count_paths(
 
 @kernel
 def count_paths_of_windows(
-    vertex_first: I64, first: I64, src: I64, dst: I64, starts: NDArray[np.bool_], ends: NDArray[np.bool_]
+    vertex_first: I64, arcs: Arcs, starts: Bools, ends: Bools
 ) -> tuple[F64, I64, F64, I64, F64, I64]:
     """Count the paths of several graphs side by side.
 
@@ -96,7 +113,7 @@ def count_paths_of_windows(
     ----------
     vertex_first
         Shape (windows + 1,): where the vertices of each graph begin.
-    first, src, dst, starts, ends
+    arcs, starts, ends
         As for `count_paths`.
 
     Returns
@@ -105,7 +122,15 @@ def count_paths_of_windows(
         As of `count_paths`.
     paths, paths_limbs
         Per window.
+
+    Examples
+    --------
+    >>> arcs = Arcs(np.array([0, 0, 2, 2, 3]), np.array([0, 0, 2]), np.array([1, 1, 3]))
+    >>> starts, ends = np.array([[True, False] * 2, [False, True] * 2])
+    >>> count_paths_of_windows(np.array([0, 2, 4]), arcs, starts, ends)[4]
+    array([2., 1.])
     """
+    first, src, dst = arcs
     windows, vertices = vertex_first.shape[0] - 1, first.shape[0] - 1
     before, before_limbs = np.zeros(vertices), np.zeros(vertices, np.int64)
     after, after_limbs = np.zeros(vertices), np.zeros(vertices, np.int64)
@@ -113,9 +138,8 @@ def count_paths_of_windows(
     for window in range(windows):
         low, high = vertex_first[window], vertex_first[window + 1]
         begin, end = first[low], first[high]
-        counted = count_paths(
-            first[low : high + 1] - begin, src[begin:end] - low, dst[begin:end] - low, starts[low:high], ends[low:high]
-        )
+        own = Arcs(first[low : high + 1] - begin, src[begin:end] - low, dst[begin:end] - low)
+        counted = count_paths(own, starts[low:high], ends[low:high])
         before[low:high], before_limbs[low:high], after[low:high], after_limbs[low:high] = counted[:4]
         paths[window], paths_limbs[window] = counted[4], counted[5]
     return before, before_limbs, after, after_limbs, paths, paths_limbs

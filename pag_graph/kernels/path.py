@@ -1,157 +1,292 @@
-"""The critical path by contraction: from wait to wait, over the messages that ended them."""
+"""The critical path by contraction: from wait to wait, over the messages that ended them.
+
+Windows lie side by side: column `first` of a named tuple, of shape (windows + 1,), says where the rows of each begin.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.compiling import kernel, read_only
 from pag_graph.kernels.search import above, grown, not_below
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from pag_graph.kernels.activations import I8, I64
 
-    from pag_graph.kernels.activations import I64
+Bools = NDArray[np.bool_]
 
-    Bools = NDArray[np.bool_]
+# What workers do on an edge: who rests does nothing, as far as anybody knows, and waits for no worker.
+WORK, REST, WAIT, MESSAGE, SPAWN = 0, 1, 2, 3, 4
 
 # How a walk ended.
 REACHED_START, GAP, CYCLE, NO_ENDER, NO_END = 0, 1, 2, 3, 4
 
 
+class Edges(NamedTuple):
+    """Edges, sorted by `dst` within their window, local ones before messages, and by `src`."""
+
+    first: I64
+    src: I64
+    dst: I64
+    start: I64
+    end: I64
+    role: I8
+    """`WORK` to `SPAWN`."""
+
+
+class Windows(NamedTuple):
+    """Windows; `end_vertex` is -1 where no vertex closes one."""
+
+    start: I64
+    end: I64
+    end_vertex: I64
+
+
+class Local(NamedTuple):
+    """Local edges of windows, waits included, sorted by `dst`, with their end times; messages may lie among them."""
+
+    first: I64
+    dst: I64
+    end: I64
+
+
+class Begun(NamedTuple):
+    """Vertices of windows, sorted, where waits end, or workers are born."""
+
+    first: I64
+    dst: I64
+    born: Bools
+
+
+class Messages(NamedTuple):
+    """Messages of windows, sorted by `dst` and `src`."""
+
+    first: I64
+    dst: I64
+    start: I64
+    end: I64
+    spawn: Bools
+
+
+class Waits(NamedTuple):
+    """Where waits end and workers are born, per window and sorted by vertex.
+
+    `end` is the time, and `ender` the message that ended the wait, or the spawn: its place in `Sends`, or -1.
+    """
+
+    first: I64
+    dst: I64
+    end: I64
+    ender: I64
+
+
+class Sends(NamedTuple):
+    """Vertices and times of the sends of messages."""
+
+    src: I64
+    start: I64
+
+
+class Walks(NamedTuple):
+    """Where walks begin, and the instants at which they end.
+
+    `message` is the edge that comes before the first step, or -1; `vertex` is -1 where there is nothing but that edge.
+    """
+
+    window: I64
+    message: I64
+    vertex: I64
+    since: I64
+
+
+class Hops(NamedTuple):
+    """Parts of walks, the latest of each walk first.
+
+    The local edges of a hop are those from `low` to `high` (exclusive); `message` is the edge before them, or -1.
+    """
+
+    walk: I64
+    low: I64
+    high: I64
+    message: I64
+
+
+class Paths(NamedTuple):
+    """Critical paths of windows."""
+
+    window: I64
+    """Per edge of a path: the place of its window."""
+    edge: I64
+    """The same: the edge, in time order within its window."""
+    ends: I64
+    """Per window: how many workers its path may end on, as of `last_edges`; 0 where it is empty."""
+    all_waiting: Bools
+    """Per window: whether all workers wait at its end."""
+    failed: int
+    """A window whose walk had to stop, or -1."""
+    outcome: int
+    """Why: `REACHED_START` where none had to; `NO_END` where no edge ends at, or crosses, the window's end."""
+    vertex: int
+    """Where it stopped."""
+
+
 @kernel
-def walk_back(
-    last_vertex: int,
-    local_dst: I64,
-    local_end: I64,
-    wait_dst: I64,
-    wait_end: I64,
-    ender: I64,
-    ender_src: I64,
-    ender_start: I64,
-    window_start: int,
-) -> tuple[I64, I64, I64, int, int]:
-    """Walk from a vertex back to the start of the window.
+def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, int, int, int]:
+    """Walk from vertices back to some instant, each walk within its window.
 
     Parameters
     ----------
-    last_vertex
-        Where to begin.
-    local_dst, local_end
-        Local edges of the window, waits included, sorted by `dst`, with their end times.
-    wait_dst, wait_end
-        Where waits end and workers are born, sorted by vertex, with the times.
-    ender
-        The same: index of the message edge that ended the wait, or of the spawn, or -1.
-    ender_src, ender_start
-        Per message edge that `ender` refers to: vertex and time of its send.
-    window_start
-        Start of the window.
+    walks
+        Where they begin.
+    local, waits, sends
+        The windows' edges.
 
     Returns
     -------
-    low, high
-        Per hop, latest first: the hop's local edges are those from `low` to `high` (exclusive).
-    message
-        Per hop: the message edge before its first local edge, or -1 where the window starts. A worker that spawns
-        another with the very event that it is born with has no local edge in between.
-    outcome
-        `REACHED_START`, or why the walk had to stop.
-    vertex
-        Where it stopped.
+    hops
+        In the order of the walks. A worker that spawns another with the very event that it is born with has no local
+        edge between two messages.
+    failed, outcome, vertex
+        A walk that had to stop, why, and where; -1, `REACHED_START` and -1 where there is none.
 
     Notes
     -----
-    O(hops x log edges). Times never increase along the walk, and positions fall wherever a worker is visited again;
-    more hops than waits can only be a cycle.
+    O(hops x log edges). Times never increase along a walk, and positions fall wherever a worker is visited again; more
+    hops than waits can only be a cycle.
+
+    Examples
+    --------
+    Worker 0 works from 0 to 9, when it sends a message; it is worker 1 that waited for it until 9, and worked until 20.
+
+    >>> here = POSITION_BITS
+    >>> local = Local(np.array([0, 3]), np.array([2, (1 << here) | 1, (1 << here) | 2]), np.array([9, 9, 20]))
+    >>> waits = Waits(np.array([0, 1]), np.array([(1 << here) | 1]), np.array([9]), np.array([0]))
+    >>> begins = Walks(np.array([0]), np.array([-1]), np.array([(1 << here) | 2]), np.array([0]))
+    >>> hops, failed, outcome, vertex = walk(begins, local, waits, Sends(np.array([2]), np.array([9])))
+    >>> hops.low, hops.high, hops.message
+    (array([2, 0]), array([3, 1]), array([ 0, -1]))
     """
-    most = wait_dst.shape[0] + 2
-    low, high, message = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    vertex, hops, outcome = last_vertex, 0, CYCLE
-    while hops < most and outcome == CYCLE:
-        wait = above(wait_dst, vertex) - 1
-        high[hops] = above(local_dst, vertex)
-        edge = high[hops] - 1
-        if not ((edge >= 0 and local_dst[edge] == vertex) or (wait >= 0 and wait_dst[wait] == vertex)):
-            outcome = GAP
-            break
-        inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
-        message[hops] = -1
-        if inside and wait_end[wait] > window_start:
-            low[hops] = above(local_dst, wait_dst[wait])
-            by = ender[wait]
-            if by < 0:
-                vertex, outcome = wait_dst[wait], NO_ENDER
+    room = max(16, 2 * walks.vertex.shape[0])
+    number, low = np.empty(room, np.int64), np.empty(room, np.int64)
+    high, message = np.empty(room, np.int64), np.empty(room, np.int64)
+    hops, failed, outcome, vertex = 0, -1, REACHED_START, -1
+    windows, messages, vertices, instants = walks
+    local_first, all_dst, local_end = local
+    wait_first, all_waits, wait_end, ender = waits
+    sender, sent = sends
+    window, first, begun, local_dst, wait_dst = -1, 0, 0, all_dst, all_waits
+    for index in range(vertices.shape[0]):
+        since, vertex = instants[index], vertices[index]
+        if windows[index] != window:
+            window = windows[index]
+            first, begun = local_first[window], wait_first[window]
+            local_dst = all_dst[first : local_first[window + 1]]
+            wait_dst = all_waits[begun : wait_first[window + 1]]
+        if messages[index] >= 0:
+            if hops == number.shape[0]:
+                number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
+                high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
+            number[hops], low[hops], high[hops], message[hops] = index, first, first, messages[index]
+            hops += 1
+        left = wait_dst.shape[0] + 2
+        while vertex >= 0:
+            wait, edge = above(wait_dst, vertex) - 1, above(local_dst, vertex) - 1
+            if left == 0:
+                outcome = CYCLE
+            elif not ((edge >= 0 and local_dst[edge] == vertex) or (wait >= 0 and wait_dst[wait] == vertex)):
+                outcome = GAP
+            if outcome != REACHED_START:
+                break
+            left -= 1
+            if hops == number.shape[0]:
+                number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
+                high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
+            number[hops], high[hops], message[hops] = index, first + edge + 1, -1
+            inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
+            if inside and wait_end[begun + wait] > since:
+                low[hops] = first + above(local_dst, wait_dst[wait])
+                by = ender[begun + wait]
+                if by < 0:
+                    vertex, outcome = wait_dst[wait], NO_ENDER
+                    break
+                message[hops] = by
+                vertex = sender[by] if sent[by] > since else -1
             else:
-                message[hops], vertex = by, ender_src[by]
-                if ender_start[by] <= window_start:
-                    outcome = REACHED_START
-        else:
-            first = edge
-            while (
-                first > 0
-                and local_end[first - 1] > window_start
-                and local_dst[first - 1] >> POSITION_BITS == vertex >> POSITION_BITS
-            ):
-                first -= 1
-            low[hops] = first
-            outcome = REACHED_START
-        hops += 1
-    return low[:hops], high[:hops], message[:hops], outcome, vertex
+                while (
+                    edge > 0
+                    and local_end[first + edge - 1] > since
+                    and local_dst[edge - 1] >> POSITION_BITS == vertex >> POSITION_BITS
+                ):
+                    edge -= 1
+                low[hops], vertex = first + edge, -1
+            hops += 1
+        if outcome != REACHED_START:
+            failed = index
+            break
+    return Hops(number[:hops], low[:hops], high[:hops], message[:hops]), failed, outcome, vertex
 
 
 @kernel
-def last_edge(
-    src: I64,
-    dst: I64,
-    start: I64,
-    end: I64,
-    message: Bools,
-    waiting: Bools,
-    resting: Bools,
-    spawn: Bools,
-    window_end: int,
-    end_vertex: int,
-) -> tuple[int, int]:
-    """Choose the edge on which the critical path of a window ends.
+def last_edges(edges: Edges, windows: Windows) -> tuple[I64, I64]:
+    """Choose the edges on which the critical paths of windows end.
 
     Parameters
     ----------
-    src, dst, start, end, message, waiting, resting, spawn
-        Edges of the window, sorted by `dst`, local ones before messages, and by `src`. Whoever rests does nothing, as
-        far as anybody knows, and waits for no worker.
-    window_end
-        Where it ends.
-    end_vertex
-        The vertex that closes it, or -1.
+    edges, windows
+        Edges of windows.
 
     Returns
     -------
     edge
-        The local edge, or the birth, that leads to the vertex that closes the window. Without one, the first local edge
-        of somebody at work; where nobody is, that of whoever came to rest last (ties: the lowest worker); where
+        Per window: the local edge, or the birth, that leads to the vertex that closes it. Without one, the first local
+        edge of somebody at work; where nobody is, that of whoever came to rest last (ties: the lowest worker); where
         everybody waits, the message under way that was sent last (ties: the lowest sender), or the first wait. -1 where
         no edge ends at, or crosses, the window's end.
     ends
         How many workers are at work where the window ends; where none is, how many rest there. If a vertex closes the
         window: how many end their work at that very instant, itself included.
+
+    Examples
+    --------
+    Two workers work where a window ends, at 9.
+
+    >>> first, src, dst = np.array([0, 2]), np.array([1, 2]), np.array([3, (1 << POSITION_BITS) | 2])
+    >>> edges = Edges(first, src, dst, np.array([0, 5]), np.array([9, 12]), np.array([WORK, WORK], np.int8))
+    >>> last_edges(edges, Windows(np.array([0]), np.array([9]), np.array([-1])))
+    (array([0]), array([2]))
     """
+    chosen, ends = np.empty(windows.end.shape[0], np.int64), np.empty(windows.end.shape[0], np.int64)
+    for window in range(chosen.shape[0]):
+        low, high = edges.first[window], edges.first[window + 1]
+        chosen[window], ends[window] = _last_edge(edges, low, high, windows.end[window], windows.end_vertex[window])
+    return chosen, ends
+
+
+@kernel
+def _last_edge(edges: Edges, low: int, high: int, window_end: int, end_vertex: int) -> tuple[int, int]:
+    """Do as `last_edges` for one window, whose edges are those from `low` to `high` (exclusive)."""
+    # From 0, so that no place can be negative: half of the time.
+    src, dst, role = edges.src[low:high], edges.dst[low:high], edges.role[low:high]
+    start, end = edges.start[low:high], edges.end[low:high]
     working, until, rests, worker, active, rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
-    for edge in range(dst.shape[0]):
+    for edge in range(high - low):
         if not start[edge] < window_end <= end[edge]:
             continue
-        if message[edge]:
-            if latest < 0 or (-start[edge], src[edge]) < (-start[latest], src[latest]):
+        if role[edge] >= MESSAGE:
+            sent_later = latest < 0 or start[edge] > start[latest]
+            if sent_later or (start[edge] == start[latest] and src[edge] < src[latest]):
                 latest = edge
-        elif waiting[edge]:
+        elif role[edge] == WAIT:
             idle = edge if idle < 0 else idle
         else:
             # Several edges of one worker can touch the end only if some have no length; the first of them is taken.
             another = dst[edge] >> POSITION_BITS != worker
             worker = dst[edge] >> POSITION_BITS
-            if resting[edge]:
+            if role[edge] == REST:
                 rests += another
                 if rest < 0 or start[edge] > start[rest]:
                     rest = edge
@@ -162,247 +297,144 @@ def last_edge(
                 active = edge if active < 0 else active
     ends = working if working > 0 else rests
     if end_vertex >= 0:
-        at = not_below(dst, end_vertex)
-        while at < dst.shape[0] and dst[at] == end_vertex:
-            if not message[at] or spawn[at]:
-                return at, until + 1
-            at += 1
+        closing = not_below(dst, end_vertex)
+        while closing < dst.shape[0] and dst[closing] == end_vertex:
+            if role[closing] != MESSAGE:
+                return low + closing, until + 1
+            closing += 1
         return -1, ends
+    chosen = latest if latest >= 0 else idle
     if ends > 0:
-        return (active if active >= 0 else rest), ends
-    return (latest if latest >= 0 else idle), 0
+        chosen = active if active >= 0 else rest
+    return (low + chosen if chosen >= 0 else -1), ends
 
 
 @kernel
-def enders(
-    dst: I64,
-    born: Bools,
-    message_dst: I64,
-    message_start: I64,
-    message_end: I64,
-    spawn: Bools,
-) -> I64:
+def enders(begun: Begun, messages: Messages) -> I64:
     """Find the message that ended each wait, and the spawn by which each worker was born.
 
     Parameters
     ----------
-    dst, born
-        Vertices where waits end, or workers are born.
-    message_dst, message_start, message_end, spawn
-        Messages, sorted by `dst` and `src`.
+    begun
+        Where waits end, or workers are born.
+    messages
+        The messages of the same windows.
 
     Returns
     -------
     I64
-        Per vertex: index of a message, or -1. Where several end at a wait's end, because it is read there too what
+        Per vertex: place of a message, or -1. Where several end at a wait's end, because it is read there too what
         came earlier, the one sent last ended the wait (ties: the lowest sender).
+
+    Examples
+    --------
+    >>> first, no = np.array([0, 2]), np.array([False, False])
+    >>> enders(Begun(first, np.array([4, 8]), no), Messages(first, np.array([8, 8]), *np.array([[1, 2], [5, 5]]), no))
+    array([-1,  1])
     """
-    result = np.empty(dst.shape[0], np.int64)
-    for place in range(dst.shape[0]):
-        result[place] = -1
-        at = not_below(message_dst, dst[place])
-        while at < message_dst.shape[0] and message_dst[at] == dst[place]:
-            best = result[place]
-            fits = spawn[at] == born[place] and message_start[at] <= message_end[at]
-            if fits and (best < 0 or message_start[at] > message_start[best]):
-                result[place] = at
-            at += 1
-    return result
+    chosen = np.empty(begun.dst.shape[0], np.int64)
+    for window in range(begun.first.shape[0] - 1):
+        low, high = messages.first[window], messages.first[window + 1]
+        message_dst, start, end = messages.dst[low:high], messages.start[low:high], messages.end[low:high]
+        for place in range(begun.first[window], begun.first[window + 1]):
+            vertex, best = begun.dst[place], -1
+            message = not_below(message_dst, vertex)
+            while message < message_dst.shape[0] and message_dst[message] == vertex:
+                fits = messages.spawn[low + message] == begun.born[place] and start[message] <= end[message]
+                if fits and (best < 0 or start[message] > start[best]):
+                    best = message
+                message += 1
+            chosen[place] = low + best if best >= 0 else -1
+    return chosen
 
 
-@kernel
-def last_edges(
-    first: I64,
-    src: I64,
-    dst: I64,
-    start: I64,
-    end: I64,
-    message: Bools,
-    waiting: Bools,
-    resting: Bools,
-    spawn: Bools,
-    window_end: I64,
-    end_vertex: I64,
-) -> tuple[I64, int]:
-    """Choose the edges on which the critical paths of many windows end.
-
-    Parameters
-    ----------
-    first, src, dst, start, end, message, waiting, resting, spawn, window_end, end_vertex
-        As for `walk_windows`.
-
-    Returns
-    -------
-    edge
-        Per window.
-    failed
-        A window where no edge ends at, or crosses, its end; or -1.
-    """
-    chosen = np.full(first.shape[0] - 1, -1, np.int64)
-    for window in range(chosen.shape[0]):
-        low, high = first[window], first[window + 1]
-        at, _ = last_edge(
-            src[low:high],
-            dst[low:high],
-            start[low:high],
-            end[low:high],
-            message[low:high],
-            waiting[low:high],
-            resting[low:high],
-            spawn[low:high],
-            window_end[window],
-            end_vertex[window],
-        )
-        if at < 0:
-            return chosen, window
-        chosen[window] = low + at
-    return chosen, -1
-
-
-@kernel
-def walk_windows(
-    first: I64,
-    src: I64,
-    dst: I64,
-    start: I64,
-    end: I64,
-    message: Bools,
-    waiting: Bools,
-    resting: Bools,
-    spawn: Bools,
-    window_start: I64,
-    window_end: I64,
-    end_vertex: I64,
-) -> tuple[I64, I64, I64, Bools, int, int, int]:
+def walk_windows(edges: Edges, windows: Windows) -> Paths:
     """Walk the critical paths of many windows.
 
     Parameters
     ----------
-    first
-        Shape (windows + 1,): where the edges of each window begin.
-    src, dst, start, end, message, waiting, resting, spawn
-        Per edge, sorted by `dst` within its window, local ones before messages, and by `src`.
-    window_start, window_end, end_vertex
-        Per window; -1 where no vertex closes it.
+    edges, windows
+        Edges of windows.
 
     Returns
     -------
-    path_first
-        Shape (windows + 1,): where the path of each window begins.
-    path
-        Indices of the edges, in time order.
-    ends, all_waiting
-        Per window: how many workers its path may end on, as `last_edge` has it; and whether all wait.
-    failed, outcome, vertex
-        A window whose walk had to stop, why, and where; -1, `REACHED_START` and 0 where there is none. The outcome
-        `NO_END` says that no edge ends at, or crosses, the window's end.
+    Paths
+        Of all windows; worthless where one had to stop.
     """
-    windows = first.shape[0] - 1
-    path_first = np.zeros(windows + 1, np.int64)
-    path = np.empty(max(1024, first[windows] // 8), np.int64)
-    count = 0
-    ends, all_waiting = np.zeros(windows, np.int64), np.zeros(windows, np.bool_)
-    failed, outcome, where = -1, REACHED_START, 0
-    for window in range(windows):
-        path_first[window] = count
-        if window_end[window] <= window_start[window]:
-            continue
-        low, high = first[window], first[window + 1]
-        into, until = dst[low:high], end[low:high]
-        at, active = last_edge(
-            src[low:high],
-            into,
-            start[low:high],
-            until,
-            message[low:high],
-            waiting[low:high],
-            resting[low:high],
-            spawn[low:high],
-            window_end[window],
-            end_vertex[window],
-        )
-        if at < 0:
-            failed, outcome, where = window, NO_END, end_vertex[window]
-            break
-        ends[window], all_waiting[window] = active, active == 0
-        # The way back leaves a worker where a wait ended, or where it was born.
-        begun, messages = _places(waiting, spawn, low, high), _places(message, message, low, high)
-        begun_at, sent = _taken(dst, begun), _taken(start, messages)
-        ender = enders(
-            begun_at, _flags(spawn, begun), _taken(dst, messages), sent, _taken(end, messages), _flags(spawn, messages)
-        )
-        last, vertex = low + at, -1
-        if message[last] or active == 0:
-            # Everybody waits: the walk begins with the message under way, or with the wait itself. Or the window
-            # closes with a birth.
-            if start[last] > window_start[window]:
-                vertex = src[last]
-        else:
-            last, vertex = -1, dst[last]
-        begin = count
-        if last >= 0:
-            path = grown(path, count, count + 1)
-            path[count] = last
-            count += 1
-        if vertex >= 0:
-            # Messages lie among the local edges here; they lead to vertices that those lead to, at the same time.
-            lows, highs, by, outcome, where = walk_back(
-                vertex,
-                into,
-                until,
-                begun_at,
-                _taken(end, begun),
-                ender,
-                _taken(src, messages),
-                sent,
-                window_start[window],
-            )
-            if outcome != REACHED_START:
-                failed = window
-                break
-            room = count + lows.shape[0]
-            for hop in range(lows.shape[0]):
-                room += highs[hop] - lows[hop]
-            path = grown(path, count, room)
-            for hop in range(lows.shape[0]):
-                for edge in range(low + highs[hop] - 1, low + lows[hop] - 1, -1):
-                    if not message[edge]:
-                        path[count] = edge
-                        count += 1
-                if by[hop] >= 0:
-                    path[count] = messages[by[hop]]
-                    count += 1
-        for near in range((count - begin) // 2):
-            path[begin + near], path[count - 1 - near] = path[count - 1 - near], path[begin + near]
-    if failed < 0:
-        # Where the last walk led to matters to nobody.
-        path_first[windows], where = count, 0
-    return path_first, path[:count], ends, all_waiting, failed, outcome, where
+    first, src, dst, start, end, role = edges
+    last, ends = last_edges(edges, windows)
+    span = windows.end > windows.start
+    ends[~span] = 0
+    lost = np.flatnonzero(span & (last < 0))
+    begins = np.flatnonzero(span & (last >= 0))
+    # Everybody waits: the walk begins with the message under way, or with the wait itself. Or the window closes with a
+    # birth.
+    edge = last[begins]
+    alone = (role[edge] >= MESSAGE) | (ends[begins] == 0)
+    vertex = np.where(alone, np.where(start[edge] > windows.start[begins], src[edge], -1), dst[edge])
+    walks = Walks(begins, np.where(alone, edge, -1), vertex, windows.start[begins])
+    # The way back leaves a worker where a wait ended, or where it was born.
+    begun, messages = np.flatnonzero((role == WAIT) | (role == SPAWN)), np.flatnonzero(role >= MESSAGE)
+    begun_first, messages_first = np.searchsorted(begun, first), np.searchsorted(messages, first)
+    begun_dst, into, sent, arrived = read_only(dst[begun], dst[messages], start[messages], end[messages])
+    born, spawn = role[begun] == SPAWN, role[messages] == SPAWN
+    by = enders(Begun(begun_first, begun_dst, born), Messages(messages_first, into, sent, arrived, spawn))
+    (ended,) = read_only(end[begun])
+    waits = Waits(begun_first, begun_dst, ended, np.append(messages, -1)[by])
+    hops, failed, outcome, where = walk(walks, Local(first, dst, end), waits, Sends(src, start))
+    failed = int(begins[failed]) if failed >= 0 else -1
+    if len(lost) and not 0 <= failed < lost[0]:
+        failed, outcome, where = int(lost[0]), NO_END, windows.end_vertex[lost[0]]
+    number, path = _in_time_order(hops, role)
+    return Paths(begins[number], path, ends, span & (ends == 0), failed, int(outcome), int(where))
 
 
-@kernel
-def _places(one: Bools, other: Bools, low: int, high: int) -> I64:
-    """Return the places from `low` to `high` (exclusive) where one of two things holds."""
-    # Written for every place, counted for some: without a branch, and in one pass.
-    places = np.empty(high - low + 1, np.int64)
-    count = 0
-    for place in range(low, high):
-        places[count] = place
-        count += one[place] | other[place]
-    return places[:count]
+def _in_time_order(hops: Hops, role: I8) -> tuple[I64, I64]:
+    """Return the walk, and the edge, of everything that hops consist of; messages lie among their local edges, too."""
+    bounds = np.searchsorted(hops.walk, np.arange(hops.walk[-1] + 2 if len(hops.walk) else 1))
+    backwards = (bounds[:-1] + bounds[1:] - 1)[hops.walk] - np.arange(len(hops.walk))
+    number, low, high, message = (column[backwards] for column in hops)
+    # Before its local edges each has room for the message.
+    lengths = high - low + 1
+    ends = np.cumsum(lengths)
+    edge = np.arange(ends[-1] if len(ends) else 0) + np.repeat(low - 1 - (ends - lengths), lengths)
+    edge[ends - lengths] = message
+    keep = role[edge] < MESSAGE
+    keep[ends - lengths] = message >= 0
+    return np.repeat(number, lengths)[keep], edge[keep]
 
 
-@kernel
-def _taken(values: I64, places: I64) -> I64:
-    taken = np.empty(places.shape[0], np.int64)
-    for at in range(places.shape[0]):
-        taken[at] = values[places[at]]
-    return taken
+def walk_waits(charged: I64, since: I64, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, int, int]:
+    """Walk back from the end of every wait to the instant at which it began.
 
+    Parameters
+    ----------
+    charged, since
+        Places in `waits` of the waits to walk back from, and the instant at which each walk stops.
+    local, waits, sends
+        The edges of one window.
 
-@kernel
-def _flags(values: Bools, places: I64) -> Bools:
-    taken = np.empty(places.shape[0], np.bool_)
-    for at in range(places.shape[0]):
-        taken[at] = values[places[at]]
-    return taken
+    Returns
+    -------
+    hops
+        Of walks numbered as in `charged`. One that begins before its walk stops has its first local edges cut by the
+        caller; where the message crosses that instant there are none.
+    outcome
+        `REACHED_START`, or why a walk had to stop.
+    vertex
+        Where it stopped.
+
+    Notes
+    -----
+    O(hops x log edges). The waits of a worker lie one after the other, so there are at most as many hops per worker as
+    there are waits.
+    """
+    by = waits.ender[charged]
+    known = by >= 0
+    vertex = np.full(len(by), -1)
+    vertex[known] = np.where(sends.start[by[known]] > since[known], sends.src[by[known]], -1)
+    hops, failed, outcome, where = walk(Walks(np.zeros_like(by), by, vertex, since), local, waits, sends)
+    lost = np.flatnonzero(~known)
+    if len(lost) and not 0 <= failed < lost[0]:
+        return hops, NO_ENDER, int(waits.dst[charged[lost[0]]])
+    return hops, int(outcome), int(where)

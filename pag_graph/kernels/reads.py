@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from pag_graph.kernels.layout import (
     WHO,
 )
 from pag_graph.kernels.search import not_below
+from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
     from pag_graph.kernels.activations import I64
@@ -33,81 +34,116 @@ if TYPE_CHECKING:
 I32 = NDArray[np.int32]
 
 
-@kernel
-def count_reads(reads: I32, send_id: I64, peer: I64, worker: int) -> int:
-    """Count the rows of a worker that read a message with a known send from another one."""
-    count = 0
-    for read in range(reads.shape[0]):
-        count += (send_id[read] >= 0) & (peer[reads[read]] != worker)
-    return count
+class Rows(NamedTuple):
+    """Rows of one worker in log order."""
+
+    epoch: I64
+    t: I64
+    peer: I64
+    channel: I64
+    records: I64
+    size: I64
 
 
-@kernel
-def edges_of_reads(
-    epoch: I64,
-    t: I64,
-    peer: I64,
-    channel: I64,
-    records: I64,
-    size: I64,
-    reads: I32,
-    send_id: I64,
-    sent: I64,
-    send_epoch: I64,
-    ender: I64,
-    arrival: I64,
-    wait_pos: I64,
-    wait_row: I64,
-    alternatives: I64,
-    processes: I64,
-    worker: int,
-    first_order: int,
-    base: int,
-    says: bool,
-    inexact: int,
-    negative: int,
-) -> tuple[I64, I64, I32]:
+class Reads(NamedTuple):
+    """Rows that read a message, ascending."""
+
+    row: I32
+    send_id: I64
+    """The vertex that sent it; -1 where that is not known."""
+    sent: I64
+    send_epoch: I64
+
+
+class Waits(NamedTuple):
+    """Waits of the worker that a message ended."""
+
+    ender: I64
+    """The row that reads the message."""
+    arrival: I64
+    pos: I64
+    """Position of the vertex that ends it."""
+    row: I64
+    """The row which that stands for or precedes."""
+    alternatives: I64
+    """How many other messages may have ended it."""
+
+
+class Reader(NamedTuple):
+    """Who reads, and what its source says of arrivals."""
+
+    worker: int
+    first_order: int
+    """Order of its first row."""
+    processes: I64
+    """Per worker of the run: its process."""
+    says: bool
+    """Whether the source says itself when messages arrive."""
+    inexact: int
+    """Flag of messages whose arrival nobody logged."""
+    negative: int
+    """Flag of messages that were read before they were sent."""
+
+
+class Table(NamedTuple):
+    """Edges of messages, in the order of their reads."""
+
+    numbers: I64
+    """A row each: columns `SRC` to `DST_EPOCH`."""
+    at: I64
+    """The row that reads the message."""
+    flags: I32
+    """Flags and alternatives of each."""
+
+
+def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Table:
     """Make an edge per message from another worker that is read here: to the wait's end that it caused, or its read.
 
     Parameters
     ----------
-    epoch, t, peer, channel, records, size
-        Rows of the worker in log order.
-    reads
-        Rows that read a message, ascending.
-    send_id, sent, send_epoch
-        The same: vertex, time and epoch of its send; the vertex is -1 where that is not known.
-    ender, arrival, wait_pos, wait_row, alternatives
-        Per wait: the row that reads the message that ended it, when that arrived, position of the vertex that ends it
-        and the row which that stands for or precedes, and how many other messages may have ended it.
-    processes
-        Per worker of the run: its process.
-    worker, first_order, base
-        Number of the worker, order of its first row, and the id of its position 0.
-    says
-        Whether the source says itself when messages arrive.
-    inexact, negative
-        Flags of messages whose arrival nobody logged, and of those that were read before they were sent.
+    rows, reads, waits
+        Of one worker.
+    reader
+        The worker.
 
     Returns
     -------
-    numbers
-        A row per message, in the order of their reads: columns `SRC` to `DST_EPOCH`.
-    at
-        Per message: the row that reads it.
-    flags
-        Per message: its flags, and its alternatives.
-
-    Notes
-    -----
-    O(messages + waits log messages).
+    Table
+        O(messages + waits log messages).
     """
-    count = count_reads(reads, send_id, peer, worker)
-    numbers, at = np.empty((count, ALL_NUMBERS), np.int64), np.empty(count, np.int64)
-    flags = np.zeros((count, 2), np.int32)
+    most = len(reads.row)
+    numbers, at, flags = (
+        np.empty((most, ALL_NUMBERS), np.int64),
+        np.empty(most, np.int64),
+        np.empty((most, 2), np.int32),
+    )
+    count = fill_edges(rows, reads, waits, reader, Table(numbers, at, flags))
+    return Table(numbers[:count], at[:count], flags[:count])
+
+
+@kernel
+def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Table) -> int:
+    """Do as `edges_of_reads`: write the edges where there is room for them, and return how many there are.
+
+    Examples
+    --------
+    Worker 1 reads at 60 what worker 0 of its process sent at 40, and had waited for it.
+
+    >>> rows = Rows(*np.array([[0], [60], [0], [3], [7], [8]]))
+    >>> reads = Reads(np.array([0], np.int32), *np.array([[4], [40], [0]]))
+    >>> waits = Waits(*np.array([[0], [40], [1], [0], [0]]))
+    >>> table = edges_of_reads(rows, reads, waits, Reader(1, 1, np.zeros(2, np.int64), False, 1, 2))
+    >>> table.numbers[0, [SRC, START, DURATION]], table.flags
+    (array([ 4, 40,  0]), array([[1, 0]], dtype=int32))
+    """
+    numbers, at, flags = table
+    epoch, t, peer, channel, records, size = rows
+    read_rows, send_id, sent, send_epoch = reads
+    worker, first_order, processes, says, inexact, negative = reader
+    base = worker << POSITION_BITS
     message = 0
-    for place in range(reads.shape[0]):
-        row, when = reads[place], sent[place]
+    for place in range(read_rows.shape[0]):
+        row, when = read_rows[place], sent[place]
         if send_id[place] < 0 or peer[row] == worker:
             continue
         read = base | (2 * (row + first_order))
@@ -120,6 +156,7 @@ def edges_of_reads(
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
         early = t[row] < when
+        flags[message, 1] = 0
         flags[message, 0] = (0 if says else inexact) | (negative if early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
         # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
@@ -128,13 +165,15 @@ def edges_of_reads(
         elif not says and not early and processes[peer[row]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - when
         message += 1
-    for wait in range(ender.shape[0]):
-        message = not_below(at, ender[wait])
-        row, end, when = ender[wait], arrival[wait], numbers[message, START]
-        numbers[message, DST], numbers[message, DST_EPOCH] = base | wait_pos[wait], epoch[wait_row[wait]]
+    count = message
+    at = at[:count]
+    for wait in range(waits.ender.shape[0]):
+        message = not_below(at, waits.ender[wait])
+        row, end, when = waits.ender[wait], waits.arrival[wait], numbers[message, START]
+        numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], epoch[waits.row[wait]]
         numbers[message, DURATION] = end - when
         early = t[row] < when
         if not says and not early and processes[peer[row]] != processes[worker]:
             numbers[message, BUFFERED] = t[row] - end
-        flags[message, 1] = alternatives[wait]
-    return numbers, at, flags
+        flags[message, 1] = waits.alternatives[wait]
+    return count

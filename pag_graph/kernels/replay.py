@@ -1,13 +1,12 @@
 """Replay of a constraint graph: earliest times, latest times, and the chain of arcs that binds.
 
-A constraint graph has vertices in topological order, from 0, the origin; arcs are grouped by the vertex that they lead
-to, and `first[v]` to `first[v + 1]` (exclusive) are those into v. Every vertex but the origin has at least one. All
-numbers are integers, so that replays are exact.
+A constraint graph has vertices in topological order, from 0, the origin; every other vertex has an arc that leads to it
+at least. All numbers are integers, so that replays are exact.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,48 @@ NEVER = -(1 << 61)
 
 _LANES = 10
 """So many replays that differ in some weights are computed together."""
+
+
+class Arcs(NamedTuple):
+    """Arcs grouped by the vertex that they lead to: those into v are `first[v]` to `first[v + 1]` (exclusive)."""
+
+    first: I64
+    """Shape (vertices + 1,)."""
+    src: I64
+    weight: I64
+
+
+class Groups(NamedTuple):
+    """Groups of arcs that are replayed with other durations."""
+
+    origin: I64
+    """Per group: the first vertex of the graph that it belongs to, of several side by side."""
+    end: I64
+    """Per group: the vertex whose time is wanted."""
+    first: I64
+    """Shape (groups + 1,): where the arcs of each group begin."""
+    arc: I64
+    """The arcs."""
+    duration: I64
+    """Per such arc: the part of its weight that is cut."""
+
+
+class _Cuts(NamedTuple):
+    """What replays computed together cut from the weights of a group's arcs."""
+
+    place: I64
+    """Per arc: its place in `duration`, or -1."""
+    duration: I64
+    factors: NDArray[np.float64]
+    """Per lane: what durations are multiplied by."""
+
+
+class _Span(NamedTuple):
+    """Vertices from `low` to `high` (exclusive) of the graph that begins at `origin`."""
+
+    origin: int
+    low: int
+    high: int
 
 
 @kernel
@@ -51,6 +92,13 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
     Notes
     -----
     O(vertices + arcs): only arcs that take no time need Kahn's algorithm, and only among the vertices of their instant.
+
+    Examples
+    --------
+    Vertices 0 and 1 happen in one instant, 1 first.
+
+    >>> topological_order(np.array([0, 1, 2]), np.array([4, 4, 9]), np.array([1]), np.array([0]))
+    (array([1, 0, 2]), -1)
     """
     vertices = t.shape[0]
     blockers = np.zeros(vertices, np.int64)
@@ -62,7 +110,7 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
     for vertex in range(vertices):
         out[vertex + 1] += out[vertex]
     target = np.empty(out[vertices], np.int64)
-    filled = out[:-1].copy()
+    filled = out.copy()
     for arc in range(src.shape[0]):
         if t[src[arc]] == t[dst[arc]]:
             target[filled[src[arc]]] = dst[arc]
@@ -100,7 +148,7 @@ def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     Parameters
     ----------
     dst
-        Per arc: where it leads to.
+        Per arc: where it leads to; those with a negative one are left out.
     vertices
         Number of vertices.
 
@@ -114,28 +162,35 @@ def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     Notes
     -----
     A counting sort, O(vertices + arcs).
+
+    Examples
+    --------
+    >>> group_arcs(np.array([2, 1, 2]), 3)
+    (array([0, 0, 1, 3]), array([1, 0, 2]))
     """
     first = np.zeros(vertices + 1, np.int64)
     for arc in range(dst.shape[0]):
-        first[dst[arc] + 1] += 1
+        if dst[arc] >= 0:
+            first[dst[arc] + 1] += 1
     for vertex in range(vertices):
         first[vertex + 1] += first[vertex]
-    filled = first[:-1].copy()
-    position = np.empty(dst.shape[0], np.int64)
+    filled = first.copy()
+    position = np.empty(first[vertices], np.int64)
     for arc in range(dst.shape[0]):
-        position[filled[dst[arc]]] = arc
-        filled[dst[arc]] += 1
+        if dst[arc] >= 0:
+            position[filled[dst[arc]]] = arc
+            filled[dst[arc]] += 1
     return first, position
 
 
 @kernel
-def earliest(first: I64, src: I64, weight: I64, start: int) -> I64:
+def earliest(arcs: Arcs, start: int) -> I64:
     """Replay: every vertex happens as soon as all arcs into it allow.
 
     Parameters
     ----------
-    first, src, weight
-        The graph; see the module.
+    arcs
+        The graph.
     start
         Time of the origin.
 
@@ -143,31 +198,34 @@ def earliest(first: I64, src: I64, weight: I64, start: int) -> I64:
     -------
     time
         Per vertex. O(vertices + arcs).
+
+    Examples
+    --------
+    Vertex 2 waits for both, 0 and 1.
+
+    >>> earliest(Arcs(np.array([0, 0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 2])), 100)
+    array([100, 104, 106])
     """
+    first, src, weight = arcs
     time = np.empty(first.shape[0] - 1, np.int64)
     time[0] = start
-    _replay(first, src, weight, time, 1, time.shape[0])
+    for vertex in range(1, time.shape[0]):
+        begin = first[vertex]
+        best = time[src[begin]] + weight[begin]
+        for arc in range(begin + 1, first[vertex + 1]):
+            best = max(best, time[src[arc]] + weight[arc])
+        time[vertex] = best
     return time
 
 
 @kernel
-def _replay(first: I64, src: I64, weight: I64, time: I64, low: int, high: int) -> None:
-    for vertex in range(low, high):
-        at = first[vertex]
-        best = time[src[at]] + weight[at]
-        for arc in range(at + 1, first[vertex + 1]):
-            best = max(best, time[src[arc]] + weight[arc])
-        time[vertex] = best
-
-
-@kernel
-def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
+def latest(arcs: Arcs, ends: I64, end_times: I64) -> I64:
     """Say how late every vertex may be without making the end later.
 
     Parameters
     ----------
-    first, src, weight
-        The graph; see the module.
+    arcs
+        The graph.
     ends
         The vertices that must not be late, one for each of several graphs side by side.
     end_times
@@ -177,7 +235,13 @@ def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
     -------
     time
         Per vertex; `NONE` where no path leads to an end. O(vertices + arcs).
+
+    Examples
+    --------
+    >>> latest(Arcs(np.array([0, 0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 2])), np.array([2]), np.array([106]))
+    array([100, 104, 106])
     """
+    first, src, weight = arcs
     time = np.full(first.shape[0] - 1, NONE, np.int64)
     for window in range(ends.shape[0]):
         time[ends[window]] = end_times[window]
@@ -189,13 +253,13 @@ def latest(first: I64, src: I64, weight: I64, ends: I64, end_times: I64) -> I64:
 
 
 @kernel
-def slacks(first: I64, src: I64, weight: I64, row: I64, rows: int, early: I64, late: I64) -> I64:
+def slacks(arcs: Arcs, row: I64, rows: int, early: I64, late: I64) -> I64:
     """Say by how much every activity may last longer without making the end later.
 
     Parameters
     ----------
-    first, src, weight
-        The graph; see the module.
+    arcs
+        The graph.
     row
         Per arc: the activity that it stands for, or -1; every activity has at most one arc.
     rows
@@ -207,7 +271,16 @@ def slacks(first: I64, src: I64, weight: I64, row: I64, rows: int, early: I64, l
     -------
     slack
         Per activity; `NONE` where it has no arc, or none that leads to the end. O(vertices + arcs).
+
+    Examples
+    --------
+    The activity of the arc from 0 to 2 may last longer by 5.
+
+    >>> arcs = Arcs(np.array([0, 0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 2]))
+    >>> slacks(arcs, np.array([0, 1, -1]), 2, *np.array([[100, 104, 106]] * 2))
+    array([0, 5])
     """
+    first, src, weight = arcs
     slack = np.full(rows, NONE, np.int64)
     for vertex in range(1, first.shape[0] - 1):
         if late[vertex] != NONE:
@@ -218,100 +291,60 @@ def slacks(first: I64, src: I64, weight: I64, row: I64, rows: int, early: I64, l
 
 
 @kernel
-def binding_arcs(first: I64, src: I64, weight: I64, time: I64, end: int) -> I64:
-    """Walk back from the end along arcs that bind, to the origin.
+def binding_arcs(arcs: Arcs, time: I64, origins: I64, ends: I64) -> I64:
+    """Walk back from ends along arcs that bind, to the origins of several graphs side by side.
 
     Parameters
     ----------
-    first, src, weight
-        The graph; see the module.
-    time
-        Per vertex, from `earliest`.
-    end
-        Where to begin.
-
-    Returns
-    -------
     arcs
-        In the order of the walk; their weights add up to the end's time since the origin. Of several arcs that bind,
-        the first into a vertex is taken. O(arcs into the vertices of the walk).
-    """
-    arcs = np.empty(end, np.int64)
-    count = 0
-    vertex = end
-    while vertex > 0:
-        for arc in range(first[vertex], first[vertex + 1]):
-            if time[src[arc]] + weight[arc] == time[vertex]:
-                arcs[count] = arc
-                count += 1
-                vertex = src[arc]
-                break
-    return arcs[:count]
-
-
-@kernel
-def bound(
-    first: I64, src: I64, weight: I64, time: I64, origins: I64, ends: I64, row: I64, rows: int
-) -> NDArray[np.bool_]:
-    """Walk back from the ends of several graphs side by side, and say what lies on the way.
-
-    Parameters
-    ----------
-    first, src, weight
-        The graphs; see the module.
+        The graphs.
     time
         Per vertex, from `earliest`.
     origins, ends
         Per graph: its first vertex, and where to begin.
-    row, rows
-        Per arc the activity that it stands for, or -1; and how many activities there are.
 
     Returns
     -------
-    on_path
-        Per activity; of several arcs that bind, the first into a vertex is taken, as by `binding_arcs`.
+    arcs
+        In the order of the walks; those of one walk add up to the end's time since the origin. Of several arcs that
+        bind, the first into a vertex is taken. O(arcs into the vertices of the walks).
+
+    Examples
+    --------
+    >>> arcs = Arcs(np.array([0, 0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 2]))
+    >>> binding_arcs(arcs, np.array([100, 104, 106]), np.array([0]), np.array([2]))
+    array([2, 0])
     """
-    on_path = np.zeros(rows, np.bool_)
-    for window in range(ends.shape[0]):
-        vertex = ends[window]
-        while vertex > origins[window]:
+    first, src, weight = arcs
+    most = 0
+    for graph in range(ends.shape[0]):
+        most += ends[graph] - origins[graph]
+    binding = np.empty(most, np.int64)
+    count = 0
+    for graph in range(ends.shape[0]):
+        vertex = ends[graph]
+        while vertex > origins[graph]:
             for arc in range(first[vertex], first[vertex + 1]):
                 if time[src[arc]] + weight[arc] == time[vertex]:
-                    if row[arc] >= 0:
-                        on_path[row[arc]] = True
+                    binding[count] = arc
+                    count += 1
                     vertex = src[arc]
                     break
-    return on_path
+    return binding[:count]
 
 
 @kernel
-def scaled_ends(
-    first: I64,
-    src: I64,
-    dst: I64,
-    weight: I64,
-    early: I64,
-    group_origin: I64,
-    group_end: I64,
-    group_first: I64,
-    group_arc: I64,
-    group_duration: I64,
-    steps: int,
-) -> I64:
+def scaled_ends(arcs: Arcs, dst: I64, early: I64, groups: Groups, steps: int) -> I64:
     """Replay once per group of arcs and step, each time with the group's durations cut in proportion.
 
     Parameters
     ----------
-    first, src, dst, weight
-        The graph; see the module.
+    arcs, dst
+        The graph, and where its arcs lead to.
     early
         Per vertex: when it happens with the weights as they are.
-    group_origin, group_end
-        Per group: the first vertex of the graph that it belongs to, of several side by side, and the vertex whose time
-        is wanted.
-    group_first, group_arc, group_duration
-        The arcs of group g, and the part of their weights that is cut, are those from `group_first[g]` to
-        `group_first[g + 1]` (exclusive).
+    groups
+        Which arcs to cut.
     steps
         Durations are multiplied by (steps - 1)/steps, (steps - 2)/steps, ... and 0, and rounded.
 
@@ -320,22 +353,28 @@ def scaled_ends(
     ends
         Shape (groups, steps): when the end happens. O(groups x steps x (vertices + arcs)), some steps in one pass over
         the vertices between the first one that a group moves and the end. Memory: 80 bytes per vertex, used again.
+
+    Examples
+    --------
+    The arc from 0 to 1 lasts 4, then 2, then nothing; from then on that from 0 to 2 binds.
+
+    >>> arcs = Arcs(np.array([0, 0, 1, 3]), np.array([0, 0, 1]), np.array([4, 3, 2]))
+    >>> groups = Groups(np.array([0]), np.array([2]), np.array([0, 1]), np.array([0]), np.array([4]))
+    >>> scaled_ends(arcs, np.array([1, 2, 2]), np.array([100, 104, 106]), groups, 2)
+    array([[104, 103]])
     """
-    groups = group_first.shape[0] - 1
-    ends = np.empty((groups, steps), np.int64)
+    ends = np.empty((groups.end.shape[0], steps), np.int64)
     longest = 0
-    for group in range(groups):
-        longest = max(longest, group_end[group] + 1 - group_origin[group])
+    for group in range(groups.end.shape[0]):
+        longest = max(longest, groups.end[group] + 1 - groups.origin[group])
     time = np.empty((longest, _LANES), np.int64)
-    factors = np.empty(_LANES)
-    # Per arc: its place among those of the group.
-    place = np.full(src.shape[0], -1, np.int64)
-    for group in range(groups):
-        origin, end = group_origin[group], group_end[group]
+    cuts = _Cuts(np.full(arcs.src.shape[0], -1, np.int64), groups.duration, np.empty(_LANES))
+    for group in range(groups.end.shape[0]):
+        origin, end = groups.origin[group], groups.end[group]
         moved = end
-        for at in range(group_first[group], group_first[group + 1]):
-            place[group_arc[at]] = at
-            moved = min(moved, dst[group_arc[at]])
+        for at in range(groups.first[group], groups.first[group + 1]):
+            cuts.place[groups.arc[at]] = at
+            moved = min(moved, dst[groups.arc[at]])
         moved = max(moved, origin + 1)
         for vertex in range(origin, moved):
             for lane in range(_LANES):
@@ -343,31 +382,23 @@ def scaled_ends(
         for done in range(0, steps, _LANES):
             for lane in range(_LANES):
                 # The last pass may have room for more steps than are asked for.
-                factors[lane] = max(steps - done - 1 - lane, 0) / steps
+                cuts.factors[lane] = max(steps - done - 1 - lane, 0) / steps
             # Nothing after the end can move it.
-            _replay_lanes(first, src, weight, time, origin, moved, end + 1, place, group_duration, factors)
+            _replay_lanes(arcs, time, _Span(origin, moved, end + 1), cuts)
             for step in range(done, min(done + _LANES, steps)):
                 ends[group, step] = time[end - origin, step - done]
-        for at in range(group_first[group], group_first[group + 1]):
-            place[group_arc[at]] = -1
+        for at in range(groups.first[group], groups.first[group + 1]):
+            cuts.place[groups.arc[at]] = -1
     return ends
 
 
 @kernel
-def _replay_lanes(
-    first: I64,
-    src: I64,
-    weight: I64,
-    time: I64,
-    origin: int,
-    low: int,
-    high: int,
-    place: I64,
-    duration: I64,
-    factors: NDArray[np.float64],
-) -> None:
+def _replay_lanes(arcs: Arcs, time: I64, span: _Span, cuts: _Cuts) -> None:
+    first, src, weight = arcs
+    place, duration, factors = cuts
+    origin = span.origin
     # A constant number of lanes, and a first arc that is not compared with anything: less than half the time.
-    for own in range(low - origin, high - origin):
+    for own in range(span.low - origin, span.high - origin):
         begin = first[own + origin]
         for arc in range(begin, first[own + origin + 1]):
             before, took = src[arc] - origin, weight[arc]

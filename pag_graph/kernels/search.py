@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 @kernel
 def not_below(values: Any, wanted: Any) -> int:
-    """Return the place of the first of sorted numbers that is not below another one. O(log values)."""
+    """Return the place of the first of sorted numbers that is not below another one. O(log values).
+
+    Examples
+    --------
+    >>> not_below(np.array([2, 4, 4, 9]), 4)
+    1
+    """
     low, high = 0, values.shape[0]
     while low < high:
         middle = (low + high) >> 1
@@ -27,7 +33,13 @@ def not_below(values: Any, wanted: Any) -> int:
 
 @kernel
 def above(values: I64, wanted: int) -> int:
-    """Return the place of the first of sorted values that is above a number. O(log values)."""
+    """Return the place of the first of sorted values that is above a number. O(log values).
+
+    Examples
+    --------
+    >>> above(np.array([2, 4, 4, 9]), 4)
+    3
+    """
     low, high = 0, values.shape[0]
     while low < high:
         middle = (low + high) >> 1
@@ -40,7 +52,15 @@ def above(values: I64, wanted: int) -> int:
 
 @kernel
 def sort(values: I64, count: int) -> None:
-    """Sort the first so many values in place, by heap: O(count log count), or O(count) where they are in order."""
+    """Sort the first so many values in place, by heap: O(count log count), or O(count) where they are in order.
+
+    Examples
+    --------
+    >>> values = np.array([3, 1, 2, 0])
+    >>> sort(values, 3)
+    >>> values
+    array([1, 2, 3, 0])
+    """
     ordered = True
     for at in range(1, count):
         ordered &= values[at - 1] <= values[at]
@@ -71,7 +91,13 @@ def sort(values: I64, count: int) -> None:
 
 @kernel
 def grown(values: I64, count: int, room: int) -> I64:
-    """Return values with room for so many; of the old ones the first `count` are kept. Often they have it already."""
+    """Return values with room for so many; of the old ones the first `count` are kept. Often they have it already.
+
+    Examples
+    --------
+    >>> grown(np.array([7, 8]), 2, 3)[:2]
+    array([7, 8])
+    """
     if room <= values.shape[0]:
         return values
     wider = np.empty(max(room, 2 * values.shape[0]), np.int64)

@@ -6,11 +6,12 @@ and they are read nearly in that order: the next receive of a stream mostly belo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import I8, I64, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.messages import EVERYONE
@@ -22,6 +23,66 @@ NUMBER, VERTEX, TIME, EPOCH, SEND_COLUMNS = range(5)
 """Columns of a send, and how many there are."""
 
 
+class Ends(NamedTuple):
+    """Ends of messages in the log of one worker."""
+
+    rows: I32
+    """Rows that send something, or those that read something, as from `message_ends`."""
+    kind: I8
+    """This and what follows: per row of the worker."""
+    channel: I64
+    peer: I64
+    message_seq: I64
+
+
+class Sent(NamedTuple):
+    """What one worker sends."""
+
+    rows: I32
+    """As of `Ends`."""
+    stream: I32
+    """Per send: the number of its stream, as from `find_streams`."""
+    message_seq: I64
+    """This and what follows: per row of the worker."""
+    epoch: I64
+    t: I64
+
+
+class Streams(NamedTuple):
+    """Streams and their sends."""
+
+    streams: I64
+    """Channel, sender and receiver (`EVERYONE` for progress) per stream, all different."""
+    table: I32
+    """As from `index_streams`."""
+    first: I64
+    """Per stream: its first send; one more number says where the last one ends."""
+    sends: I64
+    """`SEND_COLUMNS` per send, sorted by number within each stream."""
+
+
+class Reads(NamedTuple):
+    """What reads find, changed where they are followed."""
+
+    hints: I64
+    """Per stream: the send that is probably next."""
+    seen: I32
+    """Per send: how many receives found it."""
+    vertex: I64
+    """Per row that reads, as what follows: the send's vertex; -1, `NEVER` and -1 where there is none."""
+    sent: I64
+    epoch: I64
+
+
+class _Begun(NamedTuple):
+    """Streams that one worker begins, with room for more."""
+
+    streams: I64
+    sends: I64
+    """Per stream: how many."""
+    table: I32
+
+
 @kernel
 def message_ends(kind: I8) -> tuple[I32, I32]:
     """Return the rows that send something, and those that read something, ascending.
@@ -30,6 +91,11 @@ def message_ends(kind: I8) -> tuple[I32, I32]:
     ----------
     kind
         Rows of one worker.
+
+    Examples
+    --------
+    >>> message_ends(np.array([SEND, RECEIVE, SEND], np.int8))
+    (array([0, 2], dtype=int32), array([1], dtype=int32))
     """
     sends = reads = 0
     for row in range(kind.shape[0]):
@@ -80,6 +146,11 @@ def index_streams(streams: I64, count: int, size: int) -> I32:
     -------
     table
         Per slot the number of a stream, or -1. O(size).
+
+    Examples
+    --------
+    >>> sorted(index_streams(np.array([[3, 0, 1]]), 1, 2).tolist())
+    [-1, 0]
     """
     table = np.full(size, -1, np.int32)
     for stream in range(count):
@@ -87,15 +158,13 @@ def index_streams(streams: I64, count: int, size: int) -> I32:
     return table
 
 
-def find_streams(sending: I32, kind: I8, channel: I64, peer: I64, worker: int, which: I32) -> tuple[I64, I64]:
+def find_streams(ends: Ends, worker: int, which: I32) -> tuple[I64, I64]:
     """Find the streams that one worker sends.
 
     Parameters
     ----------
-    sending
-        Rows that send, as from `message_ends`.
-    kind, channel, peer
-        Rows of the worker in log order.
+    ends
+        Rows that send.
     worker
         Its number.
     which
@@ -114,11 +183,14 @@ def find_streams(sending: I32, kind: I8, channel: I64, peer: I64, worker: int, w
     """
     room = _FEW
     while True:
-        streams, sends = np.empty((room, 3), np.int64), np.zeros(room, np.int64)
-        table = index_streams(streams, 0, 4 * room)
-        count = _find_streams(sending, kind, channel, peer, worker, which, streams, sends, table)
+        begun = _Begun(
+            np.empty((room, 3), np.int64),
+            np.zeros(room, np.int64),
+            index_streams(np.empty((0, 3), np.int64), 0, 4 * room),
+        )
+        count = _find_streams(ends, worker, which, begun)
         if count >= 0:
-            return streams[:count], sends[:count]
+            return begun.streams[:count], begun.sends[:count]
         room *= 8
 
 
@@ -127,13 +199,13 @@ _FEW = 256
 
 
 @kernel
-def _find_streams(
-    sending: I32, kind: I8, channel: I64, peer: I64, worker: int, which: I32, streams: I64, sends: I64, table: I32
-) -> int:
+def _find_streams(ends: Ends, worker: int, which: I32, begun: _Begun) -> int:
     """Do as `find_streams`, and return how many streams there are; -1 if there is not room for them."""
+    rows, kind, channel, peer, _ = ends
+    streams, sends, table = begun
     count = 0
-    for send in range(sending.shape[0]):
-        row = sending[send]
+    for send in range(rows.shape[0]):
+        row = rows[send]
         receiver = peer[row] if kind[row] == SEND else EVERYONE
         slot = _slot(channel[row], worker, receiver, streams, table)
         if table[slot] < 0:
@@ -148,29 +220,15 @@ def _find_streams(
 
 
 @kernel
-def fill_streams(
-    sending: I32,
-    message_seq: I64,
-    epoch: I64,
-    t: I64,
-    worker: int,
-    first_order: int,
-    which: I32,
-    free: I64,
-    sends: I64,
-) -> bool:
+def fill_streams(sent: Sent, worker: int, first_order: int, free: I64, sends: I64) -> bool:
     """Write the sends of one worker into their streams, in the order of its log.
 
     Parameters
     ----------
-    sending
-        Rows that send, as from `message_ends`.
-    message_seq, epoch, t
-        Rows of the worker in log order.
+    sent
+        What it sends.
     worker, first_order
         Its number, and the order of its first row.
-    which
-        As from `find_streams`.
     free
         Per stream of this worker: the first row of `sends` that is its own; changed here.
     sends
@@ -180,11 +238,18 @@ def fill_streams(
     -------
     bool
         Whether the numbers of every stream increase.
+
+    Examples
+    --------
+    >>> sends, rows = np.empty((1, SEND_COLUMNS), np.int64), np.array([0], np.int32)
+    >>> fill_streams(Sent(rows, rows, *np.array([[7], [3], [50]])), 0, 1, np.array([0]), sends), sends
+    (True, array([[ 7,  2, 50,  3]]))
     """
+    rows, streams, message_seq, epoch, t = sent
     first = free.copy()
     increase = True
-    for send in range(sending.shape[0]):
-        row, stream = sending[send], which[send]
+    for send in range(rows.shape[0]):
+        row, stream = rows[send], streams[send]
         at = free[stream]
         sends[at, NUMBER] = message_seq[row]
         sends[at, VERTEX] = (worker << POSITION_BITS) | (2 * (first_order + row))
@@ -204,6 +269,13 @@ def order_streams(first: I64, sends: I64) -> None:
         Per stream: its first row of `sends`; one more number says where the last one ends.
     sends
         Changed here.
+
+    Examples
+    --------
+    >>> sends = np.array([[9, 2, 50, 0], [7, 4, 60, 0]])
+    >>> order_streams(np.array([0, 2]), sends)
+    >>> sends[:, NUMBER]
+    array([7, 9])
     """
     for stream in range(first.shape[0] - 1):
         mine = sends[first[stream] : first[stream + 1]]
@@ -227,44 +299,19 @@ def _find(number: int, low: int, high: int, hint: int, sends: I64) -> int:
 
 
 @kernel
-def follow_streams(
-    reading: I32,
-    kind: I8,
-    channel: I64,
-    peer: I64,
-    message_seq: I64,
-    worker: int,
-    streams: I64,
-    table: I32,
-    first: I64,
-    sends: I64,
-    never: int,
-    hints: I64,
-    seen: I32,
-    vertex: I64,
-    sent: I64,
-    epoch: I64,
-) -> int:
+def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int:
     """Find the send of every receive of one worker.
 
     Parameters
     ----------
-    reading
-        Rows that read, as from `message_ends`.
-    kind, channel, peer, message_seq
-        Rows of the worker in log order.
+    ends
+        Rows that read.
     worker
         Its number.
-    streams, table, first, sends
-        All streams, as from `index_streams`, `fill_streams` and `order_streams`.
-    never
-        What to write as time where there is no send.
-    hints
-        Per stream: the send that is probably next; changed here.
-    seen
-        Per send: how many receives found it; what is found here is added.
-    vertex, sent, epoch
-        Per row that reads, written here: vertex, time and epoch of its send; -1, `never` and -1 where it has none.
+    known
+        All streams.
+    reads
+        Changed here; what `seen` has is added to.
 
     Returns
     -------
@@ -275,20 +322,35 @@ def follow_streams(
     -----
     O(receives) where streams are read in order; one that is out of order takes O(log sends) more. Of several sends with
     one number (a corrupt log) the first counts.
+
+    Examples
+    --------
+    Worker 1 reads message 7 of channel 3, which worker 0 sent.
+
+    >>> streams, row = np.array([[3, 0, 1]]), np.array([0], np.int32)
+    >>> known = Streams(streams, index_streams(streams, 1, 4), np.array([0, 1]), np.array([[7, 2, 50, 9]]))
+    >>> reads = Reads(np.array([0]), np.array([0], np.int32), *np.empty((3, 1), np.int64))
+    >>> follow_streams(Ends(row, np.array([RECEIVE], np.int8), *np.array([[3], [0], [7]])), 1, known, reads)
+    0
+    >>> reads.vertex, reads.sent, reads.seen
+    (array([2]), array([50]), array([1], dtype=int32))
     """
+    rows, kind, channel, peer, message_seq = ends
+    streams, table, first, sends = known
+    hints, seen, vertex, sent, epoch = reads
     lost = 0
-    for read in range(reading.shape[0]):
-        row = reading[read]
-        vertex[read], sent[read], epoch[read] = -1, never, -1
+    for read in range(rows.shape[0]):
+        row = rows[read]
+        vertex[read], sent[read], epoch[read] = -1, NEVER, -1
         receiver = worker if kind[row] == RECEIVE else EVERYONE
         stream = table[_slot(channel[row], peer[row], receiver, streams, table)]
         if stream < 0:
             lost += 1
             continue
-        end = first[stream + 1]
-        at = _find(message_seq[row], first[stream], end, hints[stream], sends)
+        end, number = first[stream + 1], message_seq[row]
+        at = _find(number, first[stream], end, hints[stream], sends)
         hints[stream] = at
-        if at < end and sends[at, NUMBER] == message_seq[row]:
+        if at < end and sends[at, NUMBER] == number:
             vertex[read], sent[read], epoch[read] = sends[at, VERTEX], sends[at, TIME], sends[at, EPOCH]
             seen[at] += 1
             hints[stream] = at + 1
@@ -314,6 +376,13 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
     -------
     send, stream, missing
         Per send, ascending; `missing` is negative where it was received too often.
+
+    Examples
+    --------
+    Two of three workers read what is for everyone.
+
+    >>> unmatched_sends(np.array([[3, 0, EVERYONE]]), np.array([0, 1]), 3, np.array([[2]], np.int32))
+    (array([0]), array([0]), array([1]))
     """
     lacking = np.zeros(streams.shape[0], np.int64)
     for stream in range(streams.shape[0]):

@@ -20,19 +20,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import MotifSyntaxError
+from pag_graph.motif.conditions import COMPARISONS, Binary, Column, In, IsNull, Literal, Node, Unary, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-Value = int | float | str | bool
-"""What a literal or a parameter can be."""
 
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LARGEST = 2**63 - 1
@@ -41,63 +38,6 @@ _TOKEN = re.compile(
     r"|(?P<parameter>\$[A-Za-z_]\w*)|(?P<symbol><>|!=|<=|>=|==|[=<>+\-*/%(),.]))"
 )
 _WORDS = {"and", "or", "not", "in", "between", "is", "null", "true", "false"}
-_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant; None is null."""
-
-    value: Value | None
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of an element of the motif."""
-
-    element: str
-    name: str
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    """``not x``, ``-x`` or ``abs x``."""
-
-    operator: str
-    operand: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """Comparison, arithmetic, ``and``, ``or``; inside the package also ``>>``."""
-
-    operator: str
-    left: Node
-    right: Node
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class In:
-    """``x in (...)``."""
-
-    operand: Node
-    values: tuple[Literal, ...]
-    at: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """``x is null``."""
-
-    operand: Node
-    at: int = field(default=0, compare=False)
-
-
-Node = Literal | Column | Unary | Binary | In | IsNull
 
 
 def parse_filter(text: str, parameters: Mapping[str, Value] | None = None) -> Node:
@@ -200,10 +140,10 @@ class _Parser:
     def comparison(self) -> Node:
         left = self.sum()
         token = self.now
-        if token.kind == "symbol" and token.text in _COMPARISONS:
+        if token.kind == "symbol" and token.text in COMPARISONS:
             self.advance()
-            node = Binary(_COMPARISONS[token.text], left, self.sum(), token.at)
-            if self.now.kind == "symbol" and self.now.text in _COMPARISONS:
+            node = Binary(COMPARISONS[token.text], left, self.sum(), token.at)
+            if self.now.kind == "symbol" and self.now.text in COMPARISONS:
                 self.fail("Comparisons cannot be chained.", hint="Write x > 1 and x < 5, or x between 1 and 5.")
             return node
         if token[:2] == ("word", "is"):
@@ -435,7 +375,7 @@ def _kind(node: Node, text: str, columns: Mapping[str, Mapping[str, pa.DataType]
             demand(left, "condition", operator)
             demand(right, "condition", operator)
             return "condition"
-        case Binary(operator, left, right) if operator in set(_COMPARISONS.values()):
+        case Binary(operator, left, right) if operator in set(COMPARISONS.values()):
             kinds = {_kind(left, text, columns), _kind(right, text, columns)}
             if "null" in kinds:
                 fail("A comparison with null is never true.", node.at, "Write x is null, or x is not null.")
@@ -472,188 +412,3 @@ def _kind_of_type(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return "condition"
     return "number" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "text"
-
-
-def conjuncts(node: Node) -> Iterator[Node]:
-    """Yield the parts of a filter that must all hold."""
-    if isinstance(node, Binary) and node.operator == "and":
-        yield from conjuncts(node.left)
-        yield from conjuncts(node.right)
-    else:
-        yield node
-
-
-def columns_of(node: Node) -> Iterator[Column]:
-    """Yield the columns that a filter speaks of, in order."""
-    match node:
-        case Column():
-            yield node
-        case Unary(_, operand) | In(operand) | IsNull(operand):
-            yield from columns_of(operand)
-        case Binary(_, left, right):
-            yield from columns_of(left)
-            yield from columns_of(right)
-
-
-def replace_columns(node: Node, replace: Callable[[Column], Node]) -> Node:
-    """Return a filter with every column replaced."""
-    match node:
-        case Column():
-            return replace(node)
-        case Unary(operator, operand, at):
-            return Unary(operator, replace_columns(operand, replace), at)
-        case Binary(operator, left, right, at):
-            return Binary(operator, replace_columns(left, replace), replace_columns(right, replace), at)
-        case In(operand, values, at):
-            return In(replace_columns(operand, replace), values, at)
-        case IsNull(operand, at):
-            return IsNull(replace_columns(operand, replace), at)
-        case _:
-            return node
-
-
-def written(node: Node) -> str:
-    """Return a filter as text, for people."""
-    match node:
-        case Literal(None):
-            return "null"
-        case Literal(bool() as value):
-            return str(value).lower()
-        case Literal(str() as value):
-            return "'" + value.replace("'", "''") + "'"
-        case Literal(value):
-            return str(value)
-        case Column(element, name):
-            return f"{element}.{name}" if element else name
-        case Unary("not", IsNull(operand)):
-            return f"{written(operand)} is not null"
-        case Unary(operator, operand):
-            return f"{operator}({written(operand)})"
-        case Binary(operator, left, right):
-            text = f"{written(left)} {operator} {written(right)}"
-            return text if operator in set(_COMPARISONS.values()) else f"({text})"
-        case In(operand, values):
-            return f"{written(operand)} in ({', '.join(written(value) for value in values)})"
-        case IsNull(operand):
-            return f"{written(operand)} is null"
-
-
-def whole_numbers(node: Node, is_whole: Callable[[Column], bool]) -> bool:
-    """Tell whether a number is computed without fractions, so that it has to stay exact."""
-    match node:
-        case Literal(value):
-            return isinstance(value, int)
-        case Column():
-            return is_whole(node)
-        case Unary(_, operand):
-            return whole_numbers(operand, is_whole)
-        case Binary("/", _, _):
-            return False
-        case Binary(_, left, right):
-            return whole_numbers(left, is_whole) and whole_numbers(right, is_whole)
-        case _:
-            return False
-
-
-def to_polars(node: Node, column: Callable[[Column], pl.Expr], is_whole: Callable[[Column], bool]) -> pl.Expr:
-    """Translate a filter for Polars.
-
-    Parameters
-    ----------
-    node
-        A filter that passed `check`.
-    column
-        Gives the expression of a column.
-    is_whole
-        Tells which columns hold integers.
-
-    Returns
-    -------
-    pl.Expr
-        Same values as `pag_graph.engines.motif.to_spark` gives, null for null.
-    """
-
-    def translate(part: Node) -> pl.Expr:
-        match part:
-            case Literal(value):
-                return pl.lit(value, pl.Int64 if isinstance(value, int) and not isinstance(value, bool) else None)
-            case Column():
-                return column(part)
-            case Unary("not", operand):
-                return ~_condition(translate(operand), operand)
-            case Unary("-", operand):
-                return _minus(pl.lit(0, pl.Int64), translate(operand), whole=whole_numbers(operand, is_whole))
-            case Unary(_, operand):
-                number = translate(operand)
-                if not whole_numbers(operand, is_whole):
-                    return number.cast(pl.Float64).abs()
-                return number.cast(pl.Int128).abs().cast(pl.Int64, strict=False)
-            case Binary("and", left, right):
-                return _condition(translate(left), left) & _condition(translate(right), right)
-            case Binary("or", left, right):
-                return _condition(translate(left), left) | _condition(translate(right), right)
-            case Binary(">>", left, Literal(int() as bits)):
-                return translate(left) // (1 << bits)
-            case Binary(operator, left, right) if operator in _COMPARE:
-                return _COMPARE[operator](translate(left), translate(right))
-            case Binary(operator, left, right):
-                whole = whole_numbers(left, is_whole) and whole_numbers(right, is_whole)
-                return _ARITHMETIC[operator](translate(left), translate(right), whole=whole)
-            case In(operand, values):
-                # One comparison after the other: their types are then those of any other comparison.
-                return pl.any_horizontal(translate(operand) == translate(value) for value in values)
-            case IsNull(operand):
-                return translate(operand).is_null()
-
-    return translate(node)
-
-
-def _condition(value: pl.Expr, node: Node) -> pl.Expr:
-    return value.cast(pl.Boolean) if isinstance(node, Literal) and node.value is None else value
-
-
-_COMPARE: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
-    "=": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
-}
-
-
-def _wide(left: pl.Expr, right: pl.Expr, compute: Callable[[pl.Expr, pl.Expr], pl.Expr], *, whole: bool) -> pl.Expr:
-    """Compute where nothing overflows; what does not fit back in 64 bits is null."""
-    if not whole:
-        return compute(left.cast(pl.Float64), right.cast(pl.Float64))
-    return compute(left.cast(pl.Int128), right.cast(pl.Int128)).cast(pl.Int64, strict=False)
-
-
-def _plus(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x + y, whole=whole)
-
-
-def _minus(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x - y, whole=whole)
-
-
-def _times(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    return _wide(left, right, lambda x, y: x * y, whole=whole)
-
-
-def _over(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    del whole
-    divisor = right.cast(pl.Float64)
-    return pl.when(divisor != 0).then(left.cast(pl.Float64) / divisor)
-
-
-def _modulo(left: pl.Expr, right: pl.Expr, *, whole: bool) -> pl.Expr:
-    """Remainder with the sign of the dividend, as in SQL; Polars' own has that of the divisor."""
-    kind = pl.Int64 if whole else pl.Float64
-    dividend, divisor = left.cast(kind), right.cast(kind)
-    rest = dividend % divisor
-    other_sign = (rest != 0) & ((dividend < 0) != (divisor < 0))
-    return pl.when(divisor != 0).then(pl.when(other_sign).then(rest - divisor).otherwise(rest))
-
-
-_ARITHMETIC: dict[str, Callable[..., pl.Expr]] = {"+": _plus, "-": _minus, "*": _times, "/": _over, "%": _modulo}

@@ -15,10 +15,11 @@ import polars as pl
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOP_PATHS, PAG_EDGES
-from pag_graph.motif.query import Graph, MotifQuery, ask
+from pag_graph.motif.polars_query import Graph, MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import PAG_SHAPE, Shape
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def k_hop_paths(snapshot: Snapshot, k: int = 2, *, limit: int = 1000, through_wa
     """
     check_hops(k, limit)
     edges = pl.concat([snapshot.local, snapshot.messages]).lazy().select(*PAG_EDGES.names, "end_ns")
-    if snapshot.run.rules is not RuleSet.ST2:
+    if not snapshot.run.epochs_are_islands:
         # There times of different workers cannot be compared; the epoch is the whole window.
         edges = edges.filter(snapshot.window.holds(pl.col("end_ns")))
     vertices = pl.DataFrame(snapshot.vertices()).lazy()

@@ -15,7 +15,7 @@ from pag_graph.errors import InvalidParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pag_graph.motif.filters import Value
+    from pag_graph.motif.conditions import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,4 @@
-"""How a motif is found: in which order edges are joined, and what is filtered where.
-
-- Every condition of the filter is applied as early as it can be. Conditions on one edge and its ends become part of
-  the scan of that edge; those on ends also of every other edge there.
-- Columns of vertices that an edge tells (`Shape.of_source`) are read off the edge. Only a condition on another column
-  joins the vertices before the end.
-- Edges are joined greedily: first the one that the fewest rows are expected of, then always the one that is expected
-  to leave the fewest. Equations between elements serve as keys of a join, like shared vertices.
-- GraphFrames takes the terms in order, and a negated term removes duplicates of what was named before it. So terms
-  are reordered only between two negated ones.
-
-The plan names no engine: `pag_graph.motif.query` and `pag_graph.engines.motif` carry out the same steps.
-"""
+"""The steps that find a motif, the same for all engines, and what they say of themselves."""
 
 from __future__ import annotations
 
@@ -20,20 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.motif.filters import Binary, Column, Node, columns_of, conjuncts, replace_columns, written
-from pag_graph.motif.syntax import Edge, Motif, Vertex, must_exist
+from pag_graph.motif.conditions import Column, Node, columns_of, replace_columns, written
+from pag_graph.motif.syntax import Edge, Motif, must_exist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pag_graph.motif.shape import Shape
 
-_ID, _SRC, _DST = "id", "src", "dst"
-_UNCONNECTED_SELECTIVITY = 1 / 3
-"""Share of the pairs that a condition is taken to keep that compares two elements otherwise than by an equation."""
-_FEW = 10
-"""Number of different values that a column is taken to have that is no id."""
-_IDS = {"id", "src", "dst", "segment", "activation", "read", "seq", "pos"}
+ID, SRC, DST = "id", "src", "dst"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +83,7 @@ class Plan:
     @property
     def edge_columns(self) -> tuple[str, ...]:
         """Columns of the edges that any step or the answer needs, in the table's order."""
-        used = {_SRC, _DST}
+        used = {SRC, DST}
         if self.compares_edges:
             used |= set(self.shape.edges.names)
         for step in self.steps:
@@ -136,7 +119,7 @@ class Plan:
         for name in self.motif.vertices:
             if not must_exist(name):
                 continue
-            wanted = [each for each in self.fields.get(name, ()) if each != _ID]
+            wanted = [each for each in self.fields.get(name, ()) if each != ID]
             unsure = not self.shape.closed and name not in looked_up
             if wanted or unsure:
                 late.append(name)
@@ -255,329 +238,6 @@ def identity(motif: Motif, column: Column) -> str | None:
     """Return the vertex whose id a column is, if that vertex is kept track of."""
     edge = motif.edges.get(column.element)
     if edge is None:
-        return column.element if column.name == _ID else None
-    end = {_SRC: edge.src, _DST: edge.dst}.get(column.name)
+        return column.element if column.name == ID else None
+    end = {SRC: edge.src, DST: edge.dst}.get(column.name)
     return end if end is not None and must_exist(end) else None
-
-
-class _Conditions:
-    """The parts of a filter, and which of them are applied already."""
-
-    def __init__(self, motif: Motif, condition: Node | None, shape: Shape) -> None:
-        self.shape = shape
-        self.edges = motif.edges
-        self.all = tuple(dict.fromkeys(conjuncts(condition))) if condition is not None else ()
-        self.elements = {node: {column.element for column in columns_of(node)} for node in self.all}
-        self.left = [node for node in self.all if self.elements[node]]
-        self.constant = tuple(node for node in self.all if not self.elements[node])
-
-    def on_edge(self, edge: Edge) -> tuple[Node, ...]:
-        """Return the conditions that rows of one edge decide, in terms of its columns."""
-        found = []
-        for node in self.all:
-            if self.elements[node] and self.elements[node] <= {edge.name, edge.src, edge.dst}:
-                own = self._of_edge(node, edge)
-                if own is not None:
-                    found.append(own)
-                    # On ends only, it is applied to all other edges there, too; it need not be applied again.
-                    self._done(node)
-        return tuple(found)
-
-    def _of_edge(self, node: Node, edge: Edge) -> Node | None:
-        told = True
-
-        def own(column: Column) -> Node:
-            nonlocal told
-            if column.element == edge.name:
-                return column
-            side = _SRC if column.element == edge.src else _DST
-            if column.name == _ID:
-                return Column(edge.name, side)
-            known = self.shape.of_source if side == _SRC else self.shape.of_target
-            if column.name in known:
-                return known[column.name](edge.name)
-            told = False
-            return column
-
-        result = replace_columns(node, own)
-        return result if told else None
-
-    def on_vertex(self, name: str) -> tuple[Node, ...]:
-        """Return the conditions on one vertex that are not applied yet, in terms of its columns."""
-        found = tuple(node for node in self.left if self.elements[node] == {name})
-        for node in found:
-            self._done(node)
-        return found
-
-    def ready(self, bound: set[str]) -> tuple[Node, ...]:
-        """Return the conditions on elements that are all there now."""
-        found = tuple(node for node in self.left if self.elements[node] <= bound)
-        for node in found:
-            self._done(node)
-        return found
-
-    def equations(self, bound: set[str], new: set[str]) -> list[tuple[Node, tuple[Node, Node]]]:
-        """Return the conditions that equate something there with something new, with their sides in this order."""
-        found: list[tuple[Node, tuple[Node, Node]]] = []
-        for node in self.left:
-            if not (isinstance(node, Binary) and node.operator == "="):
-                continue
-            left, right = ({column.element for column in columns_of(side)} for side in (node.left, node.right))
-            if left and right and left <= bound and right <= new:
-                found.append((node, (node.left, node.right)))
-            elif left and right and right <= bound and left <= new:
-                found.append((node, (node.right, node.left)))
-        return found
-
-    def between(self, bound: set[str], new: set[str]) -> int:
-        """Return how many conditions become decidable that are no equations."""
-        equations = {node for node, _ in self.equations(bound, new)}
-        return sum(
-            1
-            for node in self.left
-            if node not in equations and self.elements[node] <= bound | new and self.elements[node] & new
-        )
-
-    def _done(self, node: Node) -> None:
-        if node in self.left:
-            self.left.remove(node)
-
-    def apply(self, nodes: Iterable[Node]) -> None:
-        for node in list(nodes):
-            self._done(node)
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """A term that is to be joined."""
-
-    scan: Scan
-    vertices: tuple[str, ...]
-
-    @property
-    def elements(self) -> set[str]:
-        return {self.scan.element, *self.vertices}
-
-
-def make_plan(
-    motif: Motif,
-    condition: Node | None,
-    shape: Shape,
-    *,
-    columns: Sequence[str] | None = None,
-    count: Callable[[Sequence[Scan]], Counts] | None = None,
-    always_count: bool = False,
-) -> Plan:
-    """Plan how to find a motif.
-
-    Parameters
-    ----------
-    motif
-        What to find.
-    condition
-        What must hold of it, typed by `pag_graph.motif.filters.check`.
-    shape
-        Columns of the graph, and facts about them.
-    columns
-        See `chosen_fields`.
-    count
-        Tells how many rows scans give; called at most once. Without it terms are joined in the order in which they are
-        written, as far as they hang together.
-    always_count
-        Call it even where the order does not depend on it.
-
-    Returns
-    -------
-    Plan
-        Its meaning does not depend on `count`.
-    """
-    conditions = _Conditions(motif, condition, shape)
-    fields = chosen_fields(motif, shape, columns)
-    blocks = _blocks(motif)
-    inputs = {id(term): _input(term, conditions) for block, _ in blocks for term in block}
-    lookups = _lookups([term for block, _ in blocks for term in block], conditions)
-    counts = None
-    # Two terms have one order only, and a motif without conditions is the same everywhere.
-    undecided = any(len(block) > 2 for block, _ in blocks) and conditions.all  # noqa: PLR2004
-    if count is not None and (undecided or always_count):
-        counts = count([*(each.scan for each in inputs.values()), *lookups.values()])
-    # What is left after the scans is what later steps need columns for.
-    needs: dict[str, dict[str, None]] = {}
-    for node in conditions.left:
-        for column in columns_of(node):
-            if identity(motif, column) is None:
-                needs.setdefault(column.element, {})[column.name] = None
-    needed = {name: tuple(names) for name, names in needs.items()}
-    steps = _Order(conditions, lookups, needed, counts).steps(blocks, inputs)
-    return Plan(motif=motif, steps=tuple(steps), fields=fields, needs=needed, shape=shape)
-
-
-def _blocks(motif: Motif) -> list[tuple[list[Edge | Vertex], list[Edge]]]:
-    """Split the terms: what must be there, then what must not be, and so on.
-
-    A negated term whose vertices come later waits for them.
-    """
-    positive = [term for term in motif.terms if isinstance(term, Vertex) or not term.negated]
-    held = {name for term in positive if isinstance(term, Edge) for name in (term.src, term.dst)}
-    named = {term.name for term in positive if isinstance(term, Vertex)}
-    blocks: list[tuple[list[Edge | Vertex], list[Edge]]] = [([], [])]
-    # Vertices that only negated terms have come first, as in GraphFrames.
-    lonely = {
-        name
-        for term in motif.terms
-        if isinstance(term, Edge) and term.negated
-        for name in (term.src, term.dst)
-        if must_exist(name) and name not in held | named
-    }
-    blocks[0][0].extend(Vertex(name) for name in sorted(lonely))
-    bound = set(lonely)
-    negation = any(isinstance(term, Edge) and term.negated for term in motif.terms)
-    waiting: list[Edge] = []
-
-    def flush() -> None:
-        ready = [edge for edge in waiting if all(v in bound or not must_exist(v) for v in (edge.src, edge.dst))]
-        blocks[-1][1].extend(ready)
-        for edge in ready:
-            waiting.remove(edge)
-
-    for term in motif.terms:
-        if isinstance(term, Edge) and term.negated:
-            waiting.append(term)
-            flush()
-            continue
-        if isinstance(term, Vertex):
-            # Where an edge has the vertex, the edge brings it; but duplicates may be removed before it does.
-            if term.name in bound or (term.name in held and not negation):
-                continue
-            names = {term.name}
-        else:
-            names = {term.src, term.dst}
-        if blocks[-1][1]:
-            blocks.append(([], []))
-        blocks[-1][0].append(term)
-        bound |= names
-        flush()
-    return blocks
-
-
-def _input(term: Edge | Vertex, conditions: _Conditions) -> _Input:
-    if isinstance(term, Vertex):
-        return _Input(Scan(element=term.name, where=conditions.on_vertex(term.name)), (term.name,))
-    where = conditions.on_edge(term)
-    if term.src == term.dst:
-        where = (Binary("=", Column(term.name, _SRC), Column(term.name, _DST)), *where)
-    return _Input(Scan(element=term.name, edge=term, where=where), tuple(dict.fromkeys((term.src, term.dst))))
-
-
-def _lookups(positive: Sequence[Edge | Vertex], conditions: _Conditions) -> dict[str, Scan]:
-    """Return scans of the vertices that have conditions which no edge can decide."""
-    shape = conditions.shape
-    edges = [term for term in positive if isinstance(term, Edge)]
-    alone = {term.name for term in positive if isinstance(term, Vertex)}
-    found = {}
-    for name in dict.fromkeys(vertex for term in edges for vertex in (term.src, term.dst)):
-        if name in alone:
-            continue
-        own = conditions.on_vertex(name)
-        told = [
-            known
-            for term in edges
-            for end, known in ((term.src, shape.of_source), (term.dst, shape.of_target))
-            if end == name
-        ]
-        needed = {column.name for node in conditions.left for column in columns_of(node) if column.element == name}
-        # Any of the edges may come first, so each of them must be able to tell.
-        if own or any(column != _ID and not all(column in known for known in told) for column in needed):
-            found[name] = Scan(element=name, where=own, exact=not shape.closed)
-    return found
-
-
-class _Order:
-    """Chooses what is joined next."""
-
-    def __init__(
-        self,
-        conditions: _Conditions,
-        lookups: Mapping[str, Scan],
-        needs: Mapping[str, tuple[str, ...]],
-        counts: Counts | None,
-    ) -> None:
-        self.conditions = conditions
-        self.lookups = lookups
-        self.needs = needs
-        self.counts = counts
-        self.bound: set[str] = set()
-        self.rows = 1.0
-
-    def steps(
-        self, blocks: Sequence[tuple[list[Edge | Vertex], list[Edge]]], inputs: Mapping[int, _Input]
-    ) -> list[Step]:
-        steps: list[Step] = []
-        for positive, negated in blocks:
-            left = [inputs[id(term)] for term in positive]
-            while left:
-                # A vertex that is a term of its own comes before the edges that have it: its scan gives its columns.
-                own = {each.scan.element for each in left if not each.scan.is_edge}
-                ready = [each for each in left if not each.scan.is_edge or own.isdisjoint(each.vertices)]
-                best = min(ready, key=self.cost)
-                left.remove(best)
-                steps.append(self.join(best, first=not steps))
-            if negated:
-                steps.append(Exclude(edges=tuple(negated), estimate=self.rows if self.counts else None))
-        return steps
-
-    def join(self, chosen: _Input, *, first: bool) -> Join:
-        self.rows = self.estimate(chosen)
-        new = chosen.elements - self.bound
-        equations = self.conditions.equations(self.bound, new)
-        self.conditions.apply(node for node, _ in equations)
-        shared = tuple(name for name in chosen.vertices if name in self.bound)
-        lookups = tuple(self.lookups[name] for name in chosen.vertices if name in new and name in self.lookups)
-        self.bound |= new
-        return Join(
-            scan=chosen.scan,
-            shared=shared,
-            keys=tuple(sides for _, sides in equations),
-            reads=self.reads(chosen, new),
-            lookups=lookups,
-            where=(*self.conditions.ready(self.bound), *(self.conditions.constant if first else ())),
-            estimate=self.rows if self.counts is not None else None,
-        )
-
-    def reads(self, chosen: _Input, new: set[str]) -> tuple[tuple[str, str, Node], ...]:
-        edge, shape = chosen.scan.edge, self.conditions.shape
-        if edge is None:
-            return ()
-        found: dict[tuple[str, str], Node] = {}
-        for vertex, known in ((edge.src, shape.of_source), (edge.dst, shape.of_target)):
-            if vertex in new and vertex not in self.lookups:
-                for column in self.needs.get(vertex, ()):
-                    found.setdefault((vertex, column), known[column](edge.name))
-        return tuple((vertex, column, node) for (vertex, column), node in found.items())
-
-    def cost(self, each: _Input) -> tuple[int, float]:
-        """Rank what could be joined next: what hangs together with the rest first, then by the rows expected."""
-        if not self.bound:
-            return 0, self.estimate(each)
-        new = each.elements - self.bound
-        if self.bound & set(each.vertices) or self.conditions.equations(self.bound, new):
-            return 0, self.estimate(each)
-        return (1 if self.conditions.between(self.bound, new) else 2), self.estimate(each)
-
-    def estimate(self, each: _Input) -> float:
-        """Expect keys to be independent and evenly spread."""
-        if self.counts is None:
-            return 0.0
-        vertices = max(self.counts.vertices, 1)
-        new = each.elements - self.bound
-        result = self.rows * self.counts.by_element[each.scan.element]
-        for name in each.vertices:
-            if name in new and name in self.lookups and each.scan.is_edge:
-                result *= self.counts.by_element[name] / vertices
-        result /= vertices ** len(self.bound & set(each.vertices))
-        for _, (_, side) in self.conditions.equations(self.bound, new):
-            ids = all(column.name in _IDS for column in columns_of(side))
-            result /= vertices if ids else _FEW
-        if self.bound:
-            result *= _UNCONNECTED_SELECTIVITY ** self.conditions.between(self.bound, new)
-        return result

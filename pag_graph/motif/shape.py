@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
-from pag_graph.motif.filters import Binary, Column, Literal, Node
+from pag_graph.motif.conditions import Binary, Column, Literal, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import epochs_between, whole_number
+from pag_graph.graph.membership import epochs_between
+from pag_graph.graph.window import whole_number
 from pag_graph.motif.plan import Counts
-from pag_graph.motif.query import Graph, shares
+from pag_graph.motif.polars_query import Graph, shares
 from pag_graph.motif.shape import PAG_SHAPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.motif.plan import Scan
 
 _SAMPLE = 64 * 1024

@@ -12,6 +12,7 @@ import html
 import io
 import json
 import os
+import re
 import shutil
 import threading
 import zipfile
@@ -31,15 +32,24 @@ _HOST = "127.0.0.1"
 _JAR = "pag-browser.jar"
 _FOLDER = "browser/pag"
 _QUERY_LINE = "QUERY "
-# A query sets all parameters, because Browser takes numbers written into `:params` for floating-point ones.
+# A query sets all parameters, because Browser takes numbers written into `:params` for floating-point ones. Of the run
+# that started last: its slowest round, of those that are loaded with the most detail, so that every box has an answer.
 _START = """\
-:param [{{{names}}}] => {{
+:param [{names}] => {{
   MATCH (latest:Run)-[:HAS_EPOCH]->(window:Epoch {{published: true}})
   WITH latest, window
-  ORDER BY latest.origin_unix_ns DESC, window.role = 'round' DESC, window.end_ns - window.start_ns DESC, window.epoch
+  ORDER BY latest.origin_unix_ns DESC, coalesce(window.detail, 'full') = 'full' DESC, window.role = 'round' DESC,
+           window.end_ns - window.start_ns DESC, window.epoch
   LIMIT 1
   RETURN {values}
 }}"""
+# Parameters that have no value of their own; those that have one are written into the text of each query.
+_VALUES = {
+    "run": "latest.id",
+    "epoch": "window.epoch",
+    "worker": "head(COLLECT { MATCH (at:Worker {run: latest.id}) RETURN at.worker ORDER BY at.worker })",
+    "at_ns": "(window.start_ns + window.end_ns) / 2",
+}
 _TYPES = {"html": "text/html; charset=utf-8", "grass": "text/plain; charset=utf-8", "zip": "application/zip"}
 _EPOCH_1980 = (1980, 1, 1, 0, 0, 0)
 
@@ -73,7 +83,8 @@ def saved_queries() -> bytes:
         for query in queries_for_people():
             # Browser calls a query by its first comment.
             title = f"// {query.name.rpartition('/')[2].replace('_', ' ')}\n"
-            _add(archive, f"{query.folder}/{query.name.rpartition('/')[2]}.cypher", (title + query.text).encode())
+            text = title + for_browser(query, query.text)
+            _add(archive, f"{query.folder}/{query.name.rpartition('/')[2]}.cypher", text.encode())
     return packed.getvalue()
 
 
@@ -196,19 +207,50 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(entry, content)
 
 
+def for_browser(query: Query, text: str) -> str:
+    """Return text of a query with the defaults of its parameters in their places.
+
+    Parameters
+    ----------
+    query
+        The query.
+    text
+        Its text, or a part of it.
+
+    Returns
+    -------
+    str
+        What is left to be set are the parameters that the guide's first box sets. Two queries may call parameters the
+        same that have different defaults, and Browser has one value for a name.
+    """
+    defaults = {each.name: json.dumps(each.default) for each in query.params.values() if not each.required}
+    lines = text.splitlines(keepends=True)
+    # Comments say `$name` of nothing, but the header's text stays as it is.
+    return "".join(
+        line if line.startswith("//") else re.sub(r"\$(\w+)", lambda found: defaults.get(found[1], found[0]), line)
+        for line in lines
+    )
+
+
 def _guide(text: str) -> str:
     """Put the queries into the guide."""
     lines = []
-    shown = []
     for line in text.splitlines():
         name = line.strip().removeprefix(_QUERY_LINE)
         if line.strip().startswith(_QUERY_LINE):
             query = load_query(name)
-            shown.append(query)
-            lines.append(f"<p>{html.escape(query.purpose)}</p>{_box(query.text)}")
+            needs = f" <em>Needs the detail {' or '.join(query.details)}.</em>" if query.details else ""
+            box = _box(for_browser(query, query.text))
+            lines.append(f"<p>{html.escape(query.purpose)}{needs}</p>{box}")
         else:
             lines.append(line)
-    start = html.escape(_start(shown), quote=False)
+    start = html.escape(
+        _START.format(
+            names=f"{{{', '.join(_VALUES)}}}",
+            values=", ".join(f"{value} AS {name}" for name, value in _VALUES.items()),
+        ),
+        quote=False,
+    )
     return "\n".join(lines).replace(">START<", f">{start}<") + "\n"
 
 
@@ -216,15 +258,3 @@ def _box(text: str) -> str:
     # Its header is for readers of the file; the guide has said what it is for.
     code = "\n".join(line for line in text.splitlines() if not line.startswith("//")).strip()
     return f'<pre class="pre-scrollable code runnable">{html.escape(code, quote=False)}</pre>'
-
-
-def _start(queries: list[Query]) -> str:
-    """Return the command that gives every parameter a value; where defaults differ, the first query's."""
-    values = {"run": "latest.id", "epoch": "window.epoch"}
-    for query in queries:
-        for each in query.params.values():
-            if not each.required:
-                values.setdefault(each.name, json.dumps(each.default))
-    return _START.format(
-        names=", ".join(values), values=", ".join(f"{value} AS {name}" for name, value in values.items())
-    )

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pag_graph.kernels import ends_of_waits
 from pag_graph.kernels.activations import EPOCH_END, PARK, START, STOP, UNPARK
 from pag_graph.kernels.applications import applications, unbalanced
 from pag_graph.kernels.assembly import INSERTED_END, INSERTED_START, NO_EDGE
 from pag_graph.kernels.ends_of_waits import ENDED, NOTHING_CAME, judge_waits
+from pag_graph.kernels.waits import Clocks
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, Severity
 from pag_graph.rules.protocol import Remark
 from pag_graph.rules.rows import EDGE_CODES, ENDED_IN_WAIT, LOCAL_MESSAGE, Judged, Open, Survey, local_messages, opened
@@ -164,17 +166,10 @@ def judge(rows: WorkerRows, seen: StatedSurvey, setting: Setting, before: Sequen
     wait = kept[1:][waits_at[np.searchsorted(at, kept[1:])] == 1]
     begin = rows.t[kept[np.searchsorted(kept, wait) - 1]]
     verdict, ender, alternatives = judge_waits(
-        wait,
-        begin,
-        rows.t,
-        rows.kind,
-        rows.reads,
-        rows.sent,
-        rows.send_id,
-        rows.peer,
-        rows.worker,
-        setting.processes,
-        setting.uncertainty,
+        ends_of_waits.Stretches(wait, begin),
+        ends_of_waits.Rows(rows.t, rows.kind, rows.peer),
+        ends_of_waits.Reads(rows.reads, rows.sent, rows.send_id),
+        Clocks(rows.worker, setting.processes, setting.uncertainty),
     )
     ended = verdict == ENDED
     return StatedJudged(

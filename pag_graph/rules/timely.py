@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pag_graph.kernels import activations as act
-from pag_graph.kernels import waits
-from pag_graph.kernels.assembly import INPUT_WAIT, WAITING, local_graph
+from pag_graph.kernels import assembly, waits
 from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.protocol import Remark
@@ -103,9 +102,10 @@ def survey(rows: WorkerRows) -> TimelySurvey:
         O(rows) in time and memory.
     """
     innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
-    parks, unparks, last_parks = act.idle_intervals(rows.kind)
+    intervals = act.idle_intervals(rows.kind)
+    parks, unparks, last_parks = intervals
     open_ = np.flatnonzero(trouble == act.OPEN)
-    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, MERGED)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, MERGED))
     # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
     kept = dropped[::-1] == 0
     after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
@@ -135,7 +135,8 @@ def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurv
     pause_ns = setting.parameters.busy_below_ns
     parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
     none = np.empty(0, np.int64)
-    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, parks, unparks, LOCAL_MESSAGE, PUSHED, POLLING)
+    intervals = act.Intervals(parks, unparks, parks)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, POLLING))
     # An interval begins and ends at vertices, whatever they are of.
     dropped[parks] = dropped[unparks] = 0
     idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
@@ -150,23 +151,13 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
+    sent = rows.sent if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
-        rows.t,
-        rows.kind,
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        seen.role,
-        rows.timeout,
-        seen.parks,
-        seen.unparks,
-        seen.last_parks,
-        rows.reads,
-        rows.sent if seen.arrived is None else seen.arrived,
-        rows.peer,
-        rows.channel,
-        rows.message_seq,
-        rows.worker,
-        setting.processes,
-        setting.uncertainty,
+        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout),
+        act.Intervals(seen.parks, seen.unparks, seen.last_parks),
+        waits.Reads(rows.reads, sent, rows.peer, rows.channel, rows.message_seq),
+        waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
     ended = np.flatnonzero(ender >= 0)
@@ -204,31 +195,25 @@ def last_wait(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> int | N
 
 def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
     """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
-    graph: Graph = local_graph(
-        rows.kind,
-        rows.t,
-        rows.operator,
-        seen.dropped,
-        judged.innermost,
-        judged.role,
-        judged.consumed,
-        seen.parks,
-        seen.unparks,
-        judged.verdict,
-        judged.interval_arrival,
-        rows.first_order,
-        before.pos,
-        before.t,
-        before.segment,
-        rows.starts_run,
-        rows.ends_run,
-        life.born,
-        life.exits,
-        life.run_end_ns,
+    graph: Graph = assembly.local_graph(
+        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped),
+        act.Activations(judged.innermost, judged.role, judged.consumed),
+        assembly.Judged(seen.unparks, judged.verdict, judged.interval_arrival),
+        assembly.Stretch(
+            rows.first_order,
+            before.pos,
+            before.t,
+            before.segment,
+            rows.starts_run,
+            rows.ends_run,
+            life.born,
+            life.exits,
+            life.run_end_ns,
+        ),
     )
     if seen.arrived is not None:
         kind, flags = graph[4], graph[8]
-        flags[(kind == WAITING) | (kind == INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
+        flags[(kind == assembly.WAITING) | (kind == assembly.INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
     return graph
 
 

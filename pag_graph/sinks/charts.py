@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Result
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.analyses.definition import Report
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
 
     Row = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ _PLOT = 260
 _CELL, _CELLS = 64, 24
 
 
-def picture(analysis: Analysis, result: pa.Table | Result, *, run: Run, snapshot: Snapshot | None = None) -> str:
+def picture(analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, snapshot: Snapshot | None = None) -> str:
     """Draw the result of an analysis.
 
     Parameters

@@ -14,8 +14,8 @@ from pag_graph.engines.frames import read_table
 from pag_graph.engines.motif import SparkGraph, to_spark
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, graphframes_jar
 from pag_graph.errors import InvalidParameterError, MissingExtraError, UnsupportedPlanError
-from pag_graph.graph.snapshot import epochs_between
-from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
+from pag_graph.graph.membership import epochs_between
+from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields
 from pag_graph.motif.shape import PAG_SHAPE
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pag_graph.graph.snapshot import Run, Window
-    from pag_graph.motif.filters import Column
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
+    from pag_graph.motif.conditions import Column
     from pag_graph.motif.query import Question
 
 Detail = Literal["full", "waits", "critical"]
@@ -111,7 +112,7 @@ def edges_in_window(run: Run, spark: SparkSession, window: Window) -> DataFrame:
     DataFrame
         One row per edge.
     """
-    if run.rules is RuleSet.ST2:
+    if run.epochs_are_islands:
         return edges(run, spark, [window.epoch or 0])
     last = int(run.epochs["epoch"].to_list()[-1])
     frame = _read(run, spark, "edges", (window.lowest_epoch, last))
@@ -282,8 +283,8 @@ def critical(run: Run, spark: SparkSession, epochs: Sequence[int] | None = None)
     """
     from pyspark.sql import functions as f
 
-    if run.rules is RuleSet.ST2:
-        message = "Runs of the rule set st2 have no critical path, so there is nothing to take its edges from."
+    if not run.aligned:
+        message = f"Runs of the rule set {run.rules} have no critical path, so there is nothing to take its edges from."
         raise UnsupportedPlanError(message, "Build the trace with `--rules timely`, or ask for another detail.")
     chosen = chosen_epochs(run, epochs) or tuple(run.epochs["epoch"].to_list())
     steps = [

@@ -14,8 +14,9 @@ from pag_graph.sinks.charts import picture
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pag_graph.analyses.definition import Result
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.analyses.definition import Report
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
 
 _STYLE = """\
 body { font: 15px/1.45 sans-serif; color: #222; max-width: 1140px; margin: 24px auto; padding: 0 16px }
@@ -30,7 +31,7 @@ footer { color: #777; font-size: 13px; margin-top: 30px }"""
 
 
 def page(
-    analysis: Analysis, result: pa.Table | Result, *, run: Run, snapshot: Snapshot | None = None, top: int = 20
+    analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, snapshot: Snapshot | None = None, top: int = 20
 ) -> str:
     """Return an answer as one HTML file.
 
@@ -89,10 +90,10 @@ def _report(result: Why, top: int) -> list[str]:
     return parts
 
 
-def _answer(analysis: Analysis, result: pa.Table | Result, run: Run, top: int) -> list[str]:
+def _answer(analysis: Analysis[Any], result: pa.Table | Report, run: Run, top: int) -> list[str]:
     table = table_of(result)
-    headline = getattr(result, "headline", None)
-    said = "".join(f"<p>{in_html(line)}</p>" for line in headline().splitlines()) if headline else ""
+    headline = "" if result is table else result.headline()
+    said = "".join(f"<p>{in_html(line)}</p>" for line in headline.splitlines())
     rows = with_worker_names(table.slice(0, top).to_pylist(), run.worker_names)
     columns = list(analysis.columns) or table.column_names
     head = "".join(f"<th>{in_html(name)}</th>" for name in columns)

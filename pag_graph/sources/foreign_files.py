@@ -85,20 +85,6 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
         raise TraceFormatError(*unreadable(file, "Parquet", lack))
 
 
-def read_frame(file: Path, columns: Schema) -> pl.DataFrame:
-    """Read some columns of a Parquet file, one row per row, in the file's order.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file is absent or damaged.
-    SchemaError
-        If a column is absent, or holds what does not fit the type asked for.
-    """
-    frames = list(iter_frames(file, columns))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=columns)
-
-
 def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
     """Read some columns of a Parquet file in pieces of `rows` rows; those of a row group's end may be shorter.
 

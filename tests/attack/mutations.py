@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pag_graph import api
 from pag_graph.errors import PagGraphError
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.sources import convert
 from pag_graph.sources.spark.convert import map_log

@@ -1,19 +1,50 @@
-"""One Neo4j server for all tests that need one."""
+"""What tests share: a Neo4j server for all that need one, and runs that it is loaded with."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from pag_graph import api, samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import neo4j
 
+    from pag_graph.graph.snapshot import Run
     from pag_graph.neo4j_server.server import ServerStatus
+
+LAST_ROUND = 3
+"""Of `first_rounds`, without ``PAG_PROVE=1``."""
+
+
+@pytest.fixture(scope="session")
+def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Build a bundled trace of 11 epochs, 2,000 events and 4 workers; nobody changes its store."""
+    store = tmp_path_factory.mktemp("skewed") / "skewed.pag"
+    api.build(samples.path("skewed"), store, engine="local")
+    return api.open(store).run
+
+
+@pytest.fixture(scope="session")
+def first_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Build the first rounds of the same trace: what is loaded again and again; all of it with ``PAG_PROVE=1``."""
+    if os.environ.get("PAG_PROVE") == "1":
+        return skewed
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("first rounds")
+    shutil.copytree(samples.path("skewed"), folder / "trace")
+    for file in sorted((folder / "trace" / "events").glob("*.parquet")):
+        pq.write_table(pq.read_table(file, filters=pc.field("epoch") <= LAST_ROUND), file)
+    api.build(folder / "trace", folder / "store", engine="local")
+    return api.open(folder / "store").run
 
 
 @pytest.fixture(scope="session")

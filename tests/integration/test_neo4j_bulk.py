@@ -6,31 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pag_graph import api
-from pag_graph.cli.demo import SAMPLES
-from pag_graph.errors import Neo4jError
+from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 pytestmark = pytest.mark.neo4j
-
-
-@pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    store = tmp_path_factory.mktemp("bulk") / "skewed.pag"
-    api.build(SAMPLES / "skewed", store, engine="local")
-    return api.open(store).run
 
 
 def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
@@ -50,29 +42,47 @@ def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
     return rows(nodes), rows(between)
 
 
-def test_an_import_is_a_load(neo4j_driver: neo4j.Driver, skewed: Run, tmp_path: Path) -> None:
-    load_run(skewed, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
+def test_an_import_is_a_load(
+    neo4j_driver: neo4j.Driver, first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
     nodes, relationships = contents(neo4j_driver)
     home = tmp_path / "home"
+
+    def interrupted(*_: object) -> None:
+        raise InterruptedError
+
     try:
-        done = load_bulk(skewed, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
-        assert done.epochs == tuple(skewed.epochs["epoch"])
+        # Interrupted when the database is made and its epochs are not published yet: a load completes it.
+        with monkeypatch.context() as patched:
+            patched.setattr(bulk.load_steps, "publish", interrupted)
+            with pytest.raises(InterruptedError):
+                load_bulk(first_rounds, home, detail=Detail.FULL, ports=(0, 0))
+        with server.driver(server.status(home)) as driver:
+            with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
+                run_query(driver, "epochs/trend", {"run": str(first_rounds.info.run["run_id"])})
+            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
+            assert contents(driver) == (nodes, relationships)
+        server.stop(home)
+        server.reset(home)
+        done = load_bulk(first_rounds, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
+        assert done.epochs == tuple(first_rounds.epochs["epoch"])
         with server.driver(server.status(home)) as driver:
             found_nodes, found_relationships = contents(driver)
             assert found_nodes == nodes
             assert found_relationships == relationships
             # A load finds it complete, and what it would write is what is there.
-            again = load_run(skewed, driver, options=LoadOptions(detail=Detail.FULL))
+            again = load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
             assert not again.epochs
         with pytest.raises(Neo4jError, match="has a database already"):
-            load_bulk(skewed, home)
+            load_bulk(first_rounds, home)
         with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
-            load_bulk(skewed, home, overwrite=True)
+            load_bulk(first_rounds, home, overwrite=True)
     finally:
         server.stop(home)
 
 
-def test_an_interrupted_import_is_noticed(skewed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
 
     def interrupted(*_: object, **__: object) -> str:
@@ -81,13 +91,13 @@ def test_an_interrupted_import_is_noticed(skewed: Run, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(bulk.server, "administer", interrupted)
     with pytest.raises(InterruptedError):
-        load_bulk(skewed, home)
+        load_bulk(first_rounds, home)
     assert server_home.is_half_imported(home)
     with pytest.raises(Neo4jError, match="was interrupted") as caught:
         server.start(home)
     assert "--bulk" in str(caught.value.hint)
     # It may be done again without --overwrite: there is nothing to lose.
     with pytest.raises(InterruptedError):
-        load_bulk(skewed, home)
+        load_bulk(first_rounds, home)
     assert server.reset(home)
     assert not server_home.is_half_imported(home)

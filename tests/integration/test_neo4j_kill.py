@@ -19,10 +19,8 @@ import pytest
 from neo4j.exceptions import DriverError
 from neo4j.exceptions import Neo4jError as ServerError
 
-from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.waits import waits
-from pag_graph.cli.demo import SAMPLES
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
@@ -33,20 +31,24 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 LOADERS = 50 if PROVE else 5
 SERVERS = 10 if PROVE else 1
+PAUSE_S = 0.0 if PROVE else 0.1
+"""Between two looks: without it, looking is what the server is busy with."""
 
 # Small batches and groups, so that there are many places to be killed at; again and again what is there is read.
 LOADER = """
 import sys
 from pathlib import Path
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
@@ -58,13 +60,6 @@ with server.driver(server.status(Path(sys.argv[2]))) as driver:
     load_run(run, driver, options=options, again=True)
 print("done", flush=True)
 """
-
-
-@pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    store = tmp_path_factory.mktemp("kill") / "skewed.pag"
-    api.build(SAMPLES / "skewed", store, engine="local")
-    return api.open(store).run
 
 
 def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
@@ -103,6 +98,7 @@ class Reader(threading.Thread):
                 with server.driver(server.status(self.home)) as driver:
                     while not self.ended.is_set():
                         self._look(driver)
+                        self.ended.wait(PAUSE_S)
             except ServerError as error:
                 if "ClientError.Statement" in str(error.code):
                     self.broken.append(error)
@@ -187,21 +183,23 @@ def kill_loader(run: Run, home: Path, detail: Detail, after_s: float) -> bool:
 
 
 @pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
-def test_killed_loaders_leave_no_trace(neo4j_driver: neo4j.Driver, home: Path, skewed: Run, detail: Detail) -> None:
-    whole = clean(neo4j_driver, skewed, detail)
-    reader = Reader(home, skewed, detail)
+def test_killed_loaders_leave_no_trace(
+    neo4j_driver: neo4j.Driver, home: Path, first_rounds: Run, detail: Detail
+) -> None:
+    whole = clean(neo4j_driver, first_rounds, detail)
+    reader = Reader(home, first_rounds, detail)
     reader.start()
     chance = random.Random(f"{detail}-{os.environ.get('PAG_PROVE')}")
     began = time.monotonic()
-    with start_loader(skewed, home, detail) as process:
+    with start_loader(first_rounds, home, detail) as process:
         assert process.wait(600) == 0
     usual_s = time.monotonic() - began
     killed = 0
     for _ in range(LOADERS // 2 + LOADERS % 2):
         if chance.random() < 0.5:
             remove_run(neo4j_driver, reader.run_id)
-        killed += kill_loader(skewed, home, detail, chance.uniform(0.0, usual_s))
-    load_run(skewed, neo4j_driver, options=LoadOptions(detail=detail))
+        killed += kill_loader(first_rounds, home, detail, chance.uniform(0.0, usual_s))
+    load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=detail))
     reader.ended.set()
     reader.join(60)
     assert killed
@@ -219,19 +217,19 @@ def clean(driver: neo4j.Driver, run: Run, detail: Detail) -> tuple[list[str], li
     return whole
 
 
-def test_killed_servers_lose_nothing(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_killed_servers_lose_nothing(first_rounds: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("killed server") / "home"
     # Below the ports that clients get: one that calls a dead port of its own range can end up talking to itself.
     started = server.start(home, bolt_port=27_687, http_port=27_474)
     ports = {"bolt_port": port_of(started.bolt_uri), "http_port": port_of(started.http_uri), "fixed_ports": True}
     try:
         with server.driver(started) as driver:
-            whole = clean(driver, skewed, Detail.FULL)
-        reader = Reader(home, skewed, Detail.FULL)
+            whole = clean(driver, first_rounds, Detail.FULL)
+        reader = Reader(home, first_rounds, Detail.FULL)
         reader.start()
         chance = random.Random(7)
         for number in range(SERVERS):
-            with start_loader(skewed, home, Detail.FULL) as process:
+            with start_loader(first_rounds, home, Detail.FULL) as process:
                 time.sleep(chance.uniform(0.0, 3.0))
                 pid = server.status(home).pid
                 assert pid
@@ -244,7 +242,7 @@ def test_killed_servers_lose_nothing(skewed: Run, tmp_path_factory: pytest.TempP
                 server.start(home, **ports)
                 process.wait(600)
         with server.driver(server.status(home)) as driver:
-            load_run(skewed, driver, options=LoadOptions(detail=Detail.FULL, lease_s=60))
+            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL, lease_s=60))
             assert contents(driver) == whole
         reader.ended.set()
         reader.join(60)
@@ -259,10 +257,11 @@ def port_of(uri: str | None) -> int:
     return int(uri.rsplit(":", 1)[1])
 
 
-def test_what_a_look_expects_is_what_the_engine_says(skewed: Run) -> None:
+def test_what_a_look_expects_is_what_the_engine_says(first_rounds: Run) -> None:
     """The reader's yardstick is itself checked, against the analysis of waits."""
-    whole = sum(facts(skewed, epoch, Detail.WAITS)[2] for epoch in skewed.epochs["epoch"].to_list())
+    whole = sum(facts(first_rounds, epoch, Detail.WAITS)[2] for epoch in first_rounds.epochs["epoch"].to_list())
     inside = sum(
-        sum(row["waiting_ns"] for row in waits(skewed.snapshot(window)).to_pylist()) for window in skewed.windows()
+        sum(row["waiting_ns"] for row in waits(first_rounds.snapshot(window)).to_pylist())
+        for window in first_rounds.windows()
     )
     assert whole == inside

@@ -17,14 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import inside_ns, local_inside, worker_of
-from pag_graph.analyses.imbalance import imbalance
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops
-from pag_graph.analyses.metrics import metrics
-from pag_graph.analyses.stragglers import stragglers
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
+from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import cell, load_query, queries_for_people
 from pag_graph.errors import InvalidParameterError
@@ -33,15 +29,23 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.query import answer_query, complete, run_query
+from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run, Snapshot
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
     from pag_graph.neo4j_server.server import ServerStatus
+
+imbalance = find_analysis("imbalance")
+k_hops = find_analysis("k-hops")
+metrics = find_analysis("metrics")
+stragglers = find_analysis("stragglers")
+traffic = find_analysis("traffic")
+waits = find_analysis("waits")
 
 pytestmark = pytest.mark.neo4j
 
@@ -598,6 +602,34 @@ def test_queries_start_at_an_index(driver: neo4j.Driver, runs: dict[str, Run], n
         assert any("Seek" in step for step, _ in used)
 
 
+# Accesses per row of what a query looks at: events and activities of its epochs, or their segments where waits are
+# enough for it. Queries may touch a row more than once; they may not touch what lies elsewhere.
+ACCESSES = 30
+
+
+def accesses(plan: Mapping[str, Any]) -> int:
+    return int(plan.get("args", {}).get("DbHits", 0)) + sum(accesses(child) for child in plan.get("children", ()))
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, runs: dict[str, Run], name: str) -> None:
+    """Late in a run, where a walk that forgets the window's start goes back through all that came before."""
+    query, run = QUERIES[name], runs["bfs"]
+    last = run.window(epoch=rounds_of(run)[-1])
+    given = {"epoch": last.epoch, "event": last.end_vertex, "worker": 1, "at_ns": (last.start_ns + last.end_ns) // 2}
+    values = {key: value for key, value in given.items() if key in query.params}
+    answer = answer_query(driver, query, {"run": ids(run), **values}, plan="profile")
+    assert answer.plan is not None
+    assert answer.coverage is not None
+    covered = list(answer.coverage.covered)
+    looked = run.epochs.filter(pl.col("epoch").is_in(covered))
+    rows = int(looked.select(pl.col("vertices") + pl.col("edges")).sum().item())
+    if not query.details:
+        begun = "MATCH (segment:Segment {run: $run}) WHERE segment.round IN $covered RETURN count(*) AS segments"
+        rows = driver.execute_query(begun, {"run": ids(run), "covered": covered}).records[0]["segments"]
+    assert accesses(answer.plan) <= ACCESSES * (rows + run.epochs.height + run.operators.height)
+
+
 @pytest.mark.parametrize(
     "name", ["provenance/led_to", "provenance/delayed", "provenance/input_round", "patterns/cone_of_influence"]
 )
@@ -678,22 +710,19 @@ def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[s
             given = {"run": ids(run), "epoch": 4, **sensible(query, run)}
             assert answer_query(alone, query, given).rows == [], query.name
     at_ns = (window.start_ns + window.end_ns) // 2
-    assert run_query(alone, "analyses/state_at", {"run": ids(run), "at_ns": at_ns}) == []
+    assert answer_query(alone, QUERIES["analyses/state_at"], {"run": ids(run), "at_ns": at_ns}).rows == []
+    with pytest.raises(InvalidParameterError, match="is not loaded; it is one of 4"):
+        run_query(alone, "analyses/state_at", {"run": ids(run), "at_ns": at_ns})
     # The walk through what led to an event stops where a hidden epoch begins.
     last = run.window(epoch=5)
-    led = run_query(
-        alone,
-        "provenance/led_to",
-        {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
-    )
+    far = {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6}
+    with pytest.warns(PartialAnswerWarning, match=r"left out epoch 4 \(not loaded\)"):
+        led = run_query(alone, "provenance/led_to", far)
     assert led
     assert min(row["t_ns"] for row in led) > last.start_ns
     alone.execute_query("MATCH (e:Epoch {epoch: 4}) SET e.published = true")
-    led = run_query(
-        alone,
-        "provenance/led_to",
-        {"run": ids(run), "event": last.end_vertex, "back_ns": 10**12, "limit": 10**6},
-    )
+    with pytest.warns(PartialAnswerWarning, match=r"left out epoch 2 \(not loaded\)"):
+        led = run_query(alone, "provenance/led_to", far)
     start = run.window(epoch=3).start_ns
     assert start < min(row["t_ns"] for row in led) < window.start_ns
 

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pag_graph import api
-from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import Neo4jError
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.connection import Connection, connection_from_environment
@@ -30,19 +28,12 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
 
 pytestmark = pytest.mark.neo4j
 
 CUTS = 6
-
-
-@pytest.fixture(scope="module")
-def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    store = tmp_path_factory.mktemp("reach") / "skewed.pag"
-    api.build(SAMPLES / "skewed", store, engine="local")
-    return api.open(store).run
 
 
 class Forwarder:

@@ -149,7 +149,7 @@ def test_killed_server_starts_again_with_its_data(home: Path) -> None:
 def test_killed_command_leaves_a_server_that_the_next_one_finds(tmp_path: Path) -> None:
     folder = tmp_path / "home"
     code = (
-        "import sys; from pathlib import Path; from pag_graph.sinks.neo4j import server; "
+        "import sys; from pathlib import Path; from pag_graph.neo4j_server import server; "
         "server.start(Path(sys.argv[1]), bolt_port=0, http_port=0)"
     )
     try:

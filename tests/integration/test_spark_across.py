@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
-from pag_graph.analyses.frames import Frames
+from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis
 from pag_graph.analyses.invariants import InvariantsParameters
 from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.view import View, view_of
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.engines.frames import engine_of, spark_frames
+from pag_graph.engines.frames import _engine, spark_view
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.formats.spark import struct_type
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 pytestmark = pytest.mark.spark
 
@@ -63,20 +63,18 @@ def rows(table: pa.Table, name: str) -> pl.DataFrame:
 
 
 def one_window(analysis: Analysis, subject: Any, parameters: Any = None) -> pl.DataFrame:
-    function = analysis.part if analysis.part_name else analysis.function
-    made = analysis.make_parameters({}) if parameters is None else parameters
-    return rows(table_of(function(subject, *(() if analysis.parameters is None else (made,)))), analysis.name)
+    return rows(analysis.table(view_of(subject), parameters), analysis.name)
 
 
 @pytest.mark.parametrize("analysis", ACROSS, ids=lambda analysis: analysis.name)
 def test_windows_of_a_sample(spark: SparkSession, stores: dict[RuleSet, Path], analysis: Analysis) -> None:
-    for rules in analysis.rules & set(stores):
+    for rules in analysis.needs.rule_sets & set(stores):
         run = api.open(stores[rules]).run
         windows = [run.slowest(), run.windows()[-1]]
         if rules is not RuleSet.ST2:
             windows.append(run.window(between=(run.end_ns // 3, run.end_ns // 2)))
         for window in windows:
-            found = one_window(analysis, spark_frames(run, spark, window))
+            found = one_window(analysis, spark_view(run, spark, window))
             assert found.equals(one_window(analysis, run.snapshot(window))), window
 
 
@@ -90,7 +88,8 @@ def test_random_traces(
     api.build(place / "trace", place / "store", engine="local")
     run = api.open(place / "store").run
     edges = spark.createDataFrame(_edges(run), struct_type(PAG_EDGES)).repartition(3)
-    engine = engine_of(spark, edges.localCheckpoint())
+    checkpoint = edges.localCheckpoint()
+    engine = _engine(spark, lambda _: checkpoint)
     windows = [window for window in run.windows() if window.span_ns]
     window = data.draw(st.sampled_from(windows)) if windows else run.windows()[0]
     limit = data.draw(st.integers(0, 30))
@@ -100,7 +99,7 @@ def test_random_traces(
     }
     for analysis in ACROSS:
         parameters = given_parameters.get(analysis.name)
-        found = one_window(analysis, Frames(run=run, window=window, engine=engine), parameters)
+        found = one_window(analysis, View(run=run, windows=[window], spread=engine), parameters)
         assert found.equals(one_window(analysis, run.snapshot(window), parameters)), (analysis.name, window)
 
 
@@ -136,8 +135,8 @@ def test_sums_that_are_too_large(spark: SparkSession, stores: dict[RuleSet, Path
     from pyspark.sql import functions as f
 
     run = api.open(stores[RuleSet.TIMELY]).run
-    frames = spark_frames(run, spark, run.slowest())
+    frames = spark_view(run, spark, run.slowest())
     edges = frames.engine.edges(pl.lit(value=True)).to_native().withColumn("records", f.lit(1 << 62))
-    whole = Frames(run=run, window=run.window(between=(0, run.end_ns)), engine=engine_of(spark, edges))
+    whole = View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=_engine(spark, lambda _: edges))
     with pytest.raises(AnalysisError, match="64 bits"):
-        find_analysis("traffic").function(whole)
+        find_analysis("traffic")(whole)

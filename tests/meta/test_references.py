@@ -24,7 +24,7 @@ ELSEWHERE = {
     *("FILE.svg", "NAME.py", "epoch4.svg", "epoch5.svg", "etl.py", "job.py", "khops.txt", "logs/README.md", "why.html"),
     *("Job.id", "Run.origin_unix_ns"),  # properties of nodes in Neo4j
     *("graph.graph", "taskset", "python3"),  # NetworkX, and programs
-    *("session.quick", "Pag.longest_waits"),  # a parameter of a bench, and the analysis that a page adds
+    *("session.quick", "Pag.longest_waits", "laps.csv"),  # a parameter of a bench; what examples add
 }
 """What is named here and is not this repository's, or is made by an example."""
 
@@ -35,13 +35,14 @@ THIS = Path(__file__).relative_to(ROOT).as_posix()
 PLAIN = {"NamedTuple", "Protocol", "StrEnum", "IntFlag", "Exception", "object"}
 """Bases that add nothing that pages speak of."""
 
-ENDINGS = {"py", "md", "cypher", "rs", "svg", "txt", "toml", "lock", "json", "parquet", "html", "jar", "csv"}
+ENDINGS = {"pag", "py", "md", "cypher", "rs", "svg", "txt", "toml", "lock", "json", "parquet", "html", "jar", "csv"}
 PATH = re.compile(r"(?<![\w./:-])(?:\.\./)*[\w/.-]*\w\.(?:py|md|cypher|rs|sh|yml|toml|lock|txt|html|svg)\b(?![.(\w])")
 DOTTED = re.compile(r"`([A-Za-z]\w*(?:\.\w+)+)(?:\(\))?`")
 SINGLE = re.compile(r"(?<!`)`([A-Za-z]\w+)`(?!`)")
 MODULE = re.compile(r"\bpag_graph(?:\.[a-z]\w*)+(?:\.\w+)*")
 SECTION = re.compile(r"`{1,2}((?:docs/)?[a-z-]+\.md)`{1,2},?\s+section\s+\"([^\"]+)\"")
 ANCHOR = re.compile(r"(?:docs/)?([a-z-]+\.md)#([\w-]+)")
+IMPORT = re.compile(r"from (pag_graph[.\w]*) import (\w+(?:, \w+)*)")
 UNPUBLISHED = re.compile(r"\b(?:contracts?|design) section \d+|\b(?:contracts|house|live|style)\.md\b")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -162,12 +163,12 @@ def dead(text: str, suffix: str) -> Iterator[str]:
             continue
         if not {name, name.rpartition("/")[2]} & ELSEWHERE and name not in endings():
             yield name
-    for found in MODULE.finditer(text):
-        yield from _missing(found[0])
+    yield from (found[0] for found in MODULE.finditer(text) if not stands(found[0]))
     for found in DOTTED.finditer(text):
         yield from _missing(found[1])
     if suffix == ".py":
-        yield from (found[1] for found in SINGLE.finditer(text) if found[1] not in words() | ELSEWHERE)
+        named = {found[1] for found in SINGLE.finditer(text)}
+        yield from named - words() - ELSEWHERE
     for page, title in SECTION.findall(" ".join(text.split())):
         if title not in headings(page.removeprefix("docs/")):
             yield f"{page}, {title}"
@@ -175,6 +176,18 @@ def dead(text: str, suffix: str) -> Iterator[str]:
         if (ROOT / "docs" / page).is_file() and anchor not in headings(page):
             yield f"{page}#{anchor}"
     yield from UNPUBLISHED.findall(" ".join(text.split()))
+
+
+def stands(dotted: str) -> bool:
+    """Whether a name that begins with the package is a module or folder, or a name in one."""
+    parts = dotted.split(".")
+    for taken in range(len(parts), 0, -1):
+        path = "/".join(parts[:taken])
+        module = next((file for file in (f"{path}.py", f"{path}/__init__.py") if file in listed()), None)
+        if module is not None:
+            rest = parts[taken : taken + 1]
+            return not rest or rest[0] in own_names(parsed(module)) | {"_cypher", "__version__"}
+    return False
 
 
 def _missing(dotted: str) -> Iterator[str]:
@@ -195,6 +208,23 @@ def test_all_that_docstrings_comments_and_pages_name_is_there() -> None:
     gone = {name: sorted({each for text in prose(ROOT / name) for each in dead(text, name[-3:])}) for name in names}
     said = "\n".join(f"{name}: {', '.join(missing)}" for name, missing in gone.items() if missing)
     assert not said, said
+
+
+def test_programs_within_texts_import_what_is_there() -> None:
+    gone = []
+    for name in listed():
+        if not name.endswith(".py") or name in {THIS, "tests/meta/test_house.py"}:
+            continue  # they write packages of their own
+        for node in ast.walk(parsed(name)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                gone += [f"{name}: {each}" for each in imports(node.value) if not stands(each)]
+    assert not gone
+
+
+def imports(program: str) -> Iterator[str]:
+    """Give the names with dots that a program imports from the package."""
+    for module, names in IMPORT.findall(program):
+        yield from (f"{module}.{name}" for name in names.split(", "))
 
 
 @pytest.mark.parametrize(

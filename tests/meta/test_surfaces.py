@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses import ANALYSES, Analysis, Scope, find_analysis, table_of
+from pag_graph.analyses import ANALYSES, Analysis, RunAnalysis, Scope, find_analysis, indexing, table_of
+from pag_graph.analyses.index import INDEX
 from pag_graph.analyses.reference_page import page
 from pag_graph.analyses.signatures import source
 from pag_graph.cli.demo import SAMPLES
@@ -38,15 +39,20 @@ MODULES = {
     not in {
         "__init__",
         "definition",
+        "parameters",
+        "index",
+        "indexing",
+        "runner",
         "reference_page",
         "signatures",
         "expressions",
-        "windows",
-        "frames",
+        "view",
         "contraction",
         "constraints",
         "distributions",
         "evidence",
+        "observations",
+        "statements",
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.
@@ -64,11 +70,17 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[RuleSet, Path]:
 
 
 def store_of(stores: dict[RuleSet, Path], analysis: Analysis) -> Path:
-    return stores[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
+    return stores[analysis.needs.usual]
 
 
 def test_every_module_is_listed() -> None:
-    assert {analysis.module_name or analysis.method for analysis in ANALYSES} == MODULES
+    assert set(indexing.MODULES) == MODULES
+    assert [analysis.name for analysis in ANALYSES] == list(INDEX)
+
+
+def test_the_index_is_current() -> None:
+    written = (ROOT / "pag_graph" / "analyses" / "index.py").read_text(encoding="utf-8")
+    assert written == indexing.source(), "run: python -m pag_graph.analyses.indexing"
 
 
 def test_names_are_unique() -> None:
@@ -80,9 +92,8 @@ def test_names_are_unique() -> None:
 def test_a_definition_is_whole(analysis: Analysis) -> None:
     assert analysis.help.endswith(".")
     assert len(analysis.help) < 120
-    assert inspect.cleandoc(analysis.function.__doc__ or "") == analysis.doc
     assert isinstance(analysis.schema, pa.Schema)
-    assert analysis.rules
+    assert analysis.needs.rule_sets
     assert analysis.cypher is None or analysis.cypher in list_queries()
     columns = set(analysis.schema.names)
     chart = analysis.chart
@@ -98,9 +109,9 @@ def test_a_definition_is_whole(analysis: Analysis) -> None:
         assert analysis.parameters.__dataclass_params__.frozen
         assert all(parameter.help for parameter in analysis.parameter_list)
         assert len(analysis.parameter_list) == len(fields(analysis.parameters))
-    if analysis.part_name:
+    if isinstance(analysis, RunAnalysis):
         assert analysis.scope is Scope.RUN
-        assert callable(analysis.part)
+        assert analysis.part is None or callable(analysis.part)
 
 
 @each_analysis
@@ -166,7 +177,7 @@ def test_every_analysis_is_a_job(analysis: Analysis, stores: dict[RuleSet, Path]
 
 @each_analysis
 def test_rule_sets_without_meaning_are_refused(analysis: Analysis, stores: dict[RuleSet, Path]) -> None:
-    for rules in set(RuleSet) - analysis.rules:
+    for rules in set(RuleSet) - analysis.needs.rule_sets:
         with pytest.raises(UnsupportedPlanError):
             api.open(stores[rules]).analyse(analysis.name, **NEEDED.get(analysis.name, {}))
 
@@ -223,7 +234,7 @@ def test_listing_analyses_imports_none_of_them() -> None:
 
 
 def test_the_framework_imports_nothing_heavy() -> None:
-    for name in ("__init__", "definition"):
+    for name in ("__init__", "definition", "parameters", "index"):
         tree = ast.parse((ROOT / "pag_graph" / "analyses" / f"{name}.py").read_text(encoding="utf-8"))
         imported = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)} | {
             alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.analyses.blame import blame
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.testing.strategies import slice_sizes
@@ -21,6 +21,8 @@ from tests.support.stated_reference import build_stated, random_stated
 
 if TYPE_CHECKING:
     import pytest
+
+blame = find_analysis("blame")
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 EDGE = ("src", "dst", "type", "start_ns", "duration_ns", "operator", "activation", "records", "read", "flags")

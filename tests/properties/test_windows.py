@@ -116,7 +116,9 @@ def test_k_hops(
 ) -> None:
     pag, edges = built(tmp_path_factory, trace)
     parameters = KHopsParameters(k=k, through_waits=through_waits, weight=weight)
-    from pag_graph.analyses.k_hops import k_hops
+    from pag_graph.analyses import find_analysis
+
+    k_hops = find_analysis("k-hops")
 
     for window in windows_of(pag, data):
         found: Counter[tuple[int, str, int, int | None, str]] = Counter()

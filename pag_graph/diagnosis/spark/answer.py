@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.builder.build import build
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
-from pag_graph.diagnosis.spark.cores import predict_cores
-from pag_graph.diagnosis.spark.list_schedule import list_schedule
-from pag_graph.diagnosis.spark.look import Thresholds, driver_gaps
 from pag_graph.diagnosis.spark.nodes import node_shares
+from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
@@ -30,17 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from pag_graph.diagnosis.spark.look import Thresholds
     from pag_graph.sources.spark.log_tables import SparkLog
     from pag_graph.sources.spark.logfiles import LogFiles
     from pag_graph.sources.spark.mapping import Mapped
 
 __all__ = ["SparkAnswer", "answer"]
-
-_MOST_WHAT_IFS = 5
-# On a large log every replay takes seconds.
-_LARGE = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +48,10 @@ class SparkAnswer:
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
     """Time of the path's stages by plan node."""
-    what_if: list[dict[str, Any]]
-    """Rows of change, predicted_ns and saved_ns, greatest saving first."""
-    cores: list[dict[str, Any]]
-    """Rows of cores and predicted_ns."""
+    what_if: list[WhatIf]
+    """Greatest saving first."""
+    cores: list[WithCores]
+    """By number of cores."""
     explained: float
     """Share of the path that is not unknown."""
     inferred: float
@@ -90,6 +82,7 @@ class SparkAnswer:
             },
             "plan_nodes": self.plan_nodes,
             "causes": [cause.facts() for cause in diagnosis.causes],
+            "minor": [cause.facts() for cause in diagnosis.minor],
             "core_time_ns": diagnosis.core_ns,
             "stages": diagnosis.stages.to_dicts(),
             "jobs": [
@@ -105,7 +98,13 @@ class SparkAnswer:
             ],
             "settings": settings_of(self.log),
             "executors": schedule.executors.drop("code").to_dicts(),
-            "what_if": {"replayed_ns": diagnosis.simulated_ns, "changes": self.what_if, "cores": self.cores},
+            "what_if": {
+                "replayed_ns": diagnosis.simulated_ns,
+                "error": round(diagnosis.replay_error, 6),
+                "reliable": diagnosis.reliable,
+                "changes": [row.facts() for row in self.what_if],
+                "cores": [row.facts() for row in self.cores],
+            },
             "epochs": [
                 {"epoch": number, "end_ns": t, "name": name} for number, (t, name) in enumerate(self.mapped.epochs.ends)
             ],
@@ -194,7 +193,9 @@ def _walked(
     snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
     path = critical_path(snapshot)
     steps = pl.DataFrame(pl.from_arrow(path.steps))
-    flags = run.scan("edges").select("src", "dst", "flags").collect()
+    # Of the edges, which are many, only those of the path.
+    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
+    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
     steps = steps.join(
         flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
         on=["edge_src", "edge_dst"],
@@ -204,7 +205,6 @@ def _walked(
     steps = _labelled(steps, mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()
-    what_ifs = _what_ifs(mapped, diagnosis, steps)
     return SparkAnswer(
         log=log,
         mapped=mapped,
@@ -212,8 +212,8 @@ def _walked(
         steps=steps,
         shares={name: _shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=node_shares(mapped, steps),
-        what_if=what_ifs,
-        cores=predict_cores(mapped.schedule, diagnosis.plan, cores),
+        what_if=what_ifs(mapped, diagnosis, steps),
+        cores=with_other_cores(mapped, diagnosis, cores),
         explained=path.explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
         findings=dict(found.iter_rows()),
@@ -297,40 +297,3 @@ def _shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]
         .sort("path_ns", column, descending=[True, False])
     )
     return [{"key": key, "path_ns": ns, "share": ns / span} for key, ns in rows.iter_rows()]
-
-
-def _what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[dict[str, Any]]:
-    """Predict the end for changes to the stages that matter most."""
-    schedule, plan, cores = mapped.schedule, diagnosis.plan, diagnosis.cores
-    if not schedule.tasks.height or not cores:
-        return []
-    tasks = schedule.tasks
-    base = diagnosis.simulated_ns
-    rows: list[dict[str, Any]] = []
-
-    def predict(change: str, durations: NDArray[np.int64]) -> None:
-        end = list_schedule(plan, cores, durations=durations)
-        rows.append({"change": change, "predicted_ns": end, "saved_ns": base - end})
-
-    on_path = (
-        steps.group_by("what").agg(pl.col("duration_ns").sum()).sort("duration_ns", "what", descending=[True, False])
-    )
-    names = {mapped.operators.names[number]: key for key, number in mapped.operators.stages.items()}
-    top = [names[name] for name in on_path["what"].to_list() if name in names]
-    stage, attempt = tasks["stage"].to_numpy(), tasks["stage_attempt"].to_numpy()
-    for key in top[: 1 if tasks.height > _LARGE else _MOST_WHAT_IFS]:
-        own = (stage == key[0]) & (attempt == key[1])
-        half = plan.durations.copy()
-        half[own] //= 2
-        predict(f"half the work in stage {key[0]}", half)
-        if own.sum() > 1:
-            even = plan.durations.copy()
-            even[own] = int(even[own].mean())
-            predict(f"even tasks in stage {key[0]}", even)
-    gc = tasks["gc"].to_numpy()
-    if gc.any():
-        predict("no garbage collection", np.maximum(plan.durations - gc, 0))
-    gaps = sum(end - start for start, end in driver_gaps(schedule))
-    if gaps:
-        rows.append({"change": "no driver work between and after jobs", "predicted_ns": base - gaps, "saved_ns": gaps})
-    return sorted((row for row in rows if row["saved_ns"] > 0), key=lambda row: (-row["saved_ns"], row["change"]))

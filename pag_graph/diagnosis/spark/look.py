@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from pag_graph.diagnosis.spark.cores import settled
+from pag_graph.diagnosis.spark.catalogue import CAUSES
+from pag_graph.diagnosis.spark.first_tasks import settled
 from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan, list_schedule
+from pag_graph.sources.spark.operators import name_operators, node_metrics, stage_nodes
 from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -22,29 +24,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["CAUSES", "Cause", "Look", "Thresholds", "driver_gaps", "seconds", "stage_table"]
-
-CAUSES: dict[str, str] = {
-    "key_skew": "Spread the key: salt it, aggregate before the shuffle, or turn on adaptive skew joins.",
-    "partition_skew": "Make input partitions of equal size: repartition, or split large files.",
-    "slow_node": "Look at the machine; exclude it, or turn on speculation.",
-    "straggler": "Look at what this task computes: the same amount of data costs more there.",
-    "gc": "Give executors more memory or fewer cores each, and keep fewer objects alive.",
-    "spill": "Use more partitions, or give executors more memory for execution.",
-    "driver_bound": "Bring less to the driver and do less there: aggregate on executors, write instead of collect.",
-    "lost_executor": "Find out why the executor went (memory limits first); replicate or checkpoint what is dear.",
-    "stage_retry": "Shuffle files were lost: use an external shuffle service, and look at the disks and nodes.",
-    "task_retry": "Look at why the tasks failed; each attempt starts anew.",
-    "failed_job": "Look at the error of the job; its time was for nothing.",
-    "speculation": "The first attempts hung: find out why. Lower spark.speculation.multiplier to react sooner.",
-    "too_few_partitions": "Use more partitions: at least as many as there are cores.",
-    "tiny_tasks": "Use fewer, larger partitions: coalesce, or raise the split size.",
-    "concurrent_jobs": "The jobs share the cores: add cores, or run them one after the other if one matters more.",
-    "scheduling": "Tasks wait for their launch or result: look at the driver's load, locality waits, and task size.",
-    "shuffle_fetch": "Reduce what is shuffled, or look at the network and the shuffle servers.",
-    "executor_wait": "Jobs waited for executors to start: keep some, or ask for them earlier.",
-}
-"""Causes and what usually helps."""
+__all__ = ["Cause", "Estimate", "Look", "Thresholds", "seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +33,9 @@ class Thresholds:
 
     saved_share: float = 0.06
     """Least saving, as a share of the time since the first job."""
+    replay_error: float = 0.05
+    """Largest error of the replay of what was recorded, as a share of the time since the first job, with which replayed
+    times are given as one number; with a larger one they are given as intervals."""
     slow_ratio: float = 2.5
     """A task is slow if it took so many times the median of its stage."""
     data_ratio: float = 0.4
@@ -60,7 +43,7 @@ class Thresholds:
     gc_share: float = 0.15
     """Least share of garbage collection in a stage's run time."""
     driver_share: float = 0.3
-    """Least share of the driver's own time in the time since the first job."""
+    """Least share of the driver's own time, as far as nothing explains it, in the time since the first job."""
     overhead_share: float = 0.3
     """Least share of launching and finishing tasks in the cores' time of a stage with tiny tasks."""
     tiny_ns: int = 300_000_000
@@ -69,6 +52,49 @@ class Thresholds:
     """Only a stage with so many tasks per core has too many of them."""
     spill_share: float = 0.2
     """Least ratio of the bytes spilled to disk to those read and written."""
+    delay_share: float = 0.25
+    """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time."""
+    small_jobs: int = 20
+    """So many jobs of one call site are many, if each with the driver's time before it is small."""
+    small_job_ns: int = 1_000_000_000
+    """A job with the driver's time before it is small below this."""
+
+
+class Estimate(NamedTuple):
+    """A time that a replay gave, and how far off such replays are in this log."""
+
+    ns: int
+    error_ns: int
+    """Of the replay of what was recorded; 0 for what was measured."""
+    reliable: bool
+    """Whether the error is small enough to give the time as one number."""
+
+    @property
+    def low(self) -> int:
+        """Lower end of the interval, not below 0."""
+        return max(0, self.ns - self.error_ns)
+
+    @property
+    def high(self) -> int:
+        """Upper end of the interval."""
+        return self.ns + self.error_ns
+
+    def facts(self, name: str) -> dict[str, int | None]:
+        """Return it as plain values; the number itself only where it is reliable."""
+        return {
+            f"{name}_ns": self.ns if self.reliable else None,
+            f"{name}_low_ns": self.low,
+            f"{name}_high_ns": self.high,
+        }
+
+    def text(self, spelt: Callable[[float], str]) -> str:
+        """Spell it for people."""
+        if self.reliable:
+            return spelt(self.ns)
+        return f"{spelt(self.low)} to {spelt(self.high)}" if self.low else f"at most {spelt(self.high)}"
+
+
+_NONE = Estimate(0, 0, reliable=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +104,7 @@ class Cause:
     cause: str
     """One of `CAUSES`."""
     saved_ns: int
-    """How much earlier the application would have ended without it, by the list schedule."""
+    """How much earlier the application would have ended without it."""
     share: float
     """The same as a share of the time since the first job."""
     stage: int | None = None
@@ -89,19 +115,32 @@ class Cause:
     """The same in plain words."""
     bound: bool = False
     """Whether `saved_ns` is an upper bound, not an estimate."""
+    measured: bool = False
+    """Whether `saved_ns` was measured; otherwise it is the list schedule's."""
+    change: str = ""
+    """What would help here, where more is known than what usually helps."""
+    saving: Estimate = _NONE
+    """`saved_ns` with its error, once all causes are found."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return CAUSES[self.cause].title
 
     @property
     def advice(self) -> str:
-        """What usually helps."""
-        return CAUSES[self.cause]
+        """What helps."""
+        return self.change or CAUSES[self.cause].advice
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return {
             "cause": self.cause,
-            "saved_ns": self.saved_ns,
-            "share": self.share,
+            "title": self.title,
+            **self.saving.facts("saved"),
+            "share": self.share if self.saving.reliable else None,
             "upper_bound": self.bound,
+            "measured": self.measured,
             "stage": self.stage,
             "signal": self.signal,
             "text": self.text,
@@ -128,8 +167,13 @@ class Look:
             .with_row_index("number")
             .with_columns(held=pl.col("free") - pl.col("receipt"), number=pl.col("number").cast(pl.Int64))
         )
-        self.base = list_schedule(plan, cores)
+        self.replays = 0
+        self.base = self.ends()
         self.warm = settled(schedule)
+        self.spans = {
+            (s, a): end - start
+            for s, a, start, end in stages.select("stage", "stage_attempt", "start_ns", "end_ns").iter_rows()
+        }
 
     @cached_property
     def by_stage(self) -> dict[tuple[int, int], pl.DataFrame]:
@@ -141,12 +185,59 @@ class Look:
         """Per stage attempt, how long a core is empty between two of its tasks."""
         return {stage.key: stage.between_ns for stage in self.plan.stages}
 
+    @cached_property
+    def nodes(self) -> dict[int, list[str]]:
+        """Plan nodes that each stage worked for."""
+        return stage_nodes(self.schedule)
+
+    @cached_property
+    def unsplittable(self) -> set[int]:
+        """Stages that read files which are one task each, whatever their size."""
+        log = self.schedule.log
+        nodes = log.nodes.filter("unsplittable").select("execution", "node").unique()
+        by_node = (
+            node_metrics(self.schedule).join(nodes, on=["execution", "node"], how="semi")["stage"].to_list()
+            if nodes.height
+            else []
+        )
+        return {*by_node, *log.stages.filter("unsplittable")["stage"].to_list()}
+
+    @cached_property
+    def _labels(self) -> dict[tuple[int, int], str]:
+        operators = name_operators(self.schedule)
+        return {key: operators.names[number] for key, number in operators.stages.items()}
+
+    def stage_name(self, stage: int, attempt: int = 0) -> str:
+        """Return what people call a stage: its number and what it does."""
+        _, _, what = self._labels.get((stage, attempt), "").partition(": ")
+        again = f", attempt {attempt + 1}" if attempt else ""
+        return f"Stage {stage}{again}" + (f" ({what})" if what else "")
+
+    def ends(self, *, durations: I64 | None = None, **more: Any) -> int:
+        """Return when the application ends if it is replayed: on the recorded cores unless `cores` says others."""
+        self.replays += 1
+        return list_schedule(self.plan, more.pop("cores", self.cores), durations=durations, **more)
+
     def saved(self, change: Callable[[I64], None] | None = None, **more: Any) -> int:
         """Return how much earlier the application ends with changed durations."""
         durations = self.plan.durations.copy()
         if change is not None:
             change(durations)
-        return self.base - list_schedule(self.plan, more.pop("cores", self.cores), durations=durations, **more)
+        return self.base - self.ends(durations=durations, **more)
+
+    def saved_in(self, stages: Sequence[tuple[int, int]], change: Callable[[I64], None]) -> int:
+        """Return how much earlier the application ends if only tasks of some stages take less time.
+
+        No more than these stages' time, and no more than their tasks lose, can be saved: where that is too little to
+        matter, nothing is replayed and the answer is 0.
+        """
+        if not self.matters(sum(self.spans[key] for key in stages)):
+            return 0
+        durations = self.plan.durations.copy()
+        change(durations)
+        if not self.matters(int((self.plan.durations - durations).clip(min=0).sum())):
+            return 0
+        return self.base - self.ends(durations=durations)
 
     def matters(self, saved: int) -> bool:
         """Return whether so much time is worth a word."""
@@ -155,72 +246,6 @@ class Look:
     def cause(self, name: str, saved: int, text: str, **more: Any) -> Cause:
         """Return a cause that cost so much time."""
         return Cause(cause=name, saved_ns=int(saved), share=saved / self.active, text=text, **more)
-
-
-def stage_table(schedule: Schedule) -> pl.DataFrame:
-    """Return one row per stage attempt with tasks, in the order of their begin.
-
-    Parameters
-    ----------
-    schedule
-        Of one log.
-
-    Returns
-    -------
-    pl.DataFrame
-        Times in nanoseconds; `busy_ns` is what its tasks held cores, `skew_ratio` the longest task over the median.
-    """
-    held = pl.col("free") - pl.col("receipt")
-    read = pl.col("remote_bytes") + pl.col("local_bytes")
-    table = (
-        widened(schedule.tasks)
-        .group_by("stage", "stage_attempt", maintain_order=True)
-        .agg(
-            pl.col("job").first(),
-            pl.len().cast(pl.Int64).alias("tasks"),
-            (~pl.col("succeeded") & ~pl.col("running")).sum().cast(pl.Int64).alias("failed"),
-            pl.col("running").sum().cast(pl.Int64).alias("running"),
-            pl.col("speculative").sum().cast(pl.Int64).alias("speculative"),
-            pl.col("launch").min().alias("start_ns"),
-            pl.col("done").max().alias("end_ns"),
-            held.sum().alias("busy_ns"),
-            held.median().cast(pl.Int64).alias("median_ns"),
-            held.max().alias("max_ns"),
-            pl.col("run").sum().alias("run_ns"),
-            pl.col("cpu_ns").sum(),
-            pl.col("gc").sum().alias("gc_ns"),
-            pl.col("deserialize").sum().alias("deserialize_ns"),
-            pl.col("delay").sum().alias("delay_ns"),
-            pl.col("fetch_wait").sum().alias("fetch_wait_ns"),
-            pl.col("write").sum().alias("write_ns"),
-            pl.col("disk_spilled_bytes").sum().alias("spilled_bytes"),
-            pl.col("memory_spilled_bytes").sum(),
-            (read + pl.col("input_bytes")).sum().alias("read_bytes"),
-            (pl.col("shuffle_write_bytes") + pl.col("output_bytes")).sum().alias("written_bytes"),
-            pl.col("result_bytes").sum(),
-        )
-        .sort("start_ns", "stage", "stage_attempt")
-    )
-    # Where no task of a log took any, processor time was not measured.
-    measured = bool((schedule.tasks["cpu_ns"] > 0).any())
-    return table.with_columns(
-        cpu_ns=pl.col("cpu_ns") if measured else pl.lit(None, pl.Int64),
-        skew_ratio=pl.when(pl.col("median_ns") > 0).then(pl.col("max_ns") / pl.col("median_ns")).otherwise(1.0),
-        job=pl.Series([None if j is None else schedule.jobs[j].number for j in table["job"].to_list()], dtype=pl.Int64),
-    )
-
-
-def driver_gaps(schedule: Schedule) -> list[tuple[int, int]]:
-    """Return the stretches since the first job in which no job ran: the driver's own time."""
-    out: list[tuple[int, int]] = []
-    reached = min((job.start_ns for job in schedule.jobs), default=schedule.end_ns)
-    for job in sorted(schedule.jobs, key=lambda job: job.start_ns):
-        if job.start_ns > reached:
-            out.append((reached, job.start_ns))
-        reached = max(reached, job.end_ns)
-    if schedule.end_ns > reached:
-        out.append((reached, schedule.end_ns))
-    return out
 
 
 def seconds(ns: float) -> str:

@@ -2,111 +2,136 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from pag_graph.diagnosis.spark.cores import first_cores
+from pag_graph.diagnosis.spark.cores import most_cores, with_cores
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from pag_graph.diagnosis.spark.list_schedule import Cores
 
     I64 = NDArray[np.int64]
 
-__all__ = ["losses", "speculation"]
+__all__ = ["losses", "lost_executors", "speculation"]
 
 _ORDERLY = ("killed by driver", "idle", "decommission", "finished", "shutdown")
 
 
 def losses(look: Look) -> list[Cause]:
-    """Executors, tasks, stages and jobs that were lost, and what it cost to do their work again."""
-    schedule, tasks, found = look.schedule, look.tasks, []
-    reasons = schedule.log.texts["reason"]
-    failed = tasks.filter(~pl.col("succeeded") & pl.col("ended") & ~pl.col("speculative"))
-    why = [reasons[code] for code in failed["reason"].to_list()]
-    by_loss = [number for number, text in zip(failed["number"].to_list(), why, strict=True) if "ExecutorLost" in text]
-    fetch = [number for number, text in zip(failed["number"].to_list(), why, strict=True) if "FetchFailed" in text]
-    errors = [
-        number
-        for number, text in zip(failed["number"].to_list(), why, strict=True)
-        if text.startswith(("ExceptionFailure", "TaskResultLost", "UnknownReason"))
-    ]
-    first = min((job.start_ns for job in schedule.jobs), default=0)
-    last = max((job.end_ns for job in schedule.jobs), default=0)
-    gone = [
+    """Executors, stages and tasks that were lost, and what it cost to do their work again."""
+    lost = _Lost.of(look)
+    gone = lost_executors(look)
+    causes = [_executors(look, lost, gone) if gone else _stages(look, lost), _attempts(look, lost)]
+    return [cause for cause in causes if cause is not None]
+
+
+def lost_executors(look: Look) -> list[dict[str, Any]]:
+    """Return the executors that went while jobs ran, and not because they were to."""
+    jobs = look.schedule.jobs
+    first, last = min((job.start_ns for job in jobs), default=0), max((job.end_ns for job in jobs), default=0)
+    return [
         row
-        for row in schedule.executors.iter_rows(named=True)
+        for row in look.schedule.executors.iter_rows(named=True)
         if row["removed"] is not None
         and first <= row["removed"] < last
         and not any(word in (row["reason"] or "").lower() for word in _ORDERLY)
     ]
-    retried = set(tasks.filter(pl.col("stage_attempt") > 0)["number"].to_list())
-    again = set(tasks.filter(pl.col("output_lost"))["number"].to_list())
-    if gone:
-        skip = frozenset({*by_loss, *fetch, *retried, *_repeats(tasks)})
-        # Had none gone, the first ones would have stayed, as many as there ever were at a time.
-        kept = first_cores(look.cores, max(1, _most_at_a_time(look.cores)))
-        saved = look.saved(skip=skip, cores=kept)
-        wasted = int(tasks.filter(pl.col("number").is_in([*by_loss, *again]))["held"].sum())
-        names = ", ".join(row["executor"] for row in gone)
-        text = (
-            f"Executor{_s(gone)} {names} went while jobs ran ({gone[0]['reason'] or 'no reason given'}):"
-            f" {len(by_loss)} running tasks and the output of {len(again)} others were lost,"
-            f" {len(retried)} tasks ran in stages done again."
-        )
-        signal = {
-            "executors": [row["executor"] for row in gone],
-            "reason": gone[0]["reason"],
-            "lost_tasks": len(by_loss),
-            "lost_outputs": len(again),
-            "repeated_tasks": len(retried),
-            "wasted_ns": wasted,
-        }
-        if by_loss or again or retried or look.matters(saved):
-            found.append(look.cause("lost_executor", max(saved, 0), text, signal=signal))
-    elif fetch or retried:
-        saved = look.saved(skip=frozenset({*fetch, *retried}))
-        stages = sorted({int(s) for s in tasks.filter(pl.col("stage_attempt") > 0)["stage"].to_list()})
-        text = (
-            f"Stage{_s(stages)} {', '.join(map(str, stages))} ran again: {len(fetch)} tasks could not fetch shuffle"
-            f" data, and {len(retried)} tasks ran in further attempts."
-        )
-        signal = {"stages": stages, "fetch_failures": len(fetch), "repeated_tasks": len(retried)}
-        if look.matters(saved):
-            found.append(look.cause("stage_retry", saved, text, stage=stages[0] if stages else None, signal=signal))
-    if errors:
-        saved = look.saved(skip=frozenset(errors))
-        wasted = int(tasks.filter(pl.col("number").is_in(errors))["held"].sum())
-        stages = sorted({int(s) for s in tasks.filter(pl.col("number").is_in(errors))["stage"].to_list()})
-        text = (
-            f"{len(errors)} task attempts failed in stage{'s' if len(stages) > 1 else ''}"
-            f" {', '.join(map(str, stages[:5]))} ({_most_common(why)}); the time until then,"
-            f" {seconds(wasted)} of cores, was lost."
-        )
-        signal = {"failed_attempts": len(errors), "stages": stages, "wasted_ns": wasted}
-        broken = [job for job in schedule.jobs if job.succeeded is False]
-        if not broken and look.matters(saved):
-            found.append(look.cause("task_retry", saved, text, stage=stages[0], signal=signal))
-    for job in schedule.jobs:
-        span = job.end_ns - job.start_ns
-        if job.succeeded is False:
-            text = f"Job {job.job} failed after {seconds(span)}: what it did was for nothing."
-            found.append(look.cause("failed_job", span, text, signal={"job": job.job, "span_ns": span}))
-    return found
 
 
-def _most_at_a_time(cores: Sequence[Cores]) -> int:
-    changes = [(group.since, group.cores) for group in cores]
-    changes += [(group.until, -group.cores) for group in cores if group.until is not None]
-    # Of one instant those that go come first, for their numbers are negative.
-    return max(accumulate(change for _, change in sorted(changes)), default=0)
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """Task attempts that did not count, by what happened to them."""
+
+    with_executor: list[int]
+    fetching: list[int]
+    """Could not fetch shuffle blocks."""
+    failing: list[int]
+    """Failed for reasons of their own."""
+    reasons: list[str]
+    """Of all of them."""
+    retried: set[int]
+    """Ran in further attempts of their stages."""
+    outputs: set[int]
+    """Succeeded, and their output was lost."""
+
+    @classmethod
+    def of(cls, look: Look) -> _Lost:
+        tasks, texts = look.tasks, look.schedule.log.texts["reason"]
+        failed = tasks.filter(~pl.col("succeeded") & pl.col("ended") & ~pl.col("speculative"))
+        rows = [(number, texts[code]) for number, code in failed.select("number", "reason").iter_rows()]
+        return cls(
+            with_executor=[number for number, text in rows if "ExecutorLost" in text],
+            fetching=[number for number, text in rows if "FetchFailed" in text],
+            failing=[
+                number
+                for number, text in rows
+                if text.startswith(("ExceptionFailure", "TaskResultLost", "UnknownReason"))
+            ],
+            reasons=[text for _, text in rows],
+            retried=set(tasks.filter(pl.col("stage_attempt") > 0)["number"].to_list()),
+            outputs=set(tasks.filter("output_lost")["number"].to_list()),
+        )
+
+
+def _executors(look: Look, lost: _Lost, gone: list[dict[str, Any]]) -> Cause:
+    skip = frozenset({*lost.with_executor, *lost.fetching, *lost.retried, *_repeats(look.tasks)})
+    # Had none gone, the first ones would have stayed, as many as there ever were at a time.
+    saved = look.saved(skip=skip, cores=with_cores(look.schedule, max(1, most_cores(look.cores))))
+    wasted = int(look.tasks.filter(pl.col("number").is_in([*lost.with_executor, *lost.outputs]))["held"].sum())
+    names = ", ".join(row["executor"] for row in gone[:5]) + (", ..." if len(gone) > 5 else "")  # noqa: PLR2004
+    reason = gone[0]["reason"]
+    text = (
+        f"Executor{_s(gone)} {names} went while jobs ran ({reason or 'no reason given'}): {len(lost.with_executor)}"
+        f" running tasks and the output of {len(lost.outputs)} others were lost, {len(lost.retried)} tasks ran in"
+        " stages done again."
+    )
+    signal = {
+        "executors": [row["executor"] for row in gone],
+        "reason": reason,
+        "lost_tasks": len(lost.with_executor),
+        "lost_outputs": len(lost.outputs),
+        "repeated_tasks": len(lost.retried),
+        "wasted_ns": wasted,
+    }
+    return look.cause("lost_executor", max(saved, 0), text, signal=signal)
+
+
+def _stages(look: Look, lost: _Lost) -> Cause | None:
+    if not lost.fetching and not lost.retried:
+        return None
+    saved = look.saved(skip=frozenset({*lost.fetching, *lost.retried}))
+    stages = sorted(
+        {(int(s), int(a)) for s, a in look.tasks.select("stage", "stage_attempt").unique().iter_rows() if a > 0}
+    )
+    numbers = sorted({stage for stage, _ in stages})
+    named = look.stage_name(*stages[0]) if stages else "A stage"
+    others = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+    text = (
+        f"{named}{others} ran again: {len(lost.fetching)} tasks could not fetch shuffle data, and {len(lost.retried)}"
+        " tasks ran in further attempts."
+    )
+    signal = {"stages": numbers, "fetch_failures": len(lost.fetching), "repeated_tasks": len(lost.retried)}
+    return look.cause("stage_retry", saved, text, stage=numbers[0] if numbers else None, signal=signal)
+
+
+def _attempts(look: Look, lost: _Lost) -> Cause | None:
+    if not lost.failing or any(job.succeeded is False for job in look.schedule.jobs):
+        return None
+    saved = look.saved(skip=frozenset(lost.failing))
+    own = look.tasks.filter(pl.col("number").is_in(lost.failing))
+    wasted = int(own["held"].sum())
+    stages = sorted({int(s) for s in own["stage"].to_list()})
+    others = f" and {len(stages) - 1} more" if len(stages) > 1 else ""
+    text = (
+        f"{look.stage_name(stages[0])}{others}: {len(lost.failing)} task attempts failed"
+        f" ({_most_common(lost.reasons)}); the time until then, {seconds(wasted)} of cores, was lost."
+    )
+    signal = {"failed_attempts": len(lost.failing), "stages": stages, "wasted_ns": wasted}
+    return look.cause("task_retry", saved, text, stage=stages[0], signal=signal)
 
 
 def _s(several: list[Any]) -> str:
@@ -150,12 +175,12 @@ def speculation(look: Look) -> list[Cause]:
     if not look.matters(saved):
         return []
     wins = won.filter("speculative").height
-    stage = int(copies["stage"][0])
+    stage, attempt = int(copies["stage"][0]), int(copies["stage_attempt"][0])
     indices = ", ".join(str(i) for i in sorted(set(copies["index"].to_list()))[:5])
     text = (
-        f"Stage {stage}: speculation began {copies.height} cop{'ies' if copies.height > 1 else 'y'} of slow tasks"
-        f" (task {indices}), {wins} of which won; {seconds(float(lost['held'].sum()))} of cores went into attempts"
-        " that were killed."
+        f"{look.stage_name(stage, attempt)}: speculation began {copies.height}"
+        f" cop{'ies' if copies.height > 1 else 'y'} of slow tasks (task {indices}), {wins} of which won;"
+        f" {seconds(float(lost['held'].sum()))} of cores went into attempts that were killed."
     )
     signal = {
         "copies": copies.height,

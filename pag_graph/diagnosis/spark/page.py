@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.diagnosis.spark.answer import SparkAnswer
+    from pag_graph.diagnosis.spark.causes import Diagnosis
+    from pag_graph.diagnosis.spark.look import Cause
+    from pag_graph.diagnosis.spark.what_if import WithCores
 
 __all__ = ["html_page", "text_lines"]
 
@@ -61,15 +64,15 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if diagnosis.causes:
         lines.append("Why it was slow (what the application would have saved without it):")
         for number, cause in enumerate(diagnosis.causes, 1):
-            most = "at most " if cause.bound else ""
-            part = f"{cause.share:.0%} of the time since the first job"
             lines += [
-                f"  {number}. {cause.cause}: {most}{seconds(cause.saved_ns)} ({part})",
+                f"  {number}. {cause.title}: {saving_text(cause, diagnosis.active_ns)}",
                 f"     {cause.text}",
                 f"     {cause.advice}",
             ]
     else:
         lines.append("Nothing stands out: no skew, straggler, loss, spill, or idle driver that would save much.")
+    if diagnosis.minor:
+        lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
     lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
     for title, rows in answer.shares.items():
         if title == "query" and len(rows) == 1:
@@ -91,20 +94,36 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     ]
     if answer.what_if:
         lines += ["", "What if (the recorded tasks scheduled again):"]
-        lines += [f"  {row['change']}: {seconds(row['saved_ns'])} sooner" for row in answer.what_if[:top]]
+        lines += [f"  {row.change}: {row.saving.text(seconds)} sooner" for row in answer.what_if[:top]]
     if answer.cores:
-        shown = [
-            f"{row['cores']} core{'s' if row['cores'] > 1 else ''} {seconds(row['predicted_ns'])}"
-            + (" (as it was)" if row["recorded"] else "")
-            for row in answer.cores
-        ]
-        lines.append("  " + ", ".join(shown))
-        off = diagnosis.simulated_ns / max(diagnosis.span_ns, 1) - 1
-        lines.append(f"  (scheduled again with the recorded cores: {seconds(diagnosis.simulated_ns)}, {off:+.1%})")
+        lines.append("  " + ", ".join(_cores_text(row, diagnosis) for row in answer.cores))
+        lines.append(f"  ({_replay_text(diagnosis)})")
     counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
     if counted:
         lines += ["", f"Findings: {counted}."]
     return [printable(line) for line in lines]
+
+
+def saving_text(cause: Cause, active_ns: int) -> str:
+    """Spell what would be saved without a cause, as a time and a share of the time since the first job."""
+    part = cause.saving.text(lambda ns: f"{ns / active_ns:.0%}")
+    most = "at most " if cause.bound and cause.saving.reliable else ""
+    return f"{most}{cause.saving.text(seconds)} ({part} of the time since the first job)"
+
+
+def _cores_text(row: WithCores, diagnosis: Diagnosis) -> str:
+    if row.recorded:
+        return f"{row.label} {seconds(diagnosis.span_ns)}"
+    return f"{row.label} {row.end.text(seconds)}"
+
+
+def _replay_text(diagnosis: Diagnosis) -> str:
+    """Say how far off the replay of what was recorded is, and what follows from it."""
+    told = (
+        f"scheduled again with the recorded cores: {seconds(diagnosis.simulated_ns)}, off by"
+        f" {diagnosis.replay_error:+.1%} of the time since the first job"
+    )
+    return told if diagnosis.reliable else f"{told}: too far for single numbers, so replayed times are intervals"
 
 
 def html_page(answers: list[SparkAnswer]) -> str:
@@ -150,16 +169,17 @@ def _section(answer: SparkAnswer) -> str:
     ]
     if diagnosis.causes:
         parts.append("<ol>")
-        for cause in diagnosis.causes:
-            most = "at most " if cause.bound else ""
-            part = f"{cause.share:.0%} of the time since the first job"
-            parts.append(
-                f"<li><b>{in_html(cause.cause)}</b>: {most}{seconds(cause.saved_ns)} ({part})"
-                f'<br>{in_html(cause.text)}<br><span class="advice">{in_html(cause.advice)}</span></li>'
-            )
+        parts += [
+            f"<li><b>{in_html(cause.title)}</b>: {in_html(saving_text(cause, diagnosis.active_ns))}"
+            f'<br>{in_html(cause.text)}<br><span class="advice">{in_html(cause.advice)}</span></li>'
+            for cause in diagnosis.causes
+        ]
         parts.append("</ol>")
     else:
         parts.append("<p>Nothing stands out.</p>")
+    if diagnosis.minor:
+        told = "; ".join(cause.text for cause in diagnosis.minor)
+        parts.append(f"<p>Also seen, each too little to matter: {in_html(told)}</p>")
     parts += ["<h2>Timeline</h2>", _timeline(answer), "<h2>Critical path</h2>"]
     for title, rows in answer.shares.items():
         parts.append(_table([title, "time", "share", ""], [_share_row(row) for row in rows[:12]]))
@@ -175,12 +195,13 @@ def _section(answer: SparkAnswer) -> str:
         ]
         parts.append(_table(["query", "plan node", "time on the path", ""], nodes))
     parts.append("<h2>What if</h2>")
-    changes = [[str(row["change"]), seconds(row["predicted_ns"]), seconds(row["saved_ns"])] for row in answer.what_if]
+    changes = [[row.change, row.end.text(seconds), row.saving.text(seconds)] for row in answer.what_if]
     changes += [
-        [f"{row['cores']} cores" + (" (as it was)" if row["recorded"] else ""), seconds(row["predicted_ns"]), ""]
-        for row in answer.cores
+        [row.label, seconds(diagnosis.span_ns) if row.recorded else row.end.text(seconds), ""] for row in answer.cores
     ]
     parts.append(_table(["change", "predicted", "saved"], changes))
+    if answer.cores:
+        parts.append(f"<p>{in_html(_replay_text(diagnosis))}.</p>")
     parts += ["<h2>Stages</h2>", _stage_rows(answer)]
     if answer.findings:
         parts.append("<h2>Findings</h2><ul>")
@@ -249,7 +270,7 @@ def _timeline(answer: SparkAnswer) -> str:
     for job in schedule.jobs:
         if job.lane < lanes:
             span = seconds(job.end_ns - job.start_ns)
-            box(job.lane, job.start_ns, job.end_ns, _DRIVER, f"job {job.job}: {job.name} ({span})")
+            box(job.lane, job.start_ns, job.end_ns, _DRIVER, f"{job.label}: {job.name} ({span})")
     ends = executor_ends(schedule)
     executors = schedule.executors.to_dicts()
     shown = min(len(schedule.cores), _MOST_ROWS)

@@ -19,50 +19,92 @@ __all__ = ["slow_tasks"]
 # A part that explains most of a difference; a node that is so much slower than the others is slow.
 _MOST_OF_IT, _SLOWER = 0.5, 2.0
 
+_PARTS = {
+    "gc": ("gc", "garbage collection"),
+    "deserialize": ("deserialization", "loading code and data before the work"),
+    "delay": ("scheduling", "scheduler delay"),
+    "fetch_wait": ("shuffle_fetch", "waiting for shuffle blocks"),
+}
+"""Parts of a task that are causes of their own: column, name of the cause, and words."""
+
+_SKEW_ADVICE = {
+    "Window": "Give the window's PARTITION BY a further column that splits the large partition, or salt it.",
+    "Aggregate": "Aggregate in two steps: by the key and a random number first, then by the key.",
+    "Join": "Turn on adaptive skew joins (spark.sql.adaptive.skewJoin.enabled) and lower their threshold below the"
+    " large partition's bytes, or salt the key.",
+}
+"""What helps against skewed keys, by the operator that they are skewed for."""
+
 
 def slow_tasks(look: Look) -> list[Cause]:
     """Tasks that take far longer than the others of their stage, and why."""
-    limits, found = look.limits, []
     tasks = look.tasks.with_columns(warm=pl.Series(look.warm)).filter("succeeded")
-    for (stage, attempt), own in tasks.group_by("stage", "stage_attempt", maintain_order=True):
-        if own.height < 3:  # noqa: PLR2004 two tasks have no typical one
-            continue
-        held = own["warm"].to_numpy()
-        typical = float(np.median(held))
-        slow = held > limits.slow_ratio * max(typical, 1.0)
-        if not slow.any() or (held.max() - typical) * 1.0 < limits.saved_share * look.active:
-            continue
-        numbers = own["number"].to_numpy()
-        raw = own["held"].to_numpy()
-        mean = int(raw.sum() / own.height)
-        excess = raw[slow] - held[slow] + int(typical)
+    causes = (
+        _slow_in(look, (int(stage), int(attempt)), own)
+        for (stage, attempt), own in tasks.group_by("stage", "stage_attempt", maintain_order=True)
+        # Two tasks have no typical one.
+        if own.height > 2  # noqa: PLR2004
+    )
+    return [cause for cause in causes if cause is not None]
 
-        def even(durations: I64, numbers: I64 = numbers, mean: int = mean) -> None:
+
+def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | None:
+    numbers, raw = own["number"].to_numpy(), own["held"].to_numpy()
+    loading = _loading(look, own)
+    # What first tasks take longer is no trouble of theirs, unless most of it is loading.
+    held = np.where(loading, raw, own["warm"].to_numpy())
+    typical = float(np.median(held))
+    slow = held > look.limits.slow_ratio * max(typical, 1.0)
+    if not slow.any() or held.max() - typical < look.limits.saved_share * look.active:
+        return None
+    mean, usual = int(raw.sum() / own.height), raw[slow] - held[slow] + int(typical)
+    signal = _why_slow(own, slow, look)
+    kind = signal["signal"]
+
+    def changed(durations: I64) -> None:
+        if kind in {"key_skew", "partition_skew"}:
             durations[numbers] = mean
+        else:
+            durations[numbers[slow]] = usual
 
-        def usual(durations: I64, numbers: I64 = numbers[slow], excess: I64 = excess) -> None:
-            durations[numbers] = excess
+    saved = look.saved_in([key], changed)
+    if not look.matters(saved):
+        return None
+    place = int(np.argmax(held))
+    texts = look.schedule.log.texts
+    signal |= {
+        "stage": key[0],
+        "stage_attempt": key[1],
+        "slow_tasks": int(slow.sum()),
+        "tasks": own.height,
+        "index": int(own["index"][place]),
+        "executor": texts["executor"][own["executor"][place]],
+        "host": texts["host"][own["host"][place]],
+        "longest_ns": int(held.max()),
+        "median_ns": int(typical),
+    }
+    text = _slow_text(kind, signal, look.stage_name(*key))
+    return look.cause(kind, saved, text, stage=key[0], signal=signal, change=_change(kind, look, key[0]))
 
-        signal = _why_slow(own, slow, look)
-        kind = signal["signal"]
-        saved = look.saved(even if kind in {"key_skew", "partition_skew"} else usual)
-        if not look.matters(saved):
-            continue
-        number, place = int(stage), int(np.argmax(held))
-        index, executor = int(own["index"][place]), look.schedule.log.texts["executor"][own["executor"][place]]
-        signal |= {
-            "stage": number,
-            "stage_attempt": int(attempt),
-            "slow_tasks": int(slow.sum()),
-            "tasks": own.height,
-            "index": index,
-            "executor": executor,
-            "host": look.schedule.log.texts["host"][own["host"][place]],
-            "longest_ns": int(held.max()),
-            "median_ns": int(typical),
-        }
-        found.append(look.cause(kind, saved, _slow_text(kind, signal), stage=number, signal=signal))
-    return found
+
+def _loading(look: Look, own: pl.DataFrame) -> NDArray[np.bool_]:
+    """Return which tasks took far longer than the median of their stage mostly for deserialising.
+
+    Where all executors of the stage had such a task, that is what starting costs.
+    """
+    held, deserialize = own["held"].to_numpy(), own["deserialize"].to_numpy()
+    typical = float(np.median(held))
+    most = deserialize - np.median(deserialize) >= _MOST_OF_IT * (held - typical)
+    loading: NDArray[np.bool_] = (held > look.limits.slow_ratio * max(typical, 1.0)) & most
+    executors = own["executor"].to_numpy()
+    return loading & (np.unique(executors[loading]).size < np.unique(executors).size)
+
+
+def _change(kind: str, look: Look, stage: int) -> str:
+    if kind != "key_skew":
+        return ""
+    nodes = look.nodes.get(stage, [])
+    return next((advice for word, advice in _SKEW_ADVICE.items() if any(word in node for node in nodes)), "")
 
 
 def _why_slow(own: pl.DataFrame, slow: NDArray[np.bool_], look: Look) -> dict[str, Any]:
@@ -79,39 +121,40 @@ def _why_slow(own: pl.DataFrame, slow: NDArray[np.bool_], look: Look) -> dict[st
     time = ratio(pl.col("warm"))
     shuffled = max(ratio(pl.col("shuffle_read_records")), ratio(pl.col("remote_bytes") + pl.col("local_bytes")))
     taken = max(ratio(pl.col("input_records")), ratio(pl.col("input_bytes")))
-    excess = max(
-        float(those.select((pl.col("warm")).median()).item() - others.select(pl.col("warm").median()).item()), 1.0
-    )
-
-    def part(name: str) -> float:
-        return (float(those[name].median() or 0) - float(others[name].median() or 0)) / excess  # type: ignore[arg-type]
-
+    # What a part explains, it explains of all of the difference: also of that which only a first task has.
+    excess = max(_median(those, "held") - _median(others, "held"), 1.0)
+    parts = {name: (_median(those, name) - _median(others, name)) / excess for name in _PARTS}
     node = _node_ratio(own, those, look)
     facts = {
         "time_ratio": round(time, 2),
         "shuffle_read_ratio": _finite(shuffled),
         "input_ratio": _finite(taken),
-        "gc_part": round(part("gc"), 3),
-        "scheduling_part": round(part("delay"), 3),
-        "fetch_part": round(part("fetch_wait"), 3),
+        "gc_part": round(parts["gc"], 3),
+        "deserialization_part": round(parts["deserialize"], 3),
+        "scheduling_part": round(parts["delay"], 3),
+        "fetch_part": round(parts["fetch_wait"], 3),
         "node_ratio": _finite(node),
     }
     needed = max(2.0, look.limits.data_ratio * time)
-    if shuffled >= needed:
+    largest = max(parts, key=lambda name: parts[name])
+    if parts["deserialize"] >= _MOST_OF_IT and node < _SLOWER:
+        # It went before anything was read.
+        kind = "deserialization"
+    elif shuffled >= needed:
         kind = "key_skew"
     elif taken >= needed:
         kind = "partition_skew"
-    elif part("gc") >= _MOST_OF_IT:
-        kind = "gc"
-    elif part("delay") >= _MOST_OF_IT:
-        kind = "scheduling"
-    elif part("fetch_wait") >= _MOST_OF_IT:
-        kind = "shuffle_fetch"
+    elif parts[largest] >= _MOST_OF_IT and largest != "deserialize":
+        kind = _PARTS[largest][0]
     elif node >= _SLOWER:
         kind = "slow_node"
     else:
         kind = "straggler"
     return {"signal": kind, **facts}
+
+
+def _median(tasks: pl.DataFrame, name: str) -> float:
+    return float(tasks[name].median() or 0)  # type: ignore[arg-type]
 
 
 def _finite(value: float) -> float | None:
@@ -155,11 +198,10 @@ def _node_ratio(own: pl.DataFrame, those: pl.DataFrame, look: Look) -> float:
     return fixed / max(usual, 50e6)
 
 
-def _slow_text(kind: str, signal: dict[str, Any]) -> str:
-    many = f"{signal['slow_tasks']} of {signal['tasks']} tasks"
+def _slow_text(kind: str, signal: dict[str, Any], stage: str) -> str:
     head = (
-        f"Stage {signal['stage']}: {many} took far longer than the others (task {signal['index']}:"
-        f" {seconds(signal['longest_ns'])}, median {seconds(signal['median_ns'])})"
+        f"{stage}: {signal['slow_tasks']} of {signal['tasks']} tasks took far longer than the others (task"
+        f" {signal['index']}: {seconds(signal['longest_ns'])}, median {seconds(signal['median_ns'])})"
     )
     if kind == "key_skew":
         more = signal["shuffle_read_ratio"]
@@ -171,10 +213,16 @@ def _slow_text(kind: str, signal: dict[str, Any]) -> str:
             f"{head}; all of them ran on {signal['host'] or 'executor ' + signal['executor']}, which is slower at"
             " everything, and not at their data: a slow node."
         )
-    if kind == "gc":
-        return f"{head}; {signal['gc_part']:.0%} of the difference is garbage collection."
-    if kind == "scheduling":
-        return f"{head}; {signal['scheduling_part']:.0%} of the difference is scheduler delay."
-    if kind == "shuffle_fetch":
-        return f"{head}; {signal['fetch_part']:.0%} of the difference is waiting for shuffle blocks."
+    for cause, words in _PARTS.values():
+        if kind == cause:
+            part = signal[_PART_OF[cause]]
+            return f"{head}; {min(part, 1):.0%} of the difference is {words}."
     return f"{head} with as much data as the others, on a node that is as fast: a straggler."
+
+
+_PART_OF = {
+    "gc": "gc_part",
+    "deserialization": "deserialization_part",
+    "scheduling": "scheduling_part",
+    "shuffle_fetch": "fetch_part",
+}

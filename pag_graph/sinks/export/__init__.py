@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.errors import InvalidParameterError, SinkError, UnsupportedPlanError
-from pag_graph.model.enums import RuleSet
 from pag_graph.sinks.export import chrome, csv, graphml
 from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
 from pag_graph.sinks.timeline import timeline
@@ -22,7 +21,8 @@ from pag_graph.store.in_place import clean_beside, refusals, whole_folder, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
 __all__ = ["ExportFormat", "Exported", "export"]
 
@@ -104,8 +104,8 @@ def export(
     """
     place = Path(os.path.abspath(target))  # noqa: PTH100  (links stay links, and `..` has no name)
     chosen = format_of(place, to)
-    if path_only and run.rules is RuleSet.ST2:
-        message = "Runs of the rule set st2 have no critical path: their clocks are not aligned."
+    if path_only and not run.aligned:
+        message = f"Runs of the rule set {run.rules} have no critical path: their clocks are not aligned."
         raise UnsupportedPlanError(message, "Build the trace with other rules, or export without --path-only.")
     if path_only and chosen is ExportFormat.SVG:
         message = "The picture always shows all workers, with the critical path on top."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.sinks.export.pieces import Content, Piece
 
 _VERTEX = [name for name in PAG_VERTICES.names if name != "id"]

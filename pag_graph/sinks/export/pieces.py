@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.model.enums import LOCAL_TYPES, RuleSet
+from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
 PIECE_EDGES = 500_000
 """Edges in memory at a time; a piece takes some 600 bytes per edge while it is written."""
@@ -53,7 +54,7 @@ class Content:
     @cached_property
     def windows(self) -> list[Window]:
         """The windows whose critical paths are shown: they tile what is exported."""
-        if self.run.rules is RuleSet.ST2:
+        if not self.run.aligned:
             return []
         return [self.window] if self.window is not None else self.run.windows()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import polars as pl
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import Neo4jError
-from pag_graph.model.enums import ActivityType, RuleSet
+from pag_graph.model.enums import ActivityType
 from pag_graph.neo4j_server import home as server_home
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.neo4j_server import server
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.build import Progress
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
 _KEY = ["src", "dst", "type"]
 _HEAP = "1g"
@@ -62,11 +63,16 @@ class BulkReport:
     """What was imported."""
 
     run: str
+    detail: Detail
     epochs: tuple[int, ...]
     nodes: int
     """Nodes in the files."""
     relationships: int
     """Relationships in the files."""
+    events: int
+    """Those of the nodes that are events."""
+    segments: int
+    """Those of the nodes that are segments."""
     files_s: float
     """Time for writing the files."""
     import_s: float
@@ -142,9 +148,12 @@ def load_bulk(
     _finish(started, files, options)
     return BulkReport(
         run=files.reader.run_id,
+        detail=detail,
         epochs=tuple(run.epochs["epoch"].to_list()),
-        nodes=files.nodes,
+        nodes=sum(files.nodes.values()),
         relationships=files.relationships,
+        events=files.nodes[EVENT.label],
+        segments=files.nodes[SEGMENT.label],
         files_s=files_s,
         import_s=import_s,
         seconds=time.monotonic() - began,
@@ -186,7 +195,9 @@ class ImportFiles:
         self.reader, self.detail, self.folder = reader, detail, folder
         self.contents: list[Content] = []
         """Per group of epochs: what is few, for the driver to write."""
-        self.nodes = self.relationships = 0
+        self.nodes: Counter[str] = Counter()
+        """Nodes in the files, by label."""
+        self.relationships = 0
         self._headers: dict[tuple[str, str], Path] = {}
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
@@ -196,14 +207,14 @@ class ImportFiles:
         windows = run.windows()
         edges = dict(run.epochs.select("epoch", "edges").iter_rows())
         # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
-        keep = self.detail is not Detail.FULL or run.rules is RuleSet.ST2
+        keep = self.detail is not Detail.FULL or run.epochs_are_islands
         events, activities = pl.DataFrame(), pl.DataFrame()
         segments, then, released = [], [], []
         group: list[Any] = []
         for place, window in enumerate(windows):
             group.append(window)
             last = place == len(windows) - 1
-            full = sum(edges[each.epoch] for each in group) >= group_edges or run.rules is RuleSet.ST2
+            full = sum(edges[each.epoch] for each in group) >= group_edges or run.epochs_are_islands
             if not (full or last):
                 continue
             content = self.reader.read(group, self.detail)
@@ -263,12 +274,12 @@ class ImportFiles:
     def _snapshots(self, content: Content) -> None:
         named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
         self._write(("nodes", "Snapshot"), named, content.snapshots)
-        self.nodes += content.snapshots.height
+        self.nodes[SNAPSHOT.label] += content.snapshots.height
 
     def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
         columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
         self._write(("nodes", table.label), columns, rows)
-        self.nodes += rows.height
+        self.nodes[table.label] += rows.height
 
     def _activities(self, rows: pl.DataFrame) -> None:
         for kind in ActivityType:

@@ -15,7 +15,7 @@ import polars as pl
 
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.model.enums import ActivityType, EpochRole, RuleSet
+from pag_graph.model.enums import ActivityType, EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail
@@ -25,7 +25,9 @@ from pag_graph.store.delta import commits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pag_graph.graph.snapshot import Run, Snapshot, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
 _EDGE_KEY = ["src", "dst", "type"]
 _NO_OPERATOR = -1
@@ -143,7 +145,7 @@ class Reader:
 
     def path(self, snapshot: Snapshot) -> CriticalPath | None:
         """Return the critical path of a window; None for rules that have none."""
-        return None if self.run.rules is RuleSet.ST2 else critical_path(snapshot)
+        return critical_path(snapshot) if self.run.aligned else None
 
     @cached_property
     def findings(self) -> pl.DataFrame:
@@ -233,7 +235,7 @@ class Reader:
                 target="dst",
                 sent_ns="start_ns",
                 arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
-                delivered_ns=delivered_ns(self.run.rules),
+                delivered_ns=delivered_ns(self.run),
                 waited_ns=pl.col("waited_ns").fill_null(0),
             )
             .select(RELEASED.all_columns)
@@ -242,28 +244,7 @@ class Reader:
 
     def _segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
         """Read whole segments, which may begin before and end after what the windows show."""
-        lowest, highest = self._labels
-        low, high, more = int(low), int(high), 1
-        while True:
-            near = (
-                self.run.scan("vertices")
-                .filter(pl.col("epoch").is_between(low, high))
-                .select("id", "worker", "epoch", "t_ns", "segment")
-                .collect()
-            )
-            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
-            # Ids of a worker rise: a segment has ended where a later one has begun.
-            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
-            ended = (
-                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
-            )
-            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
-            if (begun or low <= lowest) and (not going_on or high >= highest):
-                break
-            low = low if begun else max(low - more, lowest)
-            high = min(high + more, highest) if going_on else high
-            more *= 2
-        rows = near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+        rows = self._rows_of_segments(wanted, int(low), int(high))
         facts = rows.group_by("segment", maintain_order=True).agg(
             pl.col("worker").first(),
             pl.col("epoch").first(),
@@ -308,9 +289,34 @@ class Reader:
             .sort("id")
         )
 
+    def _rows_of_segments(self, wanted: pl.Series, low: int, high: int) -> pl.DataFrame:
+        """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
+        lowest, highest = self._labels
+        more = 1
+        while True:
+            near = (
+                self.run.scan("vertices")
+                .filter(pl.col("epoch").is_between(low, high))
+                .select("id", "worker", "epoch", "t_ns", "segment")
+                .collect()
+            )
+            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
+            # Ids of a worker rise: a segment has ended where a later one has begun.
+            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
+            ended = (
+                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
+            )
+            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
+            if (begun or low <= lowest) and (not going_on or high >= highest):
+                break
+            low = low if begun else max(low - more, lowest)
+            high = min(high + more, highest) if going_on else high
+            more *= 2
+        return near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""
-        if self.run.rules is RuleSet.ST2:
+        if self.run.epochs_are_islands:
             return segments["epoch"]
         epochs = self.run.epochs
         at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
@@ -398,8 +404,8 @@ class Reader:
     def _findings(self, windows: Sequence[Window], snapshots: pl.DataFrame) -> pl.DataFrame:
         frames = []
         for window, snapshot in zip(windows, snapshots["id"], strict=True):
-            st2 = self.run.rules is RuleSet.ST2
-            there = pl.col("at_epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+            islands = self.run.epochs_are_islands
+            there = pl.col("at_epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
             frames.append(self.findings.filter(there).select(snapshot=pl.lit(snapshot), finding="id"))
         return pl.concat(frames)
 
@@ -423,8 +429,8 @@ class Reader:
 
     def _ends(self, part: Snapshot, vertices: pl.DataFrame) -> pl.DataFrame:
         window = part.window
-        st2 = self.run.rules is RuleSet.ST2
-        shown = pl.col("epoch") == window.epoch if st2 else inside([window], pl.col("t_ns"))
+        islands = self.run.epochs_are_islands
+        shown = pl.col("epoch") == window.epoch if islands else inside([window], pl.col("t_ns"))
         return (
             vertices.filter(shown)
             .group_by("worker")

@@ -19,7 +19,8 @@ from pag_graph.sinks.neo4j.writer import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
     from pag_graph.sinks.neo4j.content import Content
     from pag_graph.sinks.neo4j.writer import Writer
 

@@ -1,4 +1,4 @@
-"""Keep a database current: load what was committed to a store since the last export, and record it.
+"""Keep a database current: load what was committed to a store since the last export; record what was loaded.
 
 What there is to do follows from the store's own history and from the database alone, so exports can be killed,
 repeated, and run at once: one waits for the other, and then finds nothing to do.
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
+    from pag_graph.sinks.neo4j.bulk import BulkReport
     from pag_graph.sinks.neo4j.connection import Connection
+    from pag_graph.sinks.neo4j.loader import LoadReport
 
 _RECORD = "load/export_record"
 
@@ -132,11 +134,44 @@ def export_store(
             seconds=time.monotonic() - began,
         )
         if report.changed or before != report.to_version:
-            _record(driver, report, made[-1].id)
+            _record(driver, {**report.summary(), "to_commit": made[-1].id}, "export")
     return report
 
 
-def _record(driver: neo4j.Driver, report: ExportReport, commit: str) -> None:
-    values = {name: value for name, value in report.summary().items() if name in load_query(_RECORD).params}
-    values |= {"id": uuid.uuid4().hex, "to_commit": commit, "product_version": version("pag-graph")}
-    execute(driver, load_query(_RECORD).text, values)
+def record_load(driver: neo4j.Driver, run: Run, done: LoadReport | BulkReport) -> None:
+    """Record a load as a node `Export`, where it loaded anything.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    run
+        The run that was loaded.
+    done
+        What the load did.
+
+    Raises
+    ------
+    Neo4jError
+        If the server cannot be reached or refuses to write.
+    """
+    if not done.epochs:
+        return
+    latest = [commit for commit in commits(run.info) if commit.run["run_id"] == done.run][-1]
+    values = {
+        **asdict(done),
+        "detail": str(done.detail),
+        "epochs": list(done.epochs),
+        "store": str(run.info.path.absolute()),
+        "from_version": None,
+        "to_version": latest.version,
+        "to_commit": latest.id,
+    }
+    with plain_errors(f"record the load of run {done.run}"):
+        _record(driver, values, "load")
+
+
+def _record(driver: neo4j.Driver, values: dict[str, Any], command: str) -> None:
+    query = load_query(_RECORD)
+    own = {"id": uuid.uuid4().hex, "command": command, "product_version": version("pag-graph")}
+    execute(driver, query.text, {name: value for name, value in {**values, **own}.items() if name in query.params})

@@ -16,11 +16,13 @@ from pag_graph.sinks.neo4j.model import (
     FEEDS,
     FINDING,
     OPERATOR,
+    PROPERTIES,
     RELEASED,
     SEGMENT,
     SNAPSHOT,
     STEP,
     THEN,
+    TYPES,
     WORKER,
 )
 from pag_graph.sinks.neo4j.writer import execute
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def prepare_schema(driver: neo4j.Driver) -> None:
-    """Make the constraints and indexes that are not there."""
+    """Make the constraints and indexes that are not there, and names known that queries use."""
     there = {
         row["name"] for row in execute(driver, "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN name")
     }
@@ -45,6 +47,10 @@ def prepare_schema(driver: neo4j.Driver) -> None:
         execute(driver, text)
     if lacking:
         execute(driver, "CALL db.awaitIndexes(600)")
+    for text, values in zip(
+        load_query("schema/names").statements, ({"types": list(TYPES)}, {"properties": list(PROPERTIES)}), strict=True
+    ):
+        execute(driver, text, values)
 
 
 def _schema_name(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pag_graph.builder.engine import silent
-from pag_graph.graph.snapshot import Run
+from pag_graph.graph.run import Run
 from pag_graph.sinks.neo4j.content import Reader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.build import Progress
-    from pag_graph.graph.snapshot import Window
+    from pag_graph.graph.window import Window
     from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content

@@ -20,7 +20,6 @@ import polars as pl
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import RuleSet
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
 
@@ -103,45 +103,6 @@ class LoadOptions:
                 raise InvalidParameterError(message, None, {name: value})
 
 
-def load_epoch(
-    run: Run,
-    driver: neo4j.Driver,
-    *,
-    epoch: int,
-    options: LoadOptions | None = None,
-    progress: Progress | None = None,
-) -> LoadReport:
-    """Load the window of one epoch and publish it; if it is there already, bring it in order.
-
-    Parameters
-    ----------
-    run
-        A committed run.
-    driver
-        From `pag_graph.neo4j_server.server.driver`, or one's own.
-    epoch
-        Number of the epoch.
-    options
-        How to load; all events where absent.
-    progress
-        Called with (label, done, all), in rows.
-
-    Returns
-    -------
-    LoadReport
-        What was written: everything the window shows, including what crosses its borders, and the messages that ended
-        the waits in it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such epoch.
-    Neo4jError
-        If the server cannot be reached, refuses the login or refuses to write.
-    """
-    return load_run(run, driver, epochs=[epoch], again=True, options=options, progress=progress)
-
-
 def load_run(
     run: Run,
     driver: neo4j.Driver,
@@ -155,19 +116,24 @@ def load_run(
 
     Parameters
     ----------
-    run, driver, options
-        As for `load_epoch`.
+    run
+        A committed run.
+    driver
+        From `pag_graph.neo4j_server.server.driver`, or one's own.
     epochs
         Their numbers; all where absent.
     again
         Whether to look at epochs that are published, too, and to put right what differs from the store.
+    options
+        How to load; all events where absent.
     progress
         Called with (label, done, all), in rows.
 
     Returns
     -------
     LoadReport
-        What was written. To load a run of which a part is there, whether the rest was never asked for or the load was
+        What was written: everything the windows show, including what crosses their borders, and the messages that ended
+        the waits in them. To load a run of which a part is there, whether the rest was never asked for or the load was
         killed, call this again.
 
     Raises
@@ -295,6 +261,9 @@ class _Load:
                 )
                 loaded = [epoch for epoch in wanted if epoch not in skipped]
                 groups = self._groups([windows[epoch] for epoch in loaded], details)
+                for epoch in details.keys() & set(loaded):
+                    text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
+                    patiently(partial(writer.write, text, values), self.options.patience_s)
                 counts = self._load_here(writer, groups) if on is None else self._load_there(writer, groups, *on)
         return LoadReport(
             run=self.run_id,
@@ -358,7 +327,7 @@ class _Load:
                 and groups[-1].detail is detail
                 and order[epoch] == order[last] + 1
                 and room >= edges[epoch]
-                and self.run.rules is not RuleSet.ST2
+                and not self.run.epochs_are_islands
             )
             if fits:
                 groups[-1] = Group(windows=(*groups[-1].windows, window), detail=detail)

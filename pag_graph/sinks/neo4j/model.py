@@ -142,6 +142,27 @@ EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "en
 NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
 """Tables of nodes that a load fills."""
 
+RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING)
+"""Tables of relationships that a load fills."""
+
+TYPES = (
+    *dict.fromkeys(table.type for table in RELATIONSHIPS),
+    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST"),
+    *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM", "USED"),
+)
+"""All types of relationships that queries name."""
+
+PROPERTIES = tuple(
+    dict.fromkeys(
+        (
+            *(column for nodes in (EPOCH, *NODES) for column in nodes.columns),
+            *(column for relationships in RELATIONSHIPS for column in relationships.columns),
+            *("run", "published", "detail", "current"),
+        )
+    )
+)
+"""All properties that queries name and that a load may not have made."""
+
 
 def _pattern(table: NodeTable, name: str, values: tuple[str, ...]) -> str:
     """Write a node with its key; `values` are names of parameters, in the order of the key."""

@@ -105,6 +105,7 @@ _STAGE_COLUMNS: dict[str, Any] = {
     "parents": pl.List(_I),
     "rdd": _I,
     "scopes": pl.List(_S),
+    "unsplittable": pl.Boolean,
 }
 STAGES: dict[str, Any] = {
     "stage": _I,
@@ -125,6 +126,7 @@ JOBS: dict[str, Any] = {
     "submitted_ms": _I,
     "completed_ms": _I,
     "result": _S,
+    "failure": _S,
 }
 EXECUTORS: dict[str, Any] = {
     "executor": _S,
@@ -142,7 +144,7 @@ EXECUTIONS: dict[str, Any] = {
     "started_ms": _I,
     "ended_ms": _I,
 }
-NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "scope": _S}
+NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "scope": _S, "unsplittable": pl.Boolean}
 NODE_METRICS: dict[str, Any] = {
     "execution": _I,
     "node": _I,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.sources.spark.schedule import stage_values
+from pag_graph.sources.spark.texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +166,7 @@ def name_operators(schedule: Schedule) -> Operators:
 
 def _short(text: str) -> str:
     """Return a call site without the folders of its file, on one line."""
-    words = " ".join(text.split())
+    words = plain(text)
     head, found, place = words.rpartition(" at ")
     if found and "/" in place:
         place = place.rsplit("/", 1)[-1]

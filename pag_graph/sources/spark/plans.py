@@ -12,7 +12,7 @@ from pag_graph.sources.spark.texts import OTHER, Texts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "metric_name", "plan_nodes"]
+__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_nodes"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
@@ -27,6 +27,8 @@ class Plan:
     """(node, parent, name, text, name of the code generation stage around it); texts tell versions of a plan apart."""
     metrics: tuple[tuple[int, int, str, str], ...]
     """(node, accumulator, metric, kind)."""
+    unsplittable: frozenset[int] = frozenset()
+    """Nodes that read files which cannot be split."""
 
     def with_metrics_of(self, other: Plan) -> Plan:
         """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
@@ -40,7 +42,7 @@ class Plan:
             for node, accumulator, metric, kind in other.metrics
             if accumulator not in known and texts[node] in nodes
         ]
-        return Plan(self.nodes, (*self.metrics, *more))
+        return Plan(self.nodes, (*self.metrics, *more), self.unsplittable)
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
@@ -51,6 +53,7 @@ class Plan:
                 "parent": parent,
                 "name": name,
                 "scope": scope,
+                "unsplittable": node in self.unsplittable,
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -83,6 +86,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
     """
     nodes: list[tuple[int, int | None, str, str, str | None]] = []
     metrics: list[tuple[int, int, str, str]] = []
+    unsplittable: set[int] = set()
     waiting: list[tuple[Any, int | None, str | None]] = [(root, None, None)]
     while waiting and len(nodes) < _DEEPEST:
         info, parent, scope = waiting.pop()
@@ -95,7 +99,10 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
         if name.startswith(_WRAPPERS):
             number = parent if parent is not None else -1
         else:
-            nodes.append((number, parent, texts.node(name), str(info.get("simpleString") or "")[:300], scope))
+            text = str(info.get("simpleString") or "")
+            nodes.append((number, parent, texts.node(name), text[:300], scope))
+            if "Scan" in name and is_unsplittable(text):
+                unsplittable.add(number)
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
             scope = None
         if number >= 0:
@@ -105,7 +112,21 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
                     metrics.append((number, metric["accumulatorId"], metric_name(metric.get("name")), kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
-    return Plan(tuple(nodes), tuple(metrics))
+    return Plan(tuple(nodes), tuple(metrics), frozenset(unsplittable))
+
+
+def is_unsplittable(text: str) -> bool:
+    """Return whether a text names files in a form that one task must read as a whole; the text itself is not kept.
+
+    Examples
+    --------
+    >>> is_unsplittable("/in/orders.csv.gz MapPartitionsRDD"), is_unsplittable("[file:/in/part-0.gz.parquet]")
+    (True, False)
+    """
+    return _UNSPLITTABLE.search(text[:2_000]) is not None
+
+
+_UNSPLITTABLE = re.compile(r"\.(?:gz|zip|xz|deflate)(?![\w.])", re.ASCII | re.IGNORECASE)
 
 
 def metric_name(text: Any) -> str:

@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OTHER", "Texts", "private"]
+__all__ = ["LISTING", "OTHER", "Texts", "plain", "private"]
 
 OTHER = "other"
 """Stands for a text that was not kept, where something must stand."""
 
+LISTING = "Listing leaf files and directories"
+"""How Spark describes jobs that list files; what follows it are their paths."""
+
 _LONGEST = 500
+_REFLECTION = re.compile(
+    r" at (?:<unknown>|(?:Native|Generated|DirectMethodHandle|Delegating)\w*Accessor\w*\.java)(?::-?\d+)?", re.ASCII
+)
+"""A place in the machinery that calls methods by name, as Python does; it says nothing of the program."""
 _CLASS = re.compile(r"[A-Za-z_$][\w$.]{0,199}", re.ASCII)
 _FILE = r"[\w$-]{1,80}(?:\.[\w$-]{1,40}){0,4}\.[A-Za-z]{1,7}|<[\w-]{1,40}>|null"
 _CALL_SITE = re.compile(rf"([\w$<>.]{{1,120}}) at (?:[^\n]*[/\\])?({_FILE}):(-?\d{{1,9}})", re.ASCII)
@@ -51,6 +58,32 @@ _PHRASES = re.compile(
 """What Spark and its cluster managers say of executors, attempts and blocks."""
 
 
+_FAILURE = re.compile(
+    r"job aborted due to stage failure|failed \d{1,9} times|(?:job \d{1,12} |stage )?cancell?ed|"
+    r"because (?:killed all executors|sparkcontext was shut ?down)|sparkcontext was (?:shut ?down|stopped)|"
+    r"java heap space|gc overhead limit exceeded|unable to acquire \d{1,20} bytes of memory|metaspace|"
+    r"total size of serialized results|is bigger than spark\.driver\.maxresultsize|"
+    r"could not recover from a failed barrier|"
+    r"(?:[a-z_]\w{0,60}\.){1,12}[a-z$_]\w{0,80}(?:error|exception)\b|"
+    r"(?:(?<=executor \d\): )|(?<=executor \d\d\): )|(?<=executor \d\d\d\): )|(?<=executor driver\): ))"
+    r"(?:[a-z_]\w{0,60}\.){1,12}[a-z$_]\w{0,80}(?=:|$)|"
+    r"(?:(?<=: )|(?<=^))[a-z]\w{0,60}(?:error|exception)(?=:|$)",
+    re.IGNORECASE | re.ASCII | re.MULTILINE,
+)
+"""What Spark says of jobs that failed, and classes of exceptions."""
+
+
+def plain(text: str) -> str:
+    """Return the text of a call site or description without markup of Spark's pages and places that say nothing.
+
+    Examples
+    --------
+    >>> plain("showString at NativeMethodAccessorImpl.java:0"), plain("orders<br/>id = 1<br/>batch = 7")
+    ('showString', 'orders id = 1 batch = 7')
+    """
+    return " ".join(re.sub(r"<br ?/?>", " ", _REFLECTION.sub("", text)).split())
+
+
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Decides what of a log's texts is taken in.
@@ -73,10 +106,13 @@ class Texts:
 
     def call_site(self, text: Any) -> str:
         """Return a call site without the folders of its file, if it is one."""
+        line = str(text or "")[:_LONGEST]
         if self.keep:
-            return str(text or "")[:_LONGEST]
-        found = _CALL_SITE.fullmatch(str(text or "")[:_LONGEST])
-        return f"{found[1]} at {found[2]}:{found[3]}" if found else ""
+            return plain(line)
+        if line.startswith(LISTING):
+            return LISTING
+        site = _CALL_SITE.fullmatch(line)
+        return plain(f"{site[1]} at {site[2]}:{site[3]}") if site else ""
 
     def node(self, text: str) -> str:
         """Return the operator of a plan node, or the scope of an RDD."""
@@ -91,6 +127,13 @@ class Texts:
         if self.keep or not line:
             return line
         return ", ".join(_PHRASES.findall(line)) or "other reason"
+
+    def failure(self, text: Any) -> str:
+        """Return why a job failed: what Spark says of it, and the classes of exceptions."""
+        said = str(text or "")[:20_000]
+        if self.keep:
+            return said.split("\n", 1)[0][:_LONGEST]
+        return ", ".join(dict.fromkeys(_FAILURE.findall(said)))[:_LONGEST]
 
     def task_end(self, reason: dict[str, Any]) -> str:
         """Return why a task ended, in one line."""

@@ -13,7 +13,7 @@ import pytest
 
 import pag_graph
 from pag_graph import api
-from pag_graph.graph.snapshot import Run, Window
+from pag_graph.graph.run import Run
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.testing.reference import build_reference
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.api import Pag
+    from pag_graph.graph.window import Window
     from pag_graph.testing.traces import SmallTrace
 
 Row = dict[str, Any]

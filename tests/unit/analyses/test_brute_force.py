@@ -13,29 +13,37 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pag_graph.analyses.blame import blame
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.diff import diff
-from pag_graph.analyses.expressions import with_epoch
-from pag_graph.analyses.imbalance import imbalance
-from pag_graph.analyses.invariants import InvariantsParameters, invariants, round_observations
+from pag_graph.analyses.invariants import InvariantsParameters, invariants
 from pag_graph.analyses.k_hops_st2 import KHopsSt2Parameters, k_hops_st2
-from pag_graph.analyses.metrics import matrix, metrics
-from pag_graph.analyses.profile import ProfileParameters, profile, profile_rounds, round_profile
-from pag_graph.analyses.skew import skew
-from pag_graph.analyses.stragglers import StragglersParameters, stragglers
-from pag_graph.analyses.traffic import traffic
-from pag_graph.analyses.waits import waits
+from pag_graph.analyses.profile import ProfileParameters
+from pag_graph.analyses.profile_rounds import profile_rounds
+from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.stragglers import StragglersParameters
+from pag_graph.analyses.view import view_of
 from pag_graph.analyses.why import WhyParameters, why
 from pag_graph.testing.strategies import small_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
 
     Row = dict[str, Any]
     Fixture = Callable[..., Any]
+
+blame = find_analysis("blame")
+imbalance = find_analysis("imbalance")
+matrix = find_analysis("matrix")
+metrics = find_analysis("metrics")
+profile = find_analysis("profile")
+skew = find_analysis("skew")
+stragglers = find_analysis("stragglers")
+traffic = find_analysis("traffic")
+waits = find_analysis("waits")
 
 MESSAGES = {"data_message", "progress_message", "control_message", "spawn"}
 traces = small_traces(skewed=True, max_steps=50)
@@ -191,10 +199,11 @@ def rounds_of(run: Run) -> list[Window]:
     return [window for window in windows if str(window.role) == "round"] or windows
 
 
-def parts_of(run: Run, part: Callable[..., Any], parameters: Any, rounds: list[Window]) -> Any:
+def parts_of(run: Run, name: str, parameters: Any, rounds: list[Window]) -> Any:
     import pyarrow as pa
 
-    return pa.concat_tables([with_epoch(part(run.snapshot(window), parameters), window) for window in rounds])
+    part = find_analysis(name).table
+    return pa.concat_tables([with_epochs(part(view_of(run.snapshot(w)), parameters), [w]) for w in rounds])
 
 
 @given(traces, st.integers(0, 2))
@@ -202,7 +211,7 @@ def test_profiles_of_all_rounds_are_those_of_each(in_memory: Fixture, whole_run:
     run = whole_run(in_memory(trace))
     rounds = rounds_of(run)
     parameters = ProfileParameters(by="type", n=n)
-    rows = profile_rounds(run, parameters, parts=parts_of(run, round_profile, parameters, rounds)).to_pylist()
+    rows = profile_rounds(run, parameters, parts=parts_of(run, "profile-rounds", parameters, rounds)).to_pylist()
     times = [critical_path(run.snapshot(window)).by_type for window in rounds]
     totals = Counter()
     for each in times:
@@ -397,7 +406,7 @@ def test_invariants(in_memory: Fixture, whole_run: Fixture, trace: Any, data: st
         over=data.draw(st.integers(1, 3)),
     )
     rounds = rounds_of(run)
-    table = invariants(run, parameters, parts=parts_of(run, round_observations, parameters, rounds))
+    table = invariants(run, parameters, parts=parts_of(run, "invariants", parameters, rounds))
     found = Counter(
         (row["invariant"], row["learned"], row["epoch"], row["worker"], row["to_worker"], row["observed"], row["limit"])
         for row in table.to_pylist()

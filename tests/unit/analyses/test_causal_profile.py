@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph.analyses import causal_profile as module
-from pag_graph.analyses.causal_profile import CausalProfileParameters, causal_profile
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.causal_profile import CausalProfileParameters
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.what_if import WORK, WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.graph.snapshot import Window
+from pag_graph.graph.window import Window
 from pag_graph.model.tables import CAUSAL_PROFILE
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     Fixture = Callable[..., Any]
     Row = dict[str, Any]
+
+causal_profile = find_analysis("causal-profile")
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 
@@ -95,7 +98,7 @@ def test_only_what_is_on_the_path_is_replayed(bfs: Pag, monkeypatch: pytest.Monk
     replays = []
 
     def count(*arguments: Any) -> Any:
-        replays.append(len(arguments[5]))
+        replays.append(len(arguments[3].origin))
         return scaled(*arguments)
 
     scaled = module.scaled_ends

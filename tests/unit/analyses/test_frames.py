@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from pag_graph.analyses import ANALYSES, find_analysis, table_of
 from pag_graph.analyses.contraction import IS_STRETCH, contract
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.frames import polars_frames
 from pag_graph.analyses.invariants import InvariantsParameters
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.view import View, in_process, view_of
 from pag_graph.errors import AnalysisError, PagError, UnsupportedPlanError
-from pag_graph.graph.snapshot import Window
+from pag_graph.graph.window import Window
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.testing.strategies import small_traces
 
@@ -31,14 +31,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pag_graph.api import Pag
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
 
     Fixture = Callable[..., Any]
+
+k_hops = find_analysis("k-hops")
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 ACROSS = [analysis.name for analysis in ANALYSES if analysis.across]
 WEIGHTS = st.sampled_from(["delivered", "transfer"])
 traces = small_traces(skewed=True, max_steps=50)
+
+
+def spread(run: Run, window: Window) -> View:
+    """Return a view as Spark spreads it, whose frames Polars runs."""
+    return View(run=run, windows=[window], spread=in_process(run))
 
 
 def windows_of(run: Run, data: st.DataObject) -> list[Window]:
@@ -51,12 +58,8 @@ def windows_of(run: Run, data: st.DataObject) -> list[Window]:
 
 def both(run: Run, window: Window, name: str, parameters: Any = None) -> tuple[pl.DataFrame, pl.DataFrame]:
     analysis = find_analysis(name)
-    function = analysis.part if analysis.part_name else analysis.function
-    made = analysis.make_parameters({}) if parameters is None else parameters
-    arguments = () if analysis.parameters is None else (made,)
     one, other = (
-        pl.DataFrame(table_of(function(subject, *arguments)))
-        for subject in (run.snapshot(window), polars_frames(run, window))
+        pl.DataFrame(analysis.table(view, parameters)) for view in (view_of(run.snapshot(window)), spread(run, window))
     )
     if name == "invariants":
         # Nobody relies on the order of what the rounds are asked for.
@@ -109,7 +112,7 @@ def test_contracted_graphs_are_made_of_waits_and_what_ended_them(in_memory: Fixt
     for window in run.windows():
         if window.span_ns == 0:
             continue
-        whole, small = run.snapshot(window), contract(polars_frames(run, window)).edges
+        whole, small = run.snapshot(window), contract(spread(run, window)).edges
         waits = whole.edges.filter(type="waiting").sort("dst")
         assert small.filter(type="waiting").sort("dst").equals(waits)
         local = pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES])
@@ -142,13 +145,13 @@ def test_the_job_says_so_before_it_starts_spark(tmp_path: Path) -> None:
 
 
 def test_edges_that_are_lost_are_missed(skewed: Pag) -> None:
-    frames = polars_frames(skewed.run, skewed.run.window(epoch=4))
-    path = critical_path(frames)
+    view = spread(skewed.run, skewed.run.window(epoch=4))
+    path = critical_path(view)
     lost = int(pl.DataFrame(path.steps).filter(type="processing")["edge_dst"][0])
-    stored = frames.engine.edges
-    less = replace(frames.engine, edges=lambda near: stored(near).filter(nw.col("dst") != lost))
+    stored = view.engine.edges
+    less = replace(view.engine, edges=lambda near: stored(near).filter(nw.col("dst") != lost))
     with pytest.raises(PagError, match="leave a gap"):
-        critical_path(replace(frames, engine=less))
+        critical_path(replace(view, spread=less))
 
 
 def test_more_walks_than_can_be_counted(drawn_run: Fixture) -> None:
@@ -165,7 +168,7 @@ def test_more_walks_than_can_be_counted(drawn_run: Fixture) -> None:
     wait = {**common, "src": last - 1, "dst": last, "type": "waiting", "start_ns": 0, "duration_ns": 70}
     run = drawn_run(edges=[*edges, wait], processes={0: 0, 1: 0}, epochs=[]).run
     window = Window(start_ns=0, end_ns=run.end_ns)
-    for subject in (polars_frames(run, window), run.snapshot(window)):
+    for subject in (spread(run, window), run.snapshot(window)):
         assert table_of(k_hops(subject, KHopsParameters(k=50))).num_rows > 0
         with pytest.raises(AnalysisError, match="64 bits"):
             k_hops(subject, KHopsParameters(k=70))

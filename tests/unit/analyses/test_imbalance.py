@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.analyses.imbalance import ImbalanceParameters, imbalance
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.imbalance import ImbalanceParameters
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Fixture = Callable[..., Any]
+
+imbalance = find_analysis("imbalance")
 
 
 # Worker 0 works for worker 1, then worker 1 for worker 0; the end of the epoch is worker 0's.

@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses.k_hops import KHopsParameters, k_hops, k_hops_of_windows
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.view import View
 from pag_graph.errors import AnalysisError, InvalidParameterError
-from pag_graph.kernels.hops import count_walks
+from pag_graph.kernels.hops import Steps, count_walks
 from pag_graph.model.tables import K_HOPS
 from pag_graph.testing.traces import draw
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.api import Pag
+
+k_hops = find_analysis("k-hops")
 
 # Worker 1 waits for worker 0 from 10 to 40 and reads what it was sent at 50, with something more.
 SENDER = "0 start 1 | 20 send 3>1 #0 *7 | 40 send 3>1 #1 *5 | 60 stop 1 | 100 end"
@@ -91,7 +95,7 @@ def ladder(rungs: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]
 
 def test_walks_are_counted_and_never_listed() -> None:
     src, dst, weight, group = ladder(50)
-    walks, edges, walk_ns, edge_ns, exact = count_walks(src, dst, weight, group, np.array([98, 99]), 51, 1, 50)
+    (walks, edges, walk_ns, edge_ns), exact = count_walks(Steps(src, dst, weight, group), np.array([98, 99]), 51, 1, 50)
     assert exact
     assert walks[:, 0].tolist() == walk_ns[:, 0].tolist() == [2 ** (hop + 1) for hop in range(50)]
     assert edges[:, 0].tolist() == edge_ns[:, 0].tolist() == [2] * 50
@@ -99,9 +103,9 @@ def test_walks_are_counted_and_never_listed() -> None:
 
 def test_more_walks_than_64_bits_count_are_an_error_and_no_wrong_number() -> None:
     src, dst, weight, group = ladder(80)
-    assert not count_walks(src, dst, weight, group, np.array([158, 159]), 81, 1, 80)[-1]
+    assert not count_walks(Steps(src, dst, weight, group), np.array([158, 159]), 81, 1, 80)[-1]
     heavy = np.full_like(weight, 2**40)
-    assert not count_walks(src, dst, heavy, group, np.array([158, 159]), 81, 1, 30)[-1]
+    assert not count_walks(Steps(src, dst, heavy, group), np.array([158, 159]), 81, 1, 30)[-1]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -128,8 +132,8 @@ def test_counts_are_those_of_listing_all_walks(seed: int) -> None:
     for edge in seeds:
         visit(edge, 0)
     src, dst = np.array(ends, np.int64).T.copy()
-    walks, edges, walked, once, exact = count_walks(
-        src, dst, np.array(weights), np.array(groups), np.array(seeds, np.int64), vertices, 3, k
+    (walks, edges, walked, once), exact = count_walks(
+        Steps(src, dst, np.array(weights), np.array(groups)), np.array(seeds, np.int64), vertices, 3, k
     )
     assert exact
     for hop in range(k):
@@ -150,7 +154,7 @@ def test_all_windows_at_once_are_the_windows_one_by_one(
     pag = request.getfixturevalue(sample)
     windows = pag.run.windows()
     parameters = KHopsParameters(through_waits=through_waits)
-    table = k_hops_of_windows(pag.run, windows, parameters)
+    table = k_hops.table(View(run=pag.run, windows=windows), parameters)
     frame = pl.DataFrame(pl.from_arrow(table))
     seen = 0
     for number, window in enumerate(windows):
@@ -189,7 +193,7 @@ def test_an_analysis_says_when_it_cannot_count(tmp_path: Path, monkeypatch: pyte
     pag = build(tmp_path, SENDER, WAITER)
 
     def overflow(*_: object) -> tuple[object, ...]:
-        return (*[np.zeros(0, np.int64)] * 7, 0)
+        return np.zeros(0, np.int64), 0
 
     monkeypatch.setattr("pag_graph.analyses.k_hops.count_walks_by_window", overflow)
     with pytest.raises(AnalysisError, match="than 64 bits can count"):

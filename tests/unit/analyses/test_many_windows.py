@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.analyses import ANALYSES, Scope, find_analysis, table_of
-from pag_graph.analyses import windows as windows_module
+from pag_graph.analyses import ANALYSES, ReportAnalysis, RunAnalysis, Scope, TableAnalysis, find_analysis
+from pag_graph.analyses import view as view_module
 from pag_graph.analyses.k_hops import KHopsParameters
+from pag_graph.analyses.view import View, view_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.tiling import TYPES, Tiling, ranks, tile, tilings
 from pag_graph.model.enums import MESSAGE_TYPES
@@ -26,19 +27,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.api import Pag
-    from pag_graph.graph.snapshot import Run, Window
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
     from pag_graph.testing.traces import SmallTrace
 
     Fixture = Callable[..., Any]
 
-AT_ONCE = [analysis.name for analysis in ANALYSES if analysis.many_name]
+AT_ONCE = [
+    analysis.name
+    for analysis in ANALYSES
+    if isinstance(analysis, TableAnalysis)
+    or (isinstance(analysis, ReportAnalysis) and analysis.steps is not None)
+    or (isinstance(analysis, RunAnalysis) and analysis.part is not None)
+]
 
 
 @pytest.fixture(autouse=True, scope="module", params=[1, 40], ids="parts of {} edges".format)
 def small_parts(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let threads share what one of them would do alone: runs of tests are small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows_module, "_PART", request.param)
+        patch.setattr(view_module, "_PART", request.param)
         yield
 
 
@@ -49,20 +57,15 @@ def frames(table: pa.Table) -> pl.DataFrame:
 def compare(run: Run, windows: list[Window], name: str) -> int:
     """Check an analysis of many windows; return how many rows it has."""
     analysis = find_analysis(name)
-    parameters = analysis.make_parameters({})
-    arguments = () if analysis.parameters is None else (parameters,)
-    together = frames(analysis.over(run, windows, parameters))
-    function = analysis.part if analysis.part_name else analysis.function
+    parameters = analysis.make_parameters(dict(analysis.example_values))
+    together = frames(analysis.table(View(run=run, windows=windows), parameters))
     for place, window in enumerate(windows):
-        alone = frames(table_of(function(run.snapshot(window), *arguments)))
-        mine = together.filter(window=place)
-        shared = [column for column in alone.columns if column in mine.columns]
-        assert set(alone.columns) - set(shared) <= {"rank", "share", "keys"}
-        ordered = [frame.select(shared).sort(shared) for frame in (mine, alone.cast(mine.select(shared).schema))]
-        assert ordered[0].equals(ordered[1]), (name, window)
+        alone = frames(analysis.table(view_of(run.snapshot(window)), parameters)).drop("window")
+        of_window = together.filter(window=place).select(alone.columns)
+        assert of_window.sort(alone.columns).equals(alone.sort(alone.columns)), (name, window)
         if analysis.scope is Scope.WINDOW:
             # Not only the same rows: in the same order, and of the schema's types.
-            assert mine.select(alone.columns).equals(alone)
+            assert of_window.equals(alone)
     return together.height
 
 
@@ -160,7 +163,9 @@ def test_windows_without_length(in_memory: Fixture) -> None:
     windows = run.windows()
     assert not any(window.span_ns for window in windows)
     for name in AT_ONCE:
-        assert find_analysis(name).over(run, windows, find_analysis(name).make_parameters({})).num_rows >= 0
+        analysis = find_analysis(name)
+        made = analysis.make_parameters(dict(analysis.example_values))
+        assert analysis.table(View(run=run, windows=windows), made).num_rows >= 0
 
 
 @given(small_traces(), st.integers(1, 20))

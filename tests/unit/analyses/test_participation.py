@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.analyses.participation import participation
+from pag_graph.analyses import find_analysis
 from pag_graph.errors import CycleError, UnsupportedPlanError
-from pag_graph.graph.snapshot import Window
+from pag_graph.graph.window import Window
 from pag_graph.model.tables import PARTICIPATION
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Fixture = Callable[..., Any]
     Row = dict[str, Any]
+
+participation = find_analysis("participation")
 
 # Worker 0 works until 30 and sends; worker 1 waits for it from 10 on.
 FAST = "0 start 1 | 20 stop 1 | 25 start 2 | 30 send 3>1 | 40 stop 2 | 70 end"

@@ -23,24 +23,13 @@ if TYPE_CHECKING:
 
     Install = Callable[..., None]
 
-DEFINITION = """
-from pag_graph.analyses import Analysis
-
-LONGEST_WAITS = Analysis(
-    name="longest-waits",
-    package="some_package",
-    output="LONGEST_WAITS",
-    parameters_name="LongestWaitsParameters",
-)
-TAKEN = Analysis(name="skew", package="some_package", output="LONGEST_WAITS")
-ILL_NAMED = Analysis(name="Longest waits", package="some_package", output="LONGEST_WAITS")
-"""
 MODULE = '''
 from dataclasses import dataclass
 from typing import Annotated
 
 import polars as pl
 import pyarrow as pa
+from pag_graph.analyses import TableAnalysis
 
 LONGEST_WAITS = pa.schema(
     [
@@ -55,11 +44,17 @@ class LongestWaitsParameters:
     least_ns: Annotated[int, "Shorter ones are left out."] = 0
 
 
-def longest_waits(snapshot, parameters):
+def longest_waits(view, parameters):
     """List the waits of a window, longest first."""
-    waits = snapshot.local.filter(pl.col("type") == "waiting", pl.col("duration_ns") >= parameters.least_ns)
-    rows = waits.select((pl.col("dst") // 2**40).cast(pl.Int32).alias("worker"), "duration_ns")
-    return rows.sort("duration_ns", "worker", descending=[True, False]).to_arrow().cast(LONGEST_WAITS)
+    waits = view.collect(view.local)
+    waits = waits.filter(pl.col("type") == "waiting", pl.col("duration_ns") >= parameters.least_ns)
+    return waits.sort("window", "duration_ns", "worker", descending=[False, True, False])
+
+
+facts = {"function": longest_waits, "parameters": LongestWaitsParameters, "schema": LONGEST_WAITS}
+ANALYSIS = TableAnalysis(name="longest-waits", **facts)
+TAKEN = TableAnalysis(name="skew", **facts)
+ILL_NAMED = TableAnalysis(name="Longest waits", **facts)
 '''
 
 
@@ -68,7 +63,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     def make(*entries: str) -> None:
         package = tmp_path / "some_package"
         package.mkdir()
-        (package / "__init__.py").write_text(DEFINITION, encoding="utf-8")
+        (package / "__init__.py").write_text("", encoding="utf-8")
         (package / "longest_waits.py").write_text(MODULE, encoding="utf-8")
         info = tmp_path / "some_distribution-1.0.dist-info"
         info.mkdir()
@@ -77,10 +72,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (info / "entry_points.txt").write_text(f"[pag_graph.analyses]\n{textwrap.dedent(lines)}\n")
         monkeypatch.syspath_prepend(tmp_path)
         importlib.invalidate_caches()
-        analyses.all_analyses.cache_clear()
+        analyses.all_entries.cache_clear()
 
     yield make
-    analyses.all_analyses.cache_clear()
+    analyses.all_entries.cache_clear()
     for name in [name for name in sys.modules if name.split(".")[0] == "some_package"]:
         del sys.modules[name]
 
@@ -90,7 +85,7 @@ def test_an_analysis_of_another_distribution_is_everywhere(
 ) -> None:
     with pytest.raises(InvalidParameterError, match="no analysis 'longest-waits'"):
         analyses.find_analysis("longest-waits")
-    install("longest-waits = some_package:LONGEST_WAITS")
+    install("longest-waits = some_package.longest_waits:ANALYSIS")
     found = analyses.find_analysis("longest-waits")
     assert found in analyses.all_analyses()
     assert found not in analyses.ANALYSES
@@ -111,9 +106,9 @@ def test_an_analysis_of_another_distribution_is_everywhere(
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("skew = some_package:TAKEN", "is called 'skew' like another one"),
-        ("odd = some_package:ILL_NAMED", "names are lower-case words with hyphens"),
-        ("gone = some_package:NOTHING", "cannot be loaded: AttributeError"),
+        ("skew = some_package.longest_waits:TAKEN", "is called 'skew' like another one"),
+        ("odd = some_package.longest_waits:ILL_NAMED", "names are lower-case words with hyphens"),
+        ("gone = some_package.longest_waits:NOTHING", "cannot be loaded: AttributeError"),
         ("none = some_package.longest_waits:LONGEST_WAITS", "is no Analysis but of type Schema"),
         ("missing = no_such_package:THING", "cannot be loaded: ModuleNotFoundError"),
     ],
@@ -129,7 +124,7 @@ def test_what_is_wrong_with_others_is_said_and_stops_nothing(install: Install, e
 def test_commands_and_the_job_list_them(
     install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("longest-waits = some_package:LONGEST_WAITS")
+    install("longest-waits = some_package.longest_waits:ANALYSIS")
     from pag_graph.cli.analyses import AnalysisGroup
 
     group = AnalysisGroup(name="pag")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pag_graph.analyses.profile import ProfileParameters, profile
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.profile import ProfileParameters
 from pag_graph.errors import InvalidParameterError
 from pag_graph.testing.traces import draw
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Fixture = Callable[..., Any]
+
+profile = find_analysis("profile")
 
 
 # Worker 0 works for worker 1, then worker 1 for worker 0; the end of the epoch is worker 0's.

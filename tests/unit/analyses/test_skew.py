@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pag_graph.analyses.skew import SkewParameters, skew
-from pag_graph.analyses.stragglers import StragglersParameters, stragglers
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.skew import SkewParameters
+from pag_graph.analyses.stragglers import StragglersParameters
 from pag_graph.errors import InvalidParameterError
 from pag_graph.testing.traces import draw
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Fixture = Callable[..., Any]
+
+skew = find_analysis("skew")
+stragglers = find_analysis("stragglers")
 
 
 NAMES = {1: ("0.1", "Map")}

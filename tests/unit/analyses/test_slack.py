@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.slack import SlackParameters, slack
+from pag_graph.analyses.slack import SlackParameters
 from pag_graph.errors import CycleError, PagError, UnsupportedPlanError
-from pag_graph.graph.snapshot import Window
+from pag_graph.graph.window import Window
 from pag_graph.testing.strategies import small_traces
 from pag_graph.testing.traces import draw
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
 
     Fixture = Callable[..., Any]
+
+slack = find_analysis("slack")
 
 # Worker 0 works until 30 and sends; worker 1, which waits for it from 10 on, works until 60 and ends the epoch first.
 FAST = "0 start 1 | 20 stop 1 | 25 start 2 | 30 send 3>1 | 40 stop 2 | 70 end"

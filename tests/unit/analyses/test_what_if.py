@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.slack import slack
 from pag_graph.analyses.what_if import WORK, WhatIf, WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
-from pag_graph.graph.snapshot import Window
+from pag_graph.graph.window import Window
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import CRITICAL_PATH, WHAT_IF, WHAT_IF_TIMES
 from pag_graph.testing.strategies import small_traces
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
 
     Fixture = Callable[..., Any]
+
+slack = find_analysis("slack")
 
 # Worker 0 works until 30 and sends; worker 1, which waits for it from 10 on, works until 60 and ends the epoch first.
 FAST = "0 start 1 | 20 stop 1 | 25 start 2 | 30 send 3>1 | 40 stop 2 | 70 end"

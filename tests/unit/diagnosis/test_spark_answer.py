@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from pag_graph.cli.app import app
 from pag_graph.diagnosis.spark.answer import answer
+from pag_graph.diagnosis.spark.catalogue import CAUSES
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
-from pag_graph.diagnosis.spark.cores import plan_work, predict_cores, recorded_cores, with_cores
+from pag_graph.diagnosis.spark.cores import predict_cores, recorded_cores, with_cores
 from pag_graph.diagnosis.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan, list_schedule
-from pag_graph.diagnosis.spark.look import CAUSES
 from pag_graph.diagnosis.spark.page import html_page, text_lines
+from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
@@ -152,7 +153,7 @@ def test_a_replay_on_the_recorded_cores_ends_when_it_did(tmp_path: Path) -> None
     schedule = even(8, tmp_path)
     work = plan_work(schedule)
     assert list_schedule(work, recorded_cores(schedule)) == schedule.end_ns == 10_000 * MS
-    rows = {row["cores"]: row["predicted_ns"] for row in predict_cores(schedule, work, [8])}
+    rows = {row.cores: row.predicted_ns for row in predict_cores(schedule, work, [8])}
     assert rows == {1: 14_000 * MS, 2: 10_000 * MS, 4: 8_000 * MS, 8: 7_000 * MS}
     assert with_cores(schedule, 3) == [(10 * MS, None, 1)] * 3
     with pytest.raises(InvalidParameterError):
@@ -187,7 +188,7 @@ def test_cores_that_no_task_needs_cost_nothing(cores: int, tmp_path: Path) -> No
     found = diagnose(many)
     busy = found.core_ns["busy"] + found.core_ns["wasted"]
     assert found.core_ns["idle"] == cores * (many.end_ns - 90 * MS - 10 * MS) - busy
-    rows = {row["cores"]: row["predicted_ns"] for row in predict_cores(many, found.plan, [10**15])}
+    rows = {row.cores: row.predicted_ns for row in predict_cores(many, found.plan, [10**15])}
     assert list(rows) == [cores // 2, cores, 2 * cores, 10**15]
     assert len(set(rows.values())) == 1
 
@@ -327,7 +328,7 @@ def test_every_cause_has_advice_and_every_answer_its_facts(tmp_path: Path) -> No
     assert set(CAUSES) >= {cause["cause"] for cause in facts["causes"]}
     assert {row["change"] for row in facts["what_if"]["changes"]} >= {"half the work in stage 0"}
     text = "\n".join(text_lines(told))
-    assert "1. too_few_partitions" in text
+    assert "1. Too few partitions" in text
     page = html_page([told])
     assert page.count("<svg") == 1
     assert "<script" not in page

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.kernels.participation import LIMB_BITS, _add, count_paths
+from pag_graph.kernels.participation import LIMB_BITS, Arcs, _add, count_paths
 from pag_graph.kernels.replay import group_arcs
 
 
@@ -23,7 +23,8 @@ def count(arcs: list[tuple[int, int]], vertices: int, starts: set[int], ends: se
     src, dst = (np.array(column, np.int64) for column in zip(*arcs, strict=True))
     first, position = group_arcs(dst, vertices)
     flags = [np.isin(np.arange(vertices), list(chosen)) for chosen in (starts, ends)]
-    before, before_limbs, after, after_limbs, paths, limbs = count_paths(first, src[position], dst[position], *flags)
+    arcs_into = Arcs(first, src[position], dst[position])
+    before, before_limbs, after, after_limbs, paths, limbs = count_paths(arcs_into, *flags)
     return (
         [value(*pair) for pair in zip(before, before_limbs, strict=True)],
         [value(*pair) for pair in zip(after, after_limbs, strict=True)],

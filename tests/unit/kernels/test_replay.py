@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pag_graph.kernels.replay import (
     NEVER,
     NONE,
+    Arcs,
+    Groups,
     binding_arcs,
     earliest,
     group_arcs,
@@ -63,10 +65,10 @@ def test_arcs_into_a_vertex_keep_their_order() -> None:
 @given(graphs())
 def test_replays_take_the_longest_way(graph: Graph) -> None:
     first, src, _, weight = columns(graph)
-    time = earliest(first, src, weight, 100)
+    time = earliest(Arcs(first, src, weight), 100)
     assert time.tolist() == [100 + (longest(graph, 0, vertex) or 0) for vertex in range(graph[0])]
     end = graph[0] - 1
-    arcs = binding_arcs(first, src, weight, time, end)
+    arcs = binding_arcs(Arcs(first, src, weight), time, np.array([0]), np.array([end]))
     assert weight[arcs].sum() == time[end] - 100
     assert src[arcs[-1]] == 0
     for after, before in pairwise(arcs):
@@ -77,14 +79,14 @@ def test_replays_take_the_longest_way(graph: Graph) -> None:
 def test_latest_times_and_slacks(graph: Graph, data: st.DataObject) -> None:
     first, src, dst, weight = columns(graph)
     end = data.draw(st.integers(0, graph[0] - 1))
-    early = earliest(first, src, weight, 0)
-    late = latest(first, src, weight, np.array([end]), early[[end]])
+    early = earliest(Arcs(first, src, weight), 0)
+    late = latest(Arcs(first, src, weight), np.array([end]), early[[end]])
     for vertex in range(graph[0]):
         way = longest(graph, vertex, end)
         assert late[vertex] == (NONE if way is None else early[end] - way)
     # The first three arcs belong to no activity, and one activity has no arc.
     row = np.maximum(np.arange(len(src)) - 3, -1)
-    found = slacks(first, src, weight, row, len(src) + 1, early, late)
+    found = slacks(Arcs(first, src, weight), row, len(src) + 1, early, late)
     for arc in range(3, len(src)):
         free = late[dst[arc]] - early[src[arc]] - weight[arc]
         assert found[row[arc]] == (NONE if late[dst[arc]] == NONE else free)
@@ -97,30 +99,30 @@ def test_many_replays_are_the_same_as_each_alone(graph: Graph, steps: int) -> No
     end = graph[0] - 1
     groups = [np.arange(0, len(src), 2), np.arange(1, len(src), 3), np.arange(0)]
     ends = scaled_ends(
-        first,
-        src,
+        Arcs(first, src, weight),
         dst,
-        weight,
-        earliest(first, src, weight, 7),
-        np.zeros(len(groups), np.int64),
-        np.full(len(groups), end),
-        np.cumsum([0, *map(len, groups)]),
-        np.concatenate(groups),
-        np.concatenate([weight[group] for group in groups]),
+        earliest(Arcs(first, src, weight), 7),
+        Groups(
+            np.zeros(len(groups), np.int64),
+            np.full(len(groups), end),
+            np.cumsum([0, *map(len, groups)]),
+            np.concatenate(groups),
+            np.concatenate([weight[group] for group in groups]),
+        ),
         steps,
     )
     for number, group in enumerate(groups):
         for step in range(1, steps + 1):
             changed = weight.copy()
             changed[group] = np.rint(weight[group] * ((steps - step) / steps))
-            assert ends[number, step - 1] == earliest(first, src, changed, 7)[end]
+            assert ends[number, step - 1] == earliest(Arcs(first, src, changed), 7)[end]
 
 
 def test_what_never_binds_is_as_if_it_were_not_there() -> None:
     first, src, _, weight = columns((3, [(0, 1, 4), (0, 2, 1), (1, 2, NEVER)]))
-    time = earliest(first, src, weight, 1 << 59)
+    time = earliest(Arcs(first, src, weight), 1 << 59)
     assert (time - (1 << 59)).tolist() == [0, 4, 1]
-    assert binding_arcs(first, src, weight, time, 2).tolist() == [1]
+    assert binding_arcs(Arcs(first, src, weight), time, np.array([0]), np.array([2])).tolist() == [1]
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.data())

@@ -9,11 +9,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.kernels import streams
+from pag_graph.kernels import NEVER, streams
 from pag_graph.kernels.activations import OTHER, PROGRESS_RECEIVE, PROGRESS_SEND, RECEIVE, SEND
 from pag_graph.kernels.messages import EVERYONE
 from pag_graph.kernels.streams import (
     SEND_COLUMNS,
+    Ends,
+    Reads,
+    Sent,
+    Streams,
     fill_streams,
     find_streams,
     follow_streams,
@@ -27,7 +31,6 @@ from pag_graph.model.ids import vertex_id
 if TYPE_CHECKING:
     import pytest
 
-NEVER = -99
 Row = tuple[int, int, int, int]
 
 logs = st.lists(
@@ -55,8 +58,7 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
     ends_of = [message_ends(kind) for kind, *_ in columns]
     which = [np.empty(len(sending), np.int32) for sending, _ in ends_of]
     found = [
-        find_streams(ends_of[worker][0], kind, channel, peer, worker, which[worker])
-        for worker, (kind, channel, peer, _) in enumerate(columns)
+        find_streams(Ends(ends_of[worker][0], *rows), worker, which[worker]) for worker, rows in enumerate(columns)
     ]
     known_streams = np.concatenate([mine for mine, _ in found])
     first = np.cumsum([0, *np.concatenate([counts for _, counts in found])])
@@ -67,7 +69,7 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
         ends = first[at : at + len(found[worker][0]) + 1]
         at = at + len(found[worker][0])
         sending = ends_of[worker][0]
-        if not fill_streams(sending, number, t + 7, t, worker, 5, which[worker], ends[:-1].copy(), sends):
+        if not fill_streams(Sent(sending, which[worker], number, t + 7, t), worker, 5, ends[:-1].copy(), sends):
             order_streams(ends, sends)
     table = index_streams(known_streams, len(known_streams), 1 << (2 * len(known_streams)).bit_length())
     known: dict[Row, list[int]] = {}
@@ -79,11 +81,15 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
                 known.setdefault((channel, worker, receiver, number), [vertex_id(worker, 2 * (5 + row)), t, t + 7])
     seen, hints = np.zeros(len(sends), np.int32), first[:-1].copy()
     matched = 0
-    for worker, (kind, channel, peer, number) in enumerate(columns):
+    for worker, rows in enumerate(columns):
         reading = ends_of[worker][1]
         vertex, sent, epoch = (np.empty(len(reading), np.int64) for _ in range(3))
-        rows = reading, kind, channel, peer, number, worker
-        lost = follow_streams(*rows, known_streams, table, first, sends, NEVER, hints, seen, vertex, sent, epoch)
+        lost = follow_streams(
+            Ends(reading, *rows),
+            worker,
+            Streams(known_streams, table, first, sends),
+            Reads(hints, seen, vertex, sent, epoch),
+        )
         expected = []
         for code, on, sender, message in workers[worker]:
             if code in {RECEIVE, PROGRESS_RECEIVE}:
@@ -112,9 +118,9 @@ def test_more_streams_than_there_is_room_for_at_first(monkeypatch: pytest.Monkey
     monkeypatch.setattr(streams, "_FEW", 1)
     number = count()
     log = [(SEND, channel, peer, next(number)) for _ in range(2) for channel in range(7) for peer in range(3)]
-    kind, channel, peer, _ = drawn_columns(log)
+    columns = drawn_columns(log)
     which = np.empty(len(log), np.int32)
-    found, sends = find_streams(message_ends(kind)[0], kind, channel, peer, 9, which)
+    found, sends = find_streams(Ends(message_ends(columns[0])[0], *columns), 9, which)
     assert found.tolist() == [[channel, 9, peer] for channel in range(7) for peer in range(3)]
     assert sends.tolist() == [2] * 21
     assert which.tolist() == [*range(21), *range(21)]

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph.errors import MotifSyntaxError
-from pag_graph.motif.filters import check, parse_filter, to_polars, written
+from pag_graph.motif.conditions import written
+from pag_graph.motif.filters import check, parse_filter
+from pag_graph.motif.polars_conditions import to_polars
 
 COLUMNS = {
     "e": {"x": pa.int64(), "y": pa.int32(), "f": pa.float64(), "t": pa.string(), "b": pa.bool_()},

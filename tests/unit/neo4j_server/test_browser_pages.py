@@ -6,13 +6,13 @@ import io
 import re
 import urllib.request
 import zipfile
-from html import unescape
+from html import escape, unescape
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
 import pytest
 
-from pag_graph.cypher import load_query, queries_for_people
+from pag_graph.cypher import cypher_library, load_query, queries_for_people
 from pag_graph.model.enums import ActivityType
 from pag_graph.neo4j_server import browser
 from pag_graph.sinks.timeline import COLOURS
@@ -29,7 +29,7 @@ def boxes() -> list[str]:
 def test_every_box_of_the_guide_is_a_query_of_the_library() -> None:
     guide = browser.pages()["guide.html"].decode()
     assert "QUERY" not in re.sub(r"<!--.*?-->", "", guide)
-    known = {" ".join(query.code.split()) for query in queries_for_people()}
+    known = {" ".join(browser.for_browser(query, query.code).split()) for query in queries_for_people()}
     commands = [box for box in boxes() if box.startswith(":")]
     asked = [box for box in boxes() if not box.startswith(":")]
     assert len(asked) > 20
@@ -39,6 +39,37 @@ def test_every_box_of_the_guide_is_a_query_of_the_library() -> None:
     # What the queries of the guide take is set by its commands.
     given = set(re.findall(r"\w+", " ".join(command.partition("=>")[0] for command in commands)))
     assert {name for box in asked for name in re.findall(r"\$(\w+)", box)} <= given
+
+
+def test_the_first_box_sets_whatever_a_query_leaves_open() -> None:
+    """Those of the guide, and the saved ones: Browser refuses a query with a parameter that nobody has set."""
+    start = next(box for box in boxes() if box.startswith(":param ["))
+    given = set(re.findall(r"\w+", start.partition("=>")[0])) - {"param"}
+    with zipfile.ZipFile(io.BytesIO(browser.saved_queries())) as archive:
+        saved = {name: archive.read(name).decode() for name in archive.namelist()}
+    for name, text in [*saved.items(), *((box, box) for box in boxes() if not box.startswith(":"))]:
+        code = "\n".join(line for line in text.splitlines() if not line.startswith("//"))
+        assert set(re.findall(r"\$(\w+)", code)) <= given, name
+
+
+def test_each_query_keeps_its_own_defaults() -> None:
+    """The share above which a worker stands out is not that above which an epoch is bound by its input."""
+    guide = "\n".join(boxes())
+    assert "each.work_ns > 1.5 * work_median" in guide
+    assert "path_input_ns > 0.5 * span_ns" in guide
+    for query in queries_for_people():
+        left = set(re.findall(r"\$(\w+)", browser.for_browser(query, query.code)))
+        assert left == {name for name, each in query.params.items() if each.required}, query.name
+
+
+def test_the_guide_says_what_a_query_needs() -> None:
+    guide = browser.pages()["guide.html"].decode()
+    for name in re.findall(
+        r"QUERY (\w+/\w+)", (cypher_library() / "browser" / "guide.html").read_text(encoding="utf-8")
+    ):
+        query = load_query(name)
+        said = guide[guide.index(escape(query.purpose)) + len(escape(query.purpose)) :].split("</p>")[0]
+        assert said == (f" <em>Needs the detail {' or '.join(query.details)}.</em>" if query.details else ""), name
 
 
 def test_every_type_has_its_colour() -> None:

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from pag_graph import api
+from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.waits import waits
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.cypher import load_query
+from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.model import tables
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.sinks.neo4j import model
@@ -24,7 +24,9 @@ from pag_graph.sinks.neo4j.detail import Detail
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
+
+waits = find_analysis("waits")
 
 BUNDLED = sorted(path.name for path in SAMPLES.iterdir() if (path / "meta.json").is_file())
 
@@ -84,6 +86,12 @@ def test_texts_hold_no_values_and_every_name_is_ours(text: str) -> None:
     labels = {table.label for table in model.NODES}
     types = {table.type for table in model.ACTIVITIES.values()} | {"FEEDS", "THEN", "RELEASED", "CONTAINS"}
     assert set(re.findall(r"[(\[]\w*:(\w+)", text)) <= labels | types
+
+
+def test_names_in_queries_are_those_of_the_model() -> None:
+    for query in queries_for_people():
+        types = re.findall(r"\[\w*:([^\]{]+)", query.code)
+        assert {name for each in types for name in re.findall(r"\w+", each)} <= {*model.TYPES}, query.name
 
 
 def test_details_hold_what_lesser_ones_hold() -> None:

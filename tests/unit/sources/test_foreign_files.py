@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -12,13 +12,16 @@ from pag_graph.sources.foreign_files import (
     iter_frames,
     parquet_columns,
     read_facts,
-    read_frame,
     read_rows,
     refuse_rows,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def read_frame(file: Path, columns: dict[str, Any]) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=columns), *iter_frames(file, columns)])
 
 
 def test_pieces_of_a_file(tmp_path: Path) -> None:

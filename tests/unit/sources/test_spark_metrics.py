@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from pag_graph.diagnosis.spark.look import stage_table
 from pag_graph.diagnosis.spark.nodes import self_times
+from pag_graph.diagnosis.spark.stage_table import stage_table
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.plans import metric_name

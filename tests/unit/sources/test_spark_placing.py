@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from pag_graph.diagnosis.spark.causes import diagnose
-from pag_graph.diagnosis.spark.cores import plan_work, recorded_cores
+from pag_graph.diagnosis.spark.cores import recorded_cores
 from pag_graph.diagnosis.spark.list_schedule import list_schedule
+from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles
 from pag_graph.sources.spark.reader import read_log

@@ -180,12 +180,12 @@ def test_other_formats_have_no_texts_to_keep(run_pag: Command, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("count at NativeMethodAccessorImpl.java:0", "count at NativeMethodAccessorImpl.java:0"),
+        ("count at NativeMethodAccessorImpl.java:0", "count"),
         ("collect at /srv/ada lovelace/x/etl.py:12", "collect at etl.py:12"),
         ("$anonfun$call$1 at CompletableFuture.java:1768", "$anonfun$call$1 at CompletableFuture.java:1768"),
         ("print at <console>:26", "print at <console>:26"),
         ("collect at null:-1", "collect at null:-1"),
-        ("<unknown> at <unknown>:0", "<unknown> at <unknown>:0"),
+        ("<unknown> at <unknown>:0", "<unknown>"),
         ("login at hunter2:22", ""),
         ("SELECT 1 at etl.py:12", ""),
         ("collect at etl.py:12\nSELECT 1", ""),
@@ -257,3 +257,25 @@ def test_streams_stay_apart_by_their_ids() -> None:
 )
 def test_ends_of_tasks(reason: dict[str, Any], expected: str) -> None:
     assert Texts().task_end(reason) == expected
+
+
+ABORTED = "Job aborted due to stage failure: Task 5 in stage 3.0 failed 4 times, most recent failure: Lost task (TID 1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{ABORTED} (host executor 0): com.acme.GpuSplitAndRetryOOM: buffer of ada's secret\n\tat a.b.C",
+            "Job aborted due to stage failure, failed 4 times, com.acme.GpuSplitAndRetryOOM",
+        ),
+        (f"{ABORTED} (host executor 17): a.b.C: no", "Job aborted due to stage failure, failed 4 times, a.b.C"),
+        ("Job 34 cancelled because SparkContext was shut down", "Job 34 cancelled, because SparkContext was shut down"),
+        ("Traceback (most recent call last):\nValueError: pin 1234 of ada", "ValueError"),
+        ("ada's hunter2Exception is 1234", ""),
+        (None, ""),
+        ({"a": "secret"}, ""),
+    ],
+)
+def test_failures_of_jobs_are_phrases_and_classes(text: Any, expected: str) -> None:
+    assert Texts().failure(text) == expected

@@ -1,0 +1,158 @@
+"""Parameters of analyses: fields of a dataclass, from which options of commands and arguments of methods are made."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from types import UnionType
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Spellings of a parameter on the command line, where they are not made of its name."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One field of a parameters dataclass."""
+
+    name: str
+    kind: Any
+    """Its type without `Annotated`."""
+    help: str
+    default: Any
+    """`dataclasses.MISSING` where one must be given."""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may be None."""
+        return type(None) in typing.get_args(self.kind) and typing.get_origin(self.kind) is not typing.Literal
+
+    @property
+    def item(self) -> Any:
+        """Type of a value: without ``| None``, and of one item of a tuple."""
+        kind = self.kind
+        if self.optional:
+            rest = [part for part in typing.get_args(kind) if part is not type(None)]
+            kind = rest[0] if len(rest) == 1 else str
+        return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
+
+    @property
+    def many(self) -> bool:
+        """Whether it is a tuple of any length."""
+        kinds = [self.kind, *typing.get_args(self.kind)] if self.optional else [self.kind]
+        return any(typing.get_origin(kind) is tuple for kind in kinds)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that it can have, where they are few."""
+        if typing.get_origin(self.item) is typing.Literal:
+            return tuple(str(value) for value in typing.get_args(self.item))
+        if isinstance(self.item, type) and issubclass(self.item, StrEnum):
+            return tuple(str(value) for value in self.item)
+        return ()
+
+    def convert(self, value: Any) -> Any:
+        """Return a value of the parameter's type from one that was read from a command line or from JSON.
+
+        Raises
+        ------
+        InvalidParameterError
+            If that cannot be.
+        """
+        if value is None and self.optional:
+            return None
+        if self.many:
+            items = [value] if isinstance(value, str) or not isinstance(value, list | tuple) else value
+            return tuple(self._convert_one(item) for item in items)
+        return self._convert_one(value)
+
+    def _convert_one(self, value: Any) -> Any:
+        flag = self.flags[-1] if self.flags else f"--{self.name.replace('_', '-')}"
+        if self.choices:
+            if str(value) not in self.choices:
+                message = f"{flag} is {str(value)!r}; it must be {' or '.join(self.choices)}."
+                raise InvalidParameterError(message)
+            return value if typing.get_origin(self.item) is typing.Literal else self.item(value)
+        if isinstance(self.item, UnionType):
+            # A number, or a name: a text stays one, also where it is made of digits.
+            if isinstance(value, typing.get_args(self.item)) and not isinstance(value, bool):
+                return value
+            message = f"{flag} is {value!r}, and must be of type {self.item}."
+            raise InvalidParameterError(message)
+        kind = self.item if isinstance(self.item, type) else str
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if fits or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
+            return kind(value)
+        try:
+            if isinstance(value, str) and kind is bool:
+                # As JSON, Python and shells write it.
+                return {"true": True, "false": False}[value.lower()]
+            if isinstance(value, str):
+                return kind(value)
+        except (ValueError, KeyError):
+            pass
+        message = f"{flag} is {value!r}, and must be of type {kind.__name__}."
+        raise InvalidParameterError(message)
+
+
+def parameters_of(made: type | None) -> tuple[Parameter, ...]:
+    """Return the parameters that a dataclass has, in its order; none where there is no dataclass."""
+    if made is None:
+        return ()
+    hints = typing.get_type_hints(made, include_extras=True)
+    return tuple(_parameter(item.name, hints[item.name], item.default) for item in fields(made))
+
+
+def make_parameters(name: str, known: typing.Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a parameters dataclass from values as they come from a command line or from JSON.
+
+    Parameters
+    ----------
+    name
+        Of the analysis, for errors.
+    known
+        Its parameters.
+    values
+        By name; defaults where absent.
+
+    Returns
+    -------
+    dict
+        The values given, converted.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such parameter, one is missing, or has another type.
+    """
+    by_name = {parameter.name: parameter for parameter in known}
+    for given in values:
+        if given not in by_name:
+            message = f"{name} has no parameter {given!r}; it has {', '.join(by_name) or 'none'}."
+            raise InvalidParameterError(message)
+    for parameter in known:
+        if parameter.default is MISSING and parameter.name not in values:
+            message = f"{name} needs the parameter {parameter.name!r}: {parameter.help}"
+            raise InvalidParameterError(message)
+    return {given: by_name[given].convert(value) for given, value in values.items()}
+
+
+def _parameter(name: str, hint: Any, default: Any) -> Parameter:
+    kind, text = hint, ""
+    flags: tuple[str, ...] = ()
+    if typing.get_origin(hint) is typing.Annotated:
+        kind, *notes = typing.get_args(hint)
+        text = next((note for note in notes if isinstance(note, str)), "")
+        flags = next((note.names for note in notes if isinstance(note, Flags)), ())
+    return Parameter(name=name, kind=kind, help=text, default=default, flags=flags)

@@ -1,0 +1,150 @@
+"""Who supplies windows to analyses: one, every epoch, a series, all rounds, here or in tasks, in memory or spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis
+from pag_graph.analyses.view import View
+from pag_graph.graph.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pag_graph.analyses.definition import Analysis, Report
+    from pag_graph.builder.engine import Engine
+    from pag_graph.graph.window import Window
+
+_OF_WINDOW = {"window", "epoch", "role", "start_ns", "end_ns"}
+"""What a summary says of its window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """Runs analyses on windows of a run."""
+
+    run: Run
+    engine: Engine
+    """Where stretches of windows are looked at."""
+    spread: Callable[[Window], View] | None
+    """Instead of that: looks at one window after the other, each spread over many tasks."""
+    progress: Callable[[str, int, int], None]
+
+    def one(self, analysis: WindowAnalysis[Any], window: Window, parameters: Any) -> pa.Table | Report:
+        """Return what an analysis says of one window."""
+        return analysis(self.view(window), parameters)
+
+    def view(self, window: Window) -> View:
+        """Return a view of a window, spread if the runner spreads them."""
+        return View(run=self.run, windows=[window]) if self.spread is None else self.spread(window)
+
+    def each(
+        self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
+    ) -> pa.Table:
+        """Return the rows of windows of epochs in their order, each with its `epoch`."""
+        return pa.concat_tables(self.parts(analysis, windows, parameters), promote_options="permissive")
+
+    def parts(
+        self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
+    ) -> Iterator[pa.Table] | list[pa.Table]:
+        """Return the rows of windows of epochs, in tables of some windows each."""
+        if self.spread is not None:
+            return self.spread_rows(analysis, windows, parameters)
+        # In this process the store is open already.
+        run = self.run if self.engine.in_process else self.run.info.path
+        task = partial(rows_of_stretch, run, analysis.name, parameters)
+        chosen = isinstance(analysis, RunAnalysis) and analysis.choose is not None
+        # What lies between chosen rounds is not to be read.
+        stretches = [[w] for w in windows] if chosen else list(self.run.stretches(windows, tasks=self.engine.tasks))
+        return self.engine.map(task, stretches, label=analysis.name, progress=self.progress)
+
+    def spread_rows(
+        self, analysis: WindowAnalysis[Any] | RunAnalysis[Any], windows: Sequence[Window], parameters: Any
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of each window of an epoch, spread over many tasks."""
+        assert self.spread is not None  # noqa: S101  (the caller has asked)
+        for place, window in enumerate(windows):
+            self.progress(analysis.name, place, len(windows))
+            yield with_epochs(analysis.table(self.spread(window), parameters), [window])
+        self.progress(analysis.name, len(windows), len(windows))
+
+    def whole(self, analysis: RunAnalysis[Any], rounds: list[Window], parameters: Any) -> pa.Table | Report:
+        """Return what an analysis says of the whole run; `rounds` are all rounds."""
+        if analysis.part is None:
+            return analysis(self.run, parameters)
+        if analysis.choose is not None:
+            rounds = analysis.choose(self.run, *analysis.arguments(parameters))
+        return analysis(self.run, parameters, parts=self.each(analysis, rounds, parameters))
+
+    def series(self, analysis: WindowAnalysis[Any], windows: Sequence[Window], parameters: Any) -> pa.Table:
+        """Return the rows of free windows in their order, each after its ``window``, ``from_ns`` and ``to_ns``.
+
+        Of an analysis that makes reports one row per window: what its summary says.
+        """
+        if isinstance(analysis, ReportAnalysis):
+            parts = [_summed_up(analysis(snapshot, parameters)) for snapshot in self.run.snapshots(windows)]
+            places = pa.array([place for place, part in enumerate(parts) for _ in range(part.num_rows)], pa.int64())
+            # A summary's columns are null where a window has nothing to say.
+            table = pa.concat_tables(parts, promote_options="permissive")
+        else:
+            # A stretch of windows is in memory at a time.
+            stretches = list(self.run.stretches(windows))
+            tables = [analysis.table(View(run=self.run, windows=part), parameters) for part in stretches]
+            before = [0]
+            for part in stretches:
+                before.append(before[-1] + len(part))
+            places = pa.chunked_array(
+                [
+                    pa.array(table["window"].to_numpy() + first, pa.int64())
+                    for table, first in zip(tables, before[:-1], strict=True)
+                ],
+                pa.int64(),
+            )
+            table = pa.concat_tables(tables).drop_columns(["window"])
+        starts, ends = (pa.array([getattr(window, name) for window in windows]) for name in ("start_ns", "end_ns"))
+        for at, (name, column) in enumerate(
+            {"window": places, "from_ns": starts.take(places), "to_ns": ends.take(places)}.items()
+        ):
+            table = table.add_column(at, name, column)
+        return table
+
+
+def with_epochs(table: pa.Table, windows: Sequence[Window]) -> pa.Table:
+    """Return rows with the `epoch` of their window, if they have none of their own, in place of its ``window``."""
+    place, table = table["window"], table.drop_columns(["window"])
+    if "epoch" in table.column_names:
+        return table
+    epochs = pa.array([window.epoch for window in windows], pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epochs.take(place))
+
+
+def with_epoch(table: pa.Table, window: Window) -> pa.Table:
+    """Add a window's epoch to its rows, unless they have one."""
+    if "epoch" in table.column_names:
+        return table
+    epoch = pa.array([window.epoch] * table.num_rows, pa.int64())
+    return table.append_column(pa.field("epoch", pa.int64(), nullable=False), epoch)
+
+
+def rows_of_stretch(store: Path | Run, name: str, parameters: Any, windows: Sequence[Window]) -> pa.Table:
+    """Look at windows of epochs that follow each other; tasks know an analysis by its name."""
+    run = store if isinstance(store, Run) else Run(store)
+    analysis: Analysis[Any] = find_analysis(name)
+    assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs are compared elsewhere)
+    return with_epochs(analysis.table(View(run=run, windows=windows), parameters), windows)
+
+
+def _summed_up(result: pa.Table | Report) -> pa.Table:
+    """Return one row: the plain values of a summary, but for those that say which window it is."""
+    values = {
+        name: value
+        for name, value in result.summary().items()
+        if name not in _OF_WINDOW and (value is None or isinstance(value, bool | int | float | str))
+    }
+    return pa.table({name: [value] for name, value in values.items()})

@@ -1,0 +1,86 @@
+"""Building a store, here or on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.engine import silent
+from pag_graph.model.enums import RuleSet
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.engine import Engine
+    from pag_graph.rules.rows import RuleParameters
+    from pag_graph.store.delta import Mode
+
+
+def make_engine(name: str, spark: SparkSession | None = None) -> Engine:
+    """Return the engine called ``spark`` or ``local``."""
+    if name == "local":
+        from pag_graph.engines.local import LocalEngine
+
+        return LocalEngine()
+    from pag_graph.engines.spark import SparkEngine
+
+    return SparkEngine(spark)
+
+
+def build(
+    trace: str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    *,
+    rules: RuleSet | str | None = None,
+    parameters: RuleParameters | None = None,
+    force_rules: bool = False,
+    engine: Engine | str = "spark",
+    mode: Mode = "error",
+    slice_events: int | None = None,
+    progress: Callable[[str, int, int], None] = silent,
+) -> BuildReport:
+    """Build the program activity graph of a trace and commit it to a store.
+
+    Parameters
+    ----------
+    trace, store
+        Directories; the store is made.
+    rules, parameters
+        Rule set, the one that the trace asks for where absent, and its parameters.
+    force_rules
+        Build by `rules` even if the trace contradicts them: if it states its waits and they infer them, or the other
+        way round. Nobody should trust the answers; the store says so with a finding.
+    engine
+        ``spark``, ``local``, or an engine of one's own; the tables are the same.
+    mode
+        What to do with a store that exists: ``error``, ``append`` or ``replace``.
+    slice_events
+        About how many events a task works on; the result does not depend on it.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    BuildReport
+        What was committed, and what was found.
+    """
+    # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
+    from pag_graph.builder.build import build as run_build
+
+    chosen = make_engine(engine) if isinstance(engine, str) else engine
+    # Executors have working directories of their own.
+    return run_build(
+        Path(trace).absolute(),
+        Path(store).absolute(),
+        engine=chosen,
+        rules=None if rules is None else RuleSet(rules),
+        parameters=parameters,
+        force_rules=force_rules,
+        mode=mode,
+        slice_events=slice_events,
+        progress=progress,
+    )

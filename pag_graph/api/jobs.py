@@ -1,0 +1,222 @@
+"""What jobs do: look at all windows of a store, or for a motif, and write the rows as Parquet."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from pag_graph.analyses import PairAnalysis, RunAnalysis, WindowAnalysis, find_analysis, table_of
+from pag_graph.analyses.runner import Runner, rows_of_stretch, with_epoch
+from pag_graph.api.building import make_engine
+from pag_graph.api.questions import Pag, spreading
+from pag_graph.builder.engine import silent
+from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.graph.run import Run
+from pag_graph.store.in_place import refusals, whole_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from pag_graph.builder.engine import Engine
+    from pag_graph.graph.window import Window
+
+_ROW_GROUP = 64 * 1024
+
+
+def analyse(
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    analysis: str,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    against: str | os.PathLike[str] | None = None,
+    engine: Engine | str = "spark",
+    across: bool = False,
+    progress: Callable[[str, int, int], None] = silent,
+) -> dict[str, Any]:
+    """Run one analysis over all windows of a store and write its rows as Parquet.
+
+    Parameters
+    ----------
+    store, output
+        Directories; `output` must be new or empty. One file per task is written to it, ``epoch*.parquet``, whose rows
+        have a column `epoch`; an analysis of the whole run writes ``run.parquet``.
+    analysis
+        Name out of `ANALYSES`.
+    parameters
+        Fields of its parameters; defaults where absent.
+    against
+        For a comparison: another store, whose windows of the same epochs are compared with. Without it each window
+        is compared with the one before.
+    engine
+        ``spark``, ``local``, or an engine of one's own; some windows that follow each other are one task.
+    across
+        Instead of that, look at one window after the other, and spread each over all executors of the engine ``spark``:
+        for windows that are too large for one task. The rows are the same.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    dict
+        Counts of windows and rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such analysis or parameter.
+    UnsupportedPlanError
+        If the run's rule set gives the analysis no meaning, or its windows cannot be spread.
+    SinkError
+        If `output` holds something.
+    """
+    definition = find_analysis(analysis)
+    if across:
+        definition.check_across()
+        if engine == "local":
+            message = "Windows are spread over Spark's executors, and the engine is local."
+            raise InvalidParameterError(message, "analyse(..., engine='spark', across=True)")
+    made = definition.make_parameters(parameters)
+    if against is not None and not isinstance(definition, PairAnalysis):
+        message = f"{definition.name} compares nothing, so there is no use for another store."
+        raise InvalidParameterError(message)
+    pag = Pag(Path(store))
+    definition.check(pag.run)
+    target = _new_folder(output)
+    with refusals(target, "", SinkError):
+        target.mkdir(parents=True, exist_ok=True)
+    chosen = make_engine(engine) if isinstance(engine, str) else engine
+    spread = spreading(pag.run, getattr(chosen, "spark", None) if across else None)
+    runner = Runner(run=pag.run, engine=chosen, spread=spread, progress=progress)
+    rows: tuple[int, ...]
+    if isinstance(definition, RunAnalysis):
+        table = table_of(runner.whole(definition, pag.rounds(), made))
+        windows, rows = len(pag.rounds()), (_write(table, target, "run"),)
+    elif isinstance(definition, WindowAnalysis):
+        windows, rows = _of_windows(runner, definition, made, target)
+    else:
+        pairs = _pairs(pag, Pag(Path(against).absolute()) if against is not None else None)
+        base = pag.run.info.path if against is None else Path(against).absolute()
+        compare = partial(_analyse_pair, base, pag.run.info.path, target, definition.name, made)
+        windows, rows = len(pairs), tuple(chosen.map(compare, pairs, label=definition.name, progress=progress))
+    return {
+        "analysis": definition.name,
+        "run_id": pag.run.info.run["run_id"],
+        "windows": windows,
+        "rows": sum(rows),
+    }
+
+
+def _of_windows(
+    runner: Runner, analysis: WindowAnalysis[Any], parameters: Any, target: Path
+) -> tuple[int, tuple[int, ...]]:
+    """Write the rows of all windows, a file for each task; return how many windows there are, and the rows of each."""
+    windows = runner.run.windows()
+    if runner.spread is not None:
+        tables = zip(windows, runner.spread_rows(analysis, windows, parameters), strict=True)
+        return len(windows), tuple(_write(table, target, f"epoch-{window.epoch:09}") for window, table in tables)
+    # A task looks at as many windows as are read together, and writes what it finds.
+    task = partial(_analyse_windows, runner.run.info.path, target, analysis.name, parameters)
+    stretches = list(runner.run.stretches(windows, tasks=runner.engine.tasks))
+    counts = runner.engine.map(task, stretches, label=analysis.name, progress=runner.progress)
+    return len(windows), tuple(counts)
+
+
+def write_motif(
+    store: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    pattern: str,
+    where: str | None = None,
+    *,
+    epochs: Sequence[int] | None = None,
+    parameters: Mapping[str, int | float | str | bool] | None = None,
+    distinct: bool = False,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Find a motif with Spark and write its matches as Parquet.
+
+    Parameters
+    ----------
+    store, output
+        Directories; `output` must be new or empty.
+    pattern, where, epochs, parameters, distinct
+        See `Pag.motif`.
+    spark
+        Session to use; the active one, or a new one, where absent.
+
+    Returns
+    -------
+    dict
+        The run, the motif, and how many matches were written.
+
+    Raises
+    ------
+    MotifSyntaxError
+        If motif or filter cannot be understood.
+    SinkError
+        If `output` holds something.
+    """
+    from pag_graph.engines.frames import parquet
+    from pag_graph.engines.session import spark_session
+
+    pag, target = Pag(Path(store)), _new_folder(output)
+    # What is wrong with the question is said before Spark starts.
+    pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct)
+    session = spark or spark_session(app="pag_graph motif")
+    query = pag.motif(pattern, where, epochs=epochs, parameters=parameters, distinct=distinct, spark=session)
+    query.frame().write.mode("append").parquet(str(target))  # type: ignore[union-attr]
+    matches = parquet(session.read, [str(target)]).count()
+    return {"run_id": pag.run.info.run["run_id"], "motif": str(query.question.motif), "matches": matches}
+
+
+def _new_folder(output: str | os.PathLike[str]) -> Path:
+    """Return where results go, as an absolute path.
+
+    Raises
+    ------
+    SinkError
+        If something is there.
+    """
+    target = Path(output).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        message = f"{target} exists and is not empty."
+        raise SinkError(message, "Choose a new place for the results.", {"path": str(target)})
+    return target
+
+
+def _pairs(pag: Pag, against: Pag | None) -> list[tuple[Window, Window]]:
+    if against is None:
+        return list(pairwise(pag.run.windows()))
+    others = {window.epoch: window for window in against.run.windows()}
+    return [(others[window.epoch], window) for window in pag.run.windows() if window.epoch in others]
+
+
+def _analyse_windows(store: Path, target: Path, name: str, parameters: Any, windows: Sequence[Window]) -> int:
+    stem = f"epochs-{windows[0].epoch:09}-{windows[-1].epoch:09}"
+    return _write(rows_of_stretch(store, name, parameters, windows), target, stem)
+
+
+def _analyse_pair(
+    base: Path, store: Path, target: Path, name: str, parameters: Any, pair: tuple[Window, Window]
+) -> int:
+    comparison = find_analysis(name)
+    assert isinstance(comparison, PairAnalysis)  # noqa: S101  (tasks know an analysis by its name)
+    before, after = Run(base).snapshot(pair[0]), Run(store).snapshot(pair[1])
+    table = table_of(comparison(before, after, parameters))
+    return _write(with_epoch(table, pair[1]), target, f"epoch-{pair[1].epoch:09}")
+
+
+def _write(table: pa.Table, target: Path, stem: str) -> int:
+    # A task that is run again overwrites its own file; one that is killed leaves nothing that readers take for data.
+    with whole_file(target / f"{stem}.parquet") as file:
+        # Rows are in the order of epochs: readers of a few epochs skip the other row groups.
+        pq.write_table(table, file, compression="zstd", row_group_size=_ROW_GROUP)
+    return int(table.num_rows)

@@ -1,0 +1,95 @@
+"""Causes of lost time: what people call each, and what usually helps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["CAUSES", "Known"]
+
+
+class Known(NamedTuple):
+    """A cause."""
+
+    title: str
+    """As a heading."""
+    advice: str
+    """What usually helps; detectors say something closer where they know more."""
+
+
+CAUSES: dict[str, Known] = {
+    "key_skew": Known("Skewed keys", "Spread the key: salt it, or aggregate before the shuffle."),
+    "partition_skew": Known(
+        "Uneven partitions", "Make input partitions of equal size: repartition, or split large files."
+    ),
+    "slow_node": Known("Slow node", "Look at the machine; exclude it, or turn on speculation."),
+    "straggler": Known("Straggling task", "Look at what this task computes: the same amount of data costs more there."),
+    "deserialization": Known(
+        "Tasks that load code and data before they work",
+        "Send less with each task: smaller closures, broadcast variables for what tasks share, fewer and longer-lived"
+        " executors.",
+    ),
+    "gc": Known("Garbage collection", "Give executors more memory or fewer cores each, and keep fewer objects alive."),
+    "spill": Known("Spilling to disk", "Use more partitions, or give executors more memory for execution."),
+    "driver_bound": Known(
+        "The driver alone",
+        "The log does not say what the driver did then: the program's own work, planning, garbage collection, input and"
+        " output, or waiting. Look at what the program does between these jobs.",
+    ),
+    "idle_shell": Known(
+        "An interactive session without work",
+        "Nobody asked for anything: between the jobs of a shell or notebook people read and think.",
+    ),
+    "collect_large": Known(
+        "Large results for the driver",
+        "Write the result instead of collecting it, take a part of it, or aggregate on executors.",
+    ),
+    "many_small_jobs": Known(
+        "Many small jobs", "Ask for all at once: one query over all keys or files instead of a job for each."
+    ),
+    "output_commit": Known(
+        "Committing output files",
+        "Write fewer files, and use a committer that does not rename them (S3A magic, manifest).",
+    ),
+    "listing": Known(
+        "Listing files", "Read a table of a catalogue, or fewer and larger directories; compact small files."
+    ),
+    "lost_executor": Known(
+        "A lost executor", "Find out why the executor went (memory limits first); replicate or checkpoint what is dear."
+    ),
+    "stage_retry": Known(
+        "Stages that ran again",
+        "Shuffle files were lost: use an external shuffle service, and look at the disks and nodes.",
+    ),
+    "task_retry": Known("Failed tasks", "Look at why the tasks failed; each attempt starts anew."),
+    "failed_job": Known("A failed job", "Look at the error of the job; its time was for nothing."),
+    "speculation": Known(
+        "Hanging tasks with copies",
+        "The first attempts hung: find out why. Lower spark.speculation.multiplier to react sooner.",
+    ),
+    "too_few_partitions": Known("Too few partitions", "Use more partitions: at least as many as there are cores."),
+    "single_window": Known(
+        "A window over all rows",
+        "Give the window a PARTITION BY: without one all rows go to one task, however many partitions there are.",
+    ),
+    "unsplittable_input": Known(
+        "Input that cannot be split",
+        "Write it in a form that splits (Parquet, ORC, plain text, bzip2) or as several files, or repartition after"
+        " reading: one compressed file is one task.",
+    ),
+    "tiny_tasks": Known("Tiny tasks", "Use fewer, larger partitions: coalesce, or raise the split size."),
+    "concurrent_jobs": Known(
+        "Jobs that share the cores", "Add cores, or run the jobs one after the other if one matters more."
+    ),
+    "scheduling": Known(
+        "Tasks that wait for launch or result",
+        "Look at the driver's load, locality waits, and the size of tasks and results.",
+    ),
+    "shuffle_fetch": Known(
+        "Waiting for shuffle blocks", "Reduce what is shuffled, or look at the network and the shuffle servers."
+    ),
+    "executor_wait": Known(
+        "Waiting for executors",
+        "Keep some executors, or ask for them earlier: spark.dynamicAllocation.initialExecutors and minExecutors.",
+    ),
+}
+"""Causes by the name that programs see."""

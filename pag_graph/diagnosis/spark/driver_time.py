@@ -1,0 +1,190 @@
+"""The driver's own time: what results, commits, listings, many jobs and idle shells explain of it, and the rest.
+
+Each part is taken from what the parts before it leave. What is left over nothing in a log explains.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.diagnosis.spark.intervals import Interval, common, length, united, without
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.sources.spark.schedule import MS
+from pag_graph.sources.spark.texts import LISTING
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.schedule import Schedule
+
+__all__ = ["driver_gaps", "driver_time"]
+
+_SHELL = re.compile(
+    r"spark ?shell|pyspark ?shell|sparkr|databricks shell|spark-sql.*|sparksql::.*|.*zeppelin.*|.*jupyter.*|"
+    r".*livy[- ]session.*|thrift ?(?:server|jdbc).*",
+    re.IGNORECASE | re.ASCII,
+)
+"""Names that shells, notebooks and servers give to their applications."""
+
+_WRITES = re.compile(
+    r"Execute (?:Insert|Save|Create|Optimized|Replace|Overwrite|Append)\w*|InsertInto\w*|AppendData\w*|"
+    r"OverwriteBy\w*|OverwritePartitions\w*|WriteFiles|Replace(?:Table|Data)\w*|Create(?:Table|DataSource)\w*",
+    re.ASCII,
+)
+"""Plan nodes that write."""
+
+
+def driver_gaps(schedule: Schedule) -> list[Interval]:
+    """Return the stretches since the first job in which no job ran: the driver's own time."""
+    first = min((job.start_ns for job in schedule.jobs), default=schedule.end_ns)
+    return without([(first, schedule.end_ns)], [(job.start_ns, job.end_ns) for job in schedule.jobs])
+
+
+def driver_time(look: Look) -> list[Cause]:
+    """Say what the driver's time went into."""
+    gaps = driver_gaps(look.schedule)
+    queries = _queries(look.schedule)
+    causes = [_results(look), _listing(look)]
+    commits, cause = _commits(look, gaps, queries)
+    causes.append(cause)
+    rest = without(gaps, commits)
+    between, cause = _many_jobs(look, rest)
+    causes.append(cause)
+    rest = without(rest, between)
+    schedule = look.schedule
+    if _SHELL.fullmatch(schedule.log.app_name.strip()):
+        idle = without(rest, queries.values())
+        causes.append(_idle_shell(look, idle))
+        rest = common(rest, queries.values())
+    causes.append(_unexplained(look, rest, united(queries.values())))
+    return [cause for cause in causes if cause is not None]
+
+
+def _queries(schedule: Schedule) -> dict[int, Interval]:
+    """Return when each SQL execution began and ended."""
+    return {
+        row["execution"]: (
+            (row["started_ms"] - schedule.origin_ms) * MS,
+            schedule.end_ns if row["ended_ms"] is None else (row["ended_ms"] - schedule.origin_ms) * MS,
+        )
+        for row in schedule.log.executions.iter_rows(named=True)
+        if row["started_ms"] is not None
+    }
+
+
+def _results(look: Look) -> Cause | None:
+    """Results that were too large to come with the message of their task's end: the driver fetched them."""
+    fetched = look.tasks.filter(pl.col("done") > pl.col("delivered"))
+    spans = united(fetched.select("delivered", "done").iter_rows())
+    spent, sent = length(spans), int(fetched["result_bytes"].sum())
+    if not look.matters(spent):
+        return None
+    text = (
+        f"The driver fetched {sent / 2**20:,.0f} MiB of results of {fetched.height:,} tasks for {seconds(spent)}: they"
+        " were too large to come with the messages of the tasks' ends."
+    )
+    signal = {"getting_result_ns": spent, "result_bytes": sent, "tasks": fetched.height}
+    return look.cause("collect_large", spent, text, signal=signal, bound=True, measured=True)
+
+
+def _listing(look: Look) -> Cause | None:
+    """Jobs that only list files, and the time that scans took for it on the driver."""
+    jobs = [job for job in look.schedule.jobs if job.name.startswith(LISTING)]
+    metadata = look.schedule.log.node_metrics.filter(
+        (pl.col("metric") == "metadata time") & (pl.col("kind") == "timing")
+    )["driver_value"]
+    in_scans = max(0, int(metadata.sum() or 0)) * MS
+    spent = min(length(united((job.start_ns, job.end_ns) for job in jobs)) + in_scans, look.active)
+    if not look.matters(spent):
+        return None
+    text = f"Listing files took {seconds(spent)}: {len(jobs)} jobs, and {seconds(in_scans)} on the driver."
+    signal = {"jobs": [job.number for job in jobs], "metadata_ns": in_scans}
+    return look.cause("listing", spent, text, signal=signal, measured=True)
+
+
+def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> tuple[list[Interval], Cause | None]:
+    """Time of queries that write, after their last job: files are moved to their place."""
+    log = look.schedule.log
+    writing = {
+        execution for execution, name in log.nodes.select("execution", "name").iter_rows() if _WRITES.fullmatch(name)
+    }
+    last: dict[int, int] = {}
+    for job in look.schedule.jobs:
+        if job.execution is not None and job.execution in writing:
+            last[job.execution] = max(last.get(job.execution, 0), job.end_ns)
+    tails = [(last[query], queries[query][1]) for query in sorted(writing & last.keys() & queries.keys())]
+    commits = common(gaps, tails)
+    spent = length(commits)
+    if not look.matters(spent):
+        return commits, None
+    stated = log.node_metrics.filter(pl.col("metric") == "job commit time")["driver_value"]
+    text = (
+        f"Queries that write worked on for {seconds(spent)} after their last job, in which the driver commits the"
+        f" output ({len(tails)} quer{'ies' if len(tails) > 1 else 'y'})."
+    )
+    signal: dict[str, Any] = {"queries": sorted(writing & last.keys()), "after_jobs_ns": spent}
+    if (commit := int(stated.sum() or 0)) > 0:
+        signal["job_commit_ns"] = commit * MS
+    return commits, look.cause("output_commit", spent, text, signal=signal, bound=True, measured=True)
+
+
+def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause | None]:
+    """Time before jobs of call sites that have many small ones."""
+    jobs = sorted((job for job in look.schedule.jobs if job.number is not None), key=lambda job: job.start_ns)
+    small: dict[str, list[Interval]] = {}
+    for before, job in pairwise(jobs):
+        if job.end_ns - min(before.end_ns, job.start_ns) < look.limits.small_job_ns:
+            small.setdefault(job.name, []).append((min(before.end_ns, job.start_ns), job.start_ns))
+    many = {name: spans for name, spans in small.items() if len(spans) >= look.limits.small_jobs}
+    between = common(gaps, [span for spans in many.values() for span in spans])
+    spent = length(between)
+    if not look.matters(spent):
+        return between, None
+    name, spans = max(many.items(), key=lambda item: len(item[1]))
+    count = sum(map(len, many.values()))
+    text = f"{count} jobs of less than {seconds(look.limits.small_job_ns)} each, one after the other"
+    text += f" ({len(spans)} of them {name})" if name else ""
+    text += f": between them the driver worked for {seconds(spent)}."
+    signal = {"jobs": count, "call_sites": {name: len(spans) for name, spans in many.items()}, "driver_ns": spent}
+    return between, look.cause("many_small_jobs", spent, text, signal=signal, bound=True, measured=True)
+
+
+def _idle_shell(look: Look, idle: list[Interval]) -> Cause | None:
+    spent = length(idle)
+    if not look.matters(spent):
+        return None
+    text = (
+        f"{look.schedule.log.app_name} is an interactive session: {seconds(spent)} of {seconds(look.active)} since the"
+        f" first job passed outside of jobs and queries ({_stretches(idle)})."
+    )
+    return look.cause(
+        "idle_shell", spent, text, signal={"idle_ns": spent, "stretches": len(idle)}, bound=True, measured=True
+    )
+
+
+def _unexplained(look: Look, rest: list[Interval], queries: list[Interval]) -> Cause | None:
+    """Return what no part of the log explains."""
+    spent = length(rest)
+    if spent < look.limits.driver_share * look.active or not look.matters(spent):
+        return None
+    in_queries = length(common(rest, queries))
+    text = (
+        f"The driver worked alone for {seconds(spent)} of {seconds(look.active)} since the first job"
+        f" ({_stretches(rest)}): {seconds(in_queries)} within SQL queries, {seconds(spent - in_queries)} outside of"
+        " them."
+    )
+    signal = {
+        "driver_ns": spent,
+        "stretches": len(rest),
+        "in_queries_ns": in_queries,
+        "result_bytes": int(look.tasks["result_bytes"].sum()),
+        "getting_result_ns": int((look.tasks["done"] - look.tasks["delivered"]).sum()),
+    }
+    return look.cause("driver_bound", spent, text, signal=signal, measured=True)
+
+
+def _stretches(intervals: list[Interval]) -> str:
+    longest = max((end - start for start, end in intervals), default=0)
+    return f"{len(intervals)} stretch{'es' if len(intervals) != 1 else ''}, the longest {seconds(longest)}"

@@ -1,0 +1,72 @@
+"""Sets of instants as sorted lists of disjoint intervals: united, cut out of each other, and measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Interval", "common", "length", "united", "without"]
+
+Interval = tuple[int, int]
+"""From an instant until before another, in nanoseconds."""
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return what is in any of some intervals.
+
+    Examples
+    --------
+    >>> united([(5, 9), (0, 3), (2, 4), (7, 7)])
+    [(0, 4), (5, 9)]
+    """
+    out: list[Interval] = []
+    for start, end in sorted(intervals):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        elif end > start:
+            out.append((start, end))
+    return out
+
+
+def without(intervals: Iterable[Interval], cut: Iterable[Interval]) -> list[Interval]:
+    """Return what is in some intervals and not in others.
+
+    Examples
+    --------
+    >>> without([(0, 10)], [(2, 3), (8, 12)])
+    [(0, 2), (3, 8)]
+    """
+    out: list[Interval] = []
+    holes = united(cut)
+    for start, end in united(intervals):
+        reached = start
+        for low, high in holes:
+            if high <= reached:
+                continue
+            if low >= end:
+                break
+            if low > reached:
+                out.append((reached, low))
+            reached = max(reached, high)
+        if reached < end:
+            out.append((reached, end))
+    return out
+
+
+def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
+    """Return what is in both.
+
+    Examples
+    --------
+    >>> common([(0, 10), (20, 30)], [(5, 25)])
+    [(5, 10), (20, 25)]
+    """
+    first = united(intervals)
+    return without(first, without(first, others))
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """Return how long disjoint intervals are together."""
+    return sum(end - start for start, end in intervals)

@@ -1,0 +1,110 @@
+"""Time that tasks lost to garbage collection, spilling, scheduler delay and waiting for shuffle blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["delays", "garbage", "spills"]
+
+
+def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
+    """Return the tasks of some stages, and these."""
+    keys = heavy.select("stage", "stage_attempt")
+    own = look.tasks.join(keys.cast({"stage": pl.Int32, "stage_attempt": pl.Int32}), on=keys.columns, how="semi")
+    return own, [(int(s), int(a)) for s, a in keys.iter_rows()]
+
+
+def garbage(look: Look) -> list[Cause]:
+    """Find stages whose executors collected garbage for much of their run time."""
+    heavy = look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
+    if not heavy.height:
+        return []
+    own, keys = _with(look, heavy)
+    numbers, gc = own["number"].to_numpy(), own["gc"].to_numpy()
+
+    def cleared(durations: I64) -> None:
+        durations[numbers] -= gc
+
+    saved = look.saved_in(keys, cleared)
+    if not look.matters(saved):
+        return []
+    heavy = heavy.sort("gc_ns", descending=True)
+    worst = heavy.row(0, named=True)
+    spent = int(heavy["gc_ns"].sum())
+    share = spent / max(int(heavy["run_ns"].sum()), 1)
+    others = f" and {heavy.height - 1} more" if heavy.height > 1 else ""
+    text = (
+        f"{look.stage_name(worst['stage'], worst['stage_attempt'])}{others}: executors spent {share:.0%} of their run"
+        f" time ({seconds(spent)}) collecting garbage."
+    )
+    signal = {"gc_ns": spent, "gc_share": round(share, 4), "stages": heavy["stage"].to_list()}
+    return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal)]
+
+
+def spills(look: Look) -> list[Cause]:
+    """Find stages that spilled much of what they moved."""
+    moved = pl.col("read_bytes") + pl.col("written_bytes")
+    heavy = look.stages.filter(
+        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
+    )
+    if not heavy.height:
+        return []
+    own, keys = _with(look, heavy)
+    numbers = own["number"].to_numpy()
+    spilled = own["disk_spilled_bytes"].to_numpy().astype(float)
+    columns = ("remote_bytes", "local_bytes", "input_bytes", "shuffle_write_bytes", "output_bytes")
+    once = own.select(pl.sum_horizontal(*columns)).to_series().to_numpy()
+    # Spark does not log how long spilling took. Work is taken to go with the bytes that pass through a task.
+    part = spilled / np.maximum(spilled + once, 1)
+    less = (own["work"].to_numpy() * part).astype(np.int64)
+
+    def unspilled(durations: I64) -> None:
+        durations[numbers] -= less
+
+    saved = look.saved_in(keys, unspilled)
+    if not look.matters(saved):
+        return []
+    worst = heavy.sort("spilled_bytes", descending=True).row(0, named=True)
+    text = (
+        f"{look.stage_name(worst['stage'], worst['stage_attempt'])}: its tasks spilled"
+        f" {worst['spilled_bytes'] / 2**20:,.0f} MiB to disk ({worst['memory_spilled_bytes'] / 2**20:,.0f} MiB in"
+        f" memory), having read {worst['read_bytes'] / 2**20:,.0f} MiB: too little memory for execution."
+    )
+    signal = {
+        name: int(worst[name]) for name in ("spilled_bytes", "memory_spilled_bytes", "read_bytes", "written_bytes")
+    }
+    return [look.cause("spill", saved, text, stage=worst["stage"], signal=signal, bound=True)]
+
+
+def delays(look: Look) -> list[Cause]:
+    """Time that tasks spent neither working nor deserialising: scheduler delay and waiting for shuffle blocks."""
+    causes = []
+    numbers = look.tasks["number"].to_numpy()
+    for column, name, what in (
+        ("delay", "scheduling", "between the driver's launch and its notice of the end"),
+        ("fetch_wait", "shuffle_fetch", "waiting for shuffle blocks"),
+    ):
+        spent = look.tasks[column].to_numpy()
+        share = float(spent.sum()) / max(float(look.tasks["held"].sum()), 1.0)
+        if share < look.limits.delay_share:
+            continue
+
+        def prompt(durations: I64, spent: I64 = spent) -> None:
+            durations[numbers] = np.maximum(durations[numbers] - spent, 0)
+
+        saved = look.saved(prompt)
+        if look.matters(saved):
+            text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {what}."
+            signal = {"share": round(share, 4), "time_ns": int(spent.sum())}
+            causes.append(look.cause(name, saved, text, signal=signal))
+    return causes

@@ -1,0 +1,129 @@
+"""When the application would have ended after changes to it, or with other cores, each with how far off that can be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from pag_graph.diagnosis.spark.cores import predict_cores, steady
+from pag_graph.diagnosis.spark.driver_time import driver_gaps
+from pag_graph.diagnosis.spark.intervals import length
+from pag_graph.diagnosis.spark.list_schedule import list_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.diagnosis.spark.causes import Diagnosis
+    from pag_graph.diagnosis.spark.look import Estimate
+    from pag_graph.sources.spark.mapping import Mapped
+
+__all__ = ["WhatIf", "WithCores", "what_ifs", "with_other_cores"]
+
+_MOST_STAGES = 3
+# On a large log every replay takes seconds.
+_LARGE = 200_000
+# Part of the tasks' time below which garbage collection is not replayed: it would not be shown.
+_LEAST_GC = 0.005
+
+
+class WhatIf(NamedTuple):
+    """A change to what was recorded."""
+
+    change: str
+    end: Estimate
+    """When the application ends then, in nanoseconds from its start."""
+    saving: Estimate
+    """How much earlier that is."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        predicted = self.end.ns if self.end.reliable else None
+        return {"change": self.change, "predicted_ns": predicted, **self.saving.facts("saved")}
+
+
+class WithCores(NamedTuple):
+    """A number of cores."""
+
+    cores: int
+    end: Estimate
+    """When the application ends with them, in nanoseconds from its start."""
+    recorded: bool
+    """Whether these are the cores as they were."""
+    kept: bool
+    """Whether they are there from the start to the end."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        told = {"recorded": int(self.recorded), "kept": int(self.kept)}
+        return {"cores": self.cores, **self.end.facts("predicted"), **told}
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
+        if self.recorded:
+            return f"{cores} (as it was)" if self.kept else f"at most {cores} (as it was)"
+        return cores
+
+
+def with_other_cores(mapped: Mapped, diagnosis: Diagnosis, counts: Sequence[int]) -> list[WithCores]:
+    """Predict the end for other numbers of cores, and replay it for the recorded ones; by cores."""
+    always = steady(mapped.schedule)
+    return [
+        WithCores(row.cores, diagnosis.estimate(row.predicted_ns), row.recorded, not row.recorded or always)
+        for row in predict_cores(mapped.schedule, diagnosis.plan, counts)
+    ]
+
+
+def what_ifs(mapped: Mapped, diagnosis: Diagnosis, steps: pl.DataFrame) -> list[WhatIf]:
+    """Predict the end for changes to the stages that matter most.
+
+    Parameters
+    ----------
+    mapped, diagnosis
+        Of one log.
+    steps
+        Its critical path, with `what` each step was for.
+
+    Returns
+    -------
+    list of WhatIf
+        Those that save time, greatest saving first.
+    """
+    schedule, plan, cores = mapped.schedule, diagnosis.plan, diagnosis.cores
+    if not schedule.tasks.height or not cores:
+        return []
+    tasks, base = schedule.tasks, diagnosis.simulated_ns
+    changed: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
+    stage, attempt = tasks["stage"].to_numpy(), tasks["stage_attempt"].to_numpy()
+    for key in _on_path(mapped, steps)[: 1 if tasks.height > _LARGE else _MOST_STAGES]:
+        own = (stage == key[0]) & (attempt == key[1])
+        half = plan.durations.copy()
+        half[own] //= 2
+        changed[f"half the work in stage {key[0]}"] = half
+        if own.sum() > 1:
+            even = plan.durations.copy()
+            even[own] = int(even[own].mean())
+            changed[f"even tasks in stage {key[0]}"] = even
+    gc = tasks["gc"].to_numpy()
+    if gc.sum() > _LEAST_GC * plan.durations.sum():
+        changed["no garbage collection"] = np.maximum(plan.durations - gc, 0)
+    rows = []
+    for change, durations in changed.items():
+        end = list_schedule(plan, cores, durations=durations)
+        rows.append(WhatIf(change, diagnosis.estimate(end), diagnosis.estimate(base - end)))
+    gaps = length(driver_gaps(schedule))
+    saving = diagnosis.estimate(gaps, measured=True)
+    rows.append(WhatIf("no driver work between and after jobs", diagnosis.estimate(base - gaps), saving))
+    return sorted((row for row in rows if row.saving.ns > 0), key=lambda row: (-row.saving.ns, row.change))
+
+
+def _on_path(mapped: Mapped, steps: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return the stages on the path, the one with most time first."""
+    on_path = (
+        steps.group_by("what").agg(pl.col("duration_ns").sum()).sort("duration_ns", "what", descending=[True, False])
+    )
+    names = {mapped.operators.names[number]: key for key, number in mapped.operators.stages.items()}
+    return [names[name] for name in on_path["what"].to_list() if name in names]

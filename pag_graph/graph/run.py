@@ -1,0 +1,353 @@
+"""A committed run: its tables, its workers, and the windows that it can be looked at through."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph import needs
+from pag_graph.graph.membership import epochs_between
+from pag_graph.graph.peers import peers_of, time_in_operators
+from pag_graph.graph.snapshot import read_snapshot, read_snapshots
+from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
+from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.units import printable
+from pag_graph.store.readers import open_held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pag_graph.graph.snapshot import Snapshot
+
+FEWEST = 100_000
+"""Edges for which another task is worth its start."""
+_MOST_WINDOWS = 100_000
+"""Windows of a series: each costs a look at the edges of all."""
+
+
+class Run:
+    """A committed run, for reading.
+
+    Parameters
+    ----------
+    path
+        Directory of the store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # The hold keeps the version's files from being cleaned away while somebody reads them.
+        self.info, self._hold = open_held(path)
+        self._scans: dict[str, pl.LazyFrame] = {}
+
+    @property
+    def rules(self) -> RuleSet:
+        """Rule set that the run was built with: a name, for people. What follows from it, the properties below say."""
+        return RuleSet(self.info.run["rules"])
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all instants are of one clock, so that times of different workers can be compared."""
+        return needs.aligned(self.rules)
+
+    @property
+    def epochs_are_islands(self) -> bool:
+        """Whether no edge leads from one epoch into another, so that an epoch is the whole window."""
+        return needs.epochs_are_islands(self.rules)
+
+    @property
+    def one_dataflow(self) -> bool:
+        """Whether all workers run the same: else the source stated what each did, and they can be anything."""
+        return needs.one_dataflow(self.rules)
+
+    def require_aligned(self, what: str, hint: str = "Build the trace with `--rules timely`.") -> None:
+        """Refuse what compares times of different workers, where that means nothing.
+
+        Parameters
+        ----------
+        what
+            What needs aligned clocks, as the beginning of a sentence.
+        hint
+            What to do instead.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If every worker keeps its own clock.
+        """
+        if not self.aligned:
+            message = f"{what}, and runs of the rule set {self.rules} keep every worker's own."
+            raise UnsupportedPlanError(message, hint)
+
+    def scan(self, table: str, near: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return a lazy frame over one of the store's tables, as committed (see `StoreInfo.scan`)."""
+        # Of a table that was asked for whole, all files are checked.
+        if table in self._scans:
+            return self._scans[table]
+        frame = self.info.scan(table, near)
+        if near is None:
+            self._scans[table] = frame
+        return frame
+
+    def between(self, table: str, low: int, high: int) -> pl.LazyFrame:
+        """Return the rows of a table with a column `epoch` that is between two numbers, both included."""
+        return self.scan(table, epochs_between(low, high)).filter(pl.col("epoch").is_between(low, high))
+
+    @cached_property
+    def epochs(self) -> pl.DataFrame:
+        """Rows of `PAG_EPOCHS`, in time order."""
+        return self.scan("epochs").sort("epoch").collect()
+
+    @cached_property
+    def operators(self) -> pl.DataFrame:
+        """Rows of `TRACE_OPERATORS`."""
+        return self.scan("operators").collect()
+
+    @cached_property
+    def channels(self) -> pl.DataFrame:
+        """Rows of `TRACE_CHANNELS`."""
+        return self.scan("channels").collect()
+
+    @cached_property
+    def workers(self) -> list[int]:
+        """Numbers of all workers, ascending."""
+        return sorted(self.scan("workers").collect()["worker"].to_list())
+
+    @cached_property
+    def worker_names(self) -> dict[int, str]:
+        """What people call the workers that have a name, as it can be printed."""
+        rows = self.scan("workers").collect()
+        named = rows.drop_nulls("name").select("worker", "name").iter_rows() if "name" in rows.columns else ()
+        return {worker: printable(name) for worker, name in named if name}
+
+    def worker_label(self, worker: int) -> str:
+        """Return how to speak of a worker: ``window-0 (worker 3)``, or ``worker 3`` where it has no name."""
+        name = self.worker_names.get(worker)
+        return f"worker {worker}" if name is None else f"{name} (worker {worker})"
+
+    @cached_property
+    def peers(self) -> dict[int, int]:
+        """Per worker: the lowest of those that it can be compared with, because they run the same (see `peers_of`).
+
+        Where the source does not state what its workers do, they all run one dataflow.
+        """
+        if self.one_dataflow:
+            return dict.fromkeys(self.workers, self.workers[0])
+        return peers_of(self.workers, time_in_operators(self.scan("edges")))
+
+    def peer_group(self, worker: int) -> list[int]:
+        """Return the workers that a worker can be compared with, itself included, ascending."""
+        return [other for other, group in self.peers.items() if group == self.peers[worker]]
+
+    @property
+    def unlike(self) -> bool:
+        """Whether there are workers that cannot be compared with each other."""
+        return len(set(self.peers.values())) > 1
+
+    @property
+    def end_ns(self) -> int:
+        """The run's end."""
+        return int(self.info.run["end_ns"])
+
+    def window(
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | str | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+    ) -> Window:
+        """Return the window of an epoch, of the startup or shutdown, a free one, or an epoch's latency window.
+
+        Parameters
+        ----------
+        epoch
+            Number of the epoch, as in the `epochs` table.
+        role
+            ``startup`` or ``shutdown``, instead.
+        between
+            Start and end in nanoseconds from the run's origin, instead.
+        latency
+            Number of an epoch, instead: from its first event on any worker to its last. Such windows overlap where
+            workers are not in step, so they are never summed.
+
+        Returns
+        -------
+        Window
+            O(epochs).
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window, or it has no length; the message says which there are.
+        UnsupportedPlanError
+            If a free window is asked for and the run's clocks are not aligned.
+        """
+        if between is not None:
+            return self._free(*two_instants(between))
+        if latency is not None:
+            return self._latency(whole_number(latency, "latency"))
+        if epoch is not None:
+            whole_number(epoch, "epoch")
+        if role is not None and str(role) not in set(EpochRole):
+            message = f"role is {role!r}, and must be {' or '.join(EpochRole)}."
+            raise InvalidParameterError(message)
+        row = self._row(epoch, role)
+        return self.stretch(
+            row["start_ns"],
+            row["end_ns"],
+            epoch=row["epoch"],
+            role=EpochRole(row["role"]),
+            end_vertex=row["end_vertex"],
+            follows=row["epoch"] != self.epochs["epoch"][0],
+            alone=self._one_round,
+        )
+
+    def windows(self) -> list[Window]:
+        """Return the windows of all epochs, in time order."""
+        rows = self.epochs.with_columns(lowest=self._lowest_epochs(self.epochs["start_ns"].to_numpy()))
+        return [
+            Window(
+                start_ns=row["start_ns"],
+                end_ns=row["end_ns"],
+                epoch=row["epoch"],
+                role=EpochRole(row["role"]),
+                end_vertex=row["end_vertex"],
+                lowest_epoch=row["lowest"],
+                follows=number > 0,
+                alone=self._one_round,
+            )
+            for number, row in enumerate(rows.iter_rows(named=True))
+        ]
+
+    def series(
+        self, every_ns: int, *, step_ns: int | None = None, between: tuple[int, int] | None = None
+    ) -> list[Window]:
+        """Return windows of one length, side by side or sliding.
+
+        Parameters
+        ----------
+        every_ns
+            Length of a window.
+        step_ns
+            From one window's start to the next one's; the length where absent, so that they tile. Shorter, they
+            overlap; longer, they are samples.
+        between
+            Start and end of the stretch to look at, in nanoseconds from the run's origin; the run where absent.
+
+        Returns
+        -------
+        list of Window
+            In time order. The first that would reach beyond the stretch's end is cut there, and is the last.
+
+        Raises
+        ------
+        InvalidParameterError
+            If the stretch does not lie in the run, a length is not positive, or there would be more than 100,000
+            windows.
+        UnsupportedPlanError
+            If the run's clocks are not aligned.
+        """
+        step = every_ns if step_ns is None else step_ns
+        if every_ns < 1 or step < 1:
+            message = f"Windows of {every_ns} ns, every {step} ns: both must be at least 1 ns."
+            raise InvalidParameterError(message)
+        whole = self._free(*(between or (0, self.end_ns)))
+        # The first start whose window reaches the end is the last one.
+        starts = range(whole.start_ns, min(whole.end_ns, max(whole.end_ns - every_ns, whole.start_ns) + step), step)
+        if len(starts) > _MOST_WINDOWS:
+            message = f"That makes {len(starts):,} windows; at most {_MOST_WINDOWS:,} are made."
+            raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
+        return [self.stretch(start, min(start + every_ns, whole.end_ns)) for start in starts]
+
+    @cached_property
+    def _one_round(self) -> bool:
+        return not (self.epochs["role"] == str(EpochRole.ROUND)).any()
+
+    def slowest(self) -> Window:
+        """Return the longest round (ties: the first); startup or shutdown only where the run has no round."""
+        rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
+        ranked = (rounds if rounds.height else self.epochs).with_columns(span=pl.col("end_ns") - pl.col("start_ns"))
+        return self.window(epoch=ranked.sort("span", "epoch", descending=[True, False])["epoch"][0])
+
+    def _row(self, epoch: int | None, role: EpochRole | str | None) -> dict[str, Any]:
+        wanted = pl.col("epoch") == epoch if role is None else pl.col("role") == str(role)
+        rows = self.epochs.filter(wanted).to_dicts()
+        if not rows:
+            known = self.epochs["epoch"].to_list()
+            what = f"epoch {epoch}" if role is None else str(role)
+            message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
+            raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
+        return rows[0]
+
+    def _latency(self, epoch: int) -> Window:
+        row = self._row(epoch, None)
+        start, end = row["entry_ns"], row["exit_ns"]
+        if start is None or start == end:
+            events = "no event" if start is None else "all its events at one instant"
+            message = f"Epoch {epoch} has {events}, and so no latency window."
+            raise InvalidParameterError(message, f"Ask for its round: `--epoch {epoch}`.", {"epoch": epoch})
+        return self.stretch(start, end, epoch=epoch)
+
+    def _free(self, start_ns: int, end_ns: int) -> Window:
+        self.require_aligned(
+            "Free windows need aligned clocks", "Ask for an epoch, or build the trace with `--rules timely`."
+        )
+        if not 0 <= start_ns < end_ns <= self.end_ns:
+            message = f"The window {start_ns}..{end_ns} ns does not lie in the run, which goes from 0 to {self.end_ns}."
+            raise InvalidParameterError(message)
+        return self.stretch(start_ns, end_ns)
+
+    def stretch(self, start_ns: int, end_ns: int, **more: Any) -> Window:
+        """Return the window between two instants of the run, unchecked; it may have no length."""
+        lowest = self._lowest_epochs(np.array([start_ns]))
+        return Window(start_ns=start_ns, end_ns=end_ns, lowest_epoch=int(lowest[0]), **more)
+
+    def _lowest_epochs(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Bound the epochs that events at or after some instants can have, so that files without them are not read."""
+        if self.epochs_are_islands:
+            return np.zeros(len(starts), np.int64)
+        # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
+        lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=-1) + 1)
+        left = lowest.drop_nulls().sort("exit_ns", descending=True)
+        # Row n: the lowest epoch of the n events of epochs that are left last.
+        least = np.append(0, np.minimum.accumulate(left["lowest"].to_numpy()))
+        count = np.searchsorted(-left["exit_ns"].to_numpy(), -starts, side="right")
+        return np.asarray(least[count], dtype=np.int64)
+
+    def snapshot(self, window: Window) -> Snapshot:
+        """Read the part of the graph that a window shows (see `pag_graph.graph.snapshot.read_snapshot`)."""
+        return read_snapshot(self, window)
+
+    def snapshots(self, windows: Sequence[Window]) -> Iterator[Snapshot]:
+        """Read once what many windows show together (see `pag_graph.graph.snapshot.read_snapshots`)."""
+        return read_snapshots(self, windows)
+
+    def stretches(
+        self, windows: Sequence[Window], edges: int = STRETCH, *, tasks: int = 1
+    ) -> Iterator[Sequence[Window]]:
+        """Divide windows into lists of neighbours that show about so many edges together, one window at least.
+
+        Where that gives fewer than `tasks` lists they are shorter, though not by much where there is little to do. The
+        windows of a list are in time order, unless epochs are islands, which have none.
+        """
+        there = int(self.epochs["edges"].sum()) or 1
+        edges = min(edges, max(FEWEST, -(-there // tasks)))
+        share = max(1, self.end_ns) * edges / there
+        begin = 0
+        while begin < len(windows):
+            end = begin + 1
+            while (
+                end < len(windows)
+                and windows[end].end_ns - windows[begin].start_ns <= share
+                and (self.epochs_are_islands or windows[end - 1].begins_and_ends_before(windows[end]))
+            ):
+                end += 1
+            yield windows[begin:end]
+            begin = end
