@@ -281,6 +281,10 @@ def of_log(plan: RunPlan) -> list[pa.Table]:
     if not plan.trace.meta.complete:
         action = "built as far as it goes; what is younger than its last event is not known"
         result.append(findings("log_cut_short", Severity.WARNING, action, file="meta.json"))
+    if plan.idle_inferred:
+        action = "the log does not say when the worker had nothing to do; its waits are inferred from what it did"
+        workers = list(plan.workers)
+        result.append(findings("no_idle_logged", Severity.WARNING, action, rows=len(workers), worker=workers))
     for scope in plan.trace.meta.missing_progress:
         action = f"nobody listened to the progress of scope {scope}: waits for it are typed input_wait or unknown"
         result.append(findings("progress_not_registered", Severity.WARNING, action, file="meta.json"))
