@@ -35,7 +35,23 @@ THIS = Path(__file__).relative_to(ROOT).as_posix()
 PLAIN = {"NamedTuple", "Protocol", "StrEnum", "IntFlag", "Exception", "object"}
 """Bases that add nothing that pages speak of."""
 
-ENDINGS = {"pag", "py", "md", "cypher", "rs", "svg", "txt", "toml", "lock", "json", "parquet", "html", "jar", "csv"}
+ENDINGS = {
+    "pag",
+    "py",
+    "md",
+    "zip",
+    "cypher",
+    "rs",
+    "svg",
+    "txt",
+    "toml",
+    "lock",
+    "json",
+    "parquet",
+    "html",
+    "jar",
+    "csv",
+}
 PATH = re.compile(r"(?<![\w./:-])(?:\.\./)*[\w/.-]*\w\.(?:py|md|cypher|rs|sh|yml|toml|lock|txt|html|svg)\b(?![.(\w])")
 DOTTED = re.compile(r"`([A-Za-z]\w*(?:\.\w+)+)(?:\(\))?`")
 SINGLE = re.compile(r"(?<!`)`([A-Za-z]\w+)`(?!`)")
