@@ -41,14 +41,15 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("places") / ODD
     folder.mkdir()
     shutil.copytree(SAMPLES / "skewed", folder / "trace")
-    api.build(folder / "trace", folder / "run.pag", engine="local")
+    api.build(folder / "trace", folder / "run.pag", engine="local", slice_events=500)
     return folder
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
-    api.build(SAMPLES / "skewed", folder / "run.pag", engine="local")
+    # Several slices: a table of several files.
+    api.build(SAMPLES / "skewed", folder / "run.pag", engine="local", slice_events=500)
     return folder
 
 
