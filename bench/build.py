@@ -12,9 +12,8 @@ import polars as pl
 
 from bench.analyses import ORACLES, triangles
 from bench.harness import Bench, Session, Yardstick, spark_engine
+from bench.in_memory import graph_in_memory
 from pag_graph import api
-from pag_graph.builder.build import construct
-from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
 from pag_graph.runtime.threads import CORES
 from pag_graph.store.trace import Trace
@@ -45,7 +44,7 @@ def into_store(trace: Path, path: Path, rules: RuleSet, slice_events: int | None
 
 def in_memory(session: Session, trace: Path, rules: RuleSet) -> None:
     """Build a graph in this process, and drop it slice by slice."""
-    construct(trace, session.new_folder("staging"), engine=LocalEngine(), rules=rules)
+    graph_in_memory(trace, session.new_folder("staging"), rules)
 
 
 def _one(session: Session, name: str, trace: Path, rules: RuleSet, store: Path) -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from bench.analyses import triangles
 from bench.build import in_memory, into_store, reads, writes_the_same
 from bench.harness import Bench, Figure, Session, spark_engine
+from bench.in_memory import graph_in_memory
 from bench.multiply import multiplied
 from pag_graph import api
-from pag_graph.builder.build import construct
-from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
 from pag_graph.runtime import memory
 from pag_graph.runtime.threads import CORES
@@ -92,7 +91,7 @@ def _times(traces: dict[str, Path], folder: Path, turns: int) -> dict[str, dict[
             again = max(1, _PER_TURN // events[size])
             begin = time.perf_counter()
             for _ in range(again):
-                construct(trace, folder, engine=LocalEngine(), rules=RuleSet.TIMELY)
+                graph_in_memory(trace, folder, RuleSet.TIMELY)
             if turn:
                 found[size].append(1e9 * (time.perf_counter() - begin) / (again * events[size]))
     return {size: {"median": median(ns), "least": min(ns), "most": max(ns)} for size, ns in found.items()}

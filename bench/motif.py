@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from bench.harness import Bench, Session, Yardstick
 from pag_graph.engines.motif import SparkGraph, SparkMotifQuery
-from pag_graph.motif.query import Graph, MotifQuery
-from pag_graph.motif.question import ask
+from pag_graph.motif.polars_query import Graph, MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import Shape
 
 if TYPE_CHECKING:

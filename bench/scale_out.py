@@ -12,8 +12,8 @@ from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, spark_engine
 from bench.multiply import multiplied
 from pag_graph import api
-from pag_graph.builder.in_order import stretches as stretches_of
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
+from pag_graph.builder.stretches import stretches as stretches_of
 from pag_graph.engines.local import LocalEngine
 from pag_graph.store.trace import Trace
 from tests.support.standalone import cluster
@@ -66,10 +66,10 @@ class Watched:
             self.slices = sum(len(item) if isinstance(item, range) else 1 for item in items)
         return self._timed(label, len(items), lambda: self.engine.map(task, items, label=label, progress=progress))
 
-    def stitch(self, staging: Path) -> None:
+    def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
         self.leftover_bytes = _size(staging)
-        self._timed("stitch", 1, lambda: self.engine.stitch(staging))
+        self._timed("stitch", 1, lambda: self.engine.stitch(staging, horizon_ns))
 
     def _timed(self, label: str, items: int, run: Callable[[], Any]) -> Any:
         wall, cpu = time.perf_counter(), time.process_time()

@@ -40,9 +40,13 @@ from pag_graph.model.tables import BLAME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from pag_graph.analyses.view import View
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
+
+    I64 = NDArray[np.int64]
 
 _EDGE = ["src", "dst", "type", "operator", "channel", "start_ns", "end_ns"]
 
@@ -88,45 +92,21 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
     """Charge the waiting in each window, in the order of the windows; `spread_view` has what stretches stand for."""
     begins, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("start_ns", "end_ns"))
     births = wide.messages.filter(pl.col("type") == SPAWN)
-    local, messages = wide.local, pl.concat([wide.enders, births]).sort("dst", "src")
     # The way back leaves a worker where a wait ended, or where it was born.
-    begun = pl.concat([local.filter(pl.col("type") == WAITING), births]).sort("dst")
+    begun = pl.concat([wide.local.filter(pl.col("type") == WAITING), births]).sort("dst")
     waited = np.flatnonzero((begun["type"] == WAITING).to_numpy() & (begun["duration_ns"] > 0).to_numpy())
     start, end = (begun[name].to_numpy()[waited] for name in ("start_ns", "end_ns"))
     # A wait counts in every window of which it has a part.
     wait, window = spread(np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end) - 1)
     since = np.maximum(start[wait], begins[window])
-    vertex_of, is_born = begun["dst"].to_numpy(), (begun["type"] == SPAWN).to_numpy()
-    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
-    local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
-    vertex_of, wait_end = read_only(vertex_of, begun["end_ns"].to_numpy())
-    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
-    begun_first, sent_first = np.array([0, begun.height]), np.array([0, messages.height])
-    is_spawn = (messages["type"] == SPAWN).to_numpy()
-    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, to, sent, arrived, is_spawn))
-    (index, low, high, message), outcome, vertex = walk_waits(
-        waited[wait],
-        since,
-        Local(np.array([0, local.height]), local_dst, local_end),
-        Waits(begun_first, vertex_of, wait_end, ender),
-        Sends(sender, sent),
-    )
-    if outcome != REACHED_START:
-        where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
-        kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
-        text = f"The walk back from a wait between {begins[0]} and {ends[-1]} ns {what} {where}."
-        raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
-    lengths = high - low
-    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    rows = np.repeat(low, lengths) + nth
-    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message[message >= 0]]])
-    number = np.concatenate([np.repeat(index, lengths), index[message >= 0]])
+    messages = pl.concat([wide.enders, births]).sort("dst", "src")
+    between = f"{begins[0]} and {ends[-1]} ns"
+    path, number = _paths_back(wide.local, messages, begun, waits=(waited[wait], since), between=between)
     path = path.with_columns(
         index=pl.Series(number, dtype=pl.Int64),
         since=pl.Series(since[number], dtype=pl.Int64),
         until=pl.Series(ends[window[number]], dtype=pl.Int64),
     )
-    inside = pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since")
     pieces = path.select(
         "type",
         "operator",
@@ -134,26 +114,78 @@ def _charged(wide: Snapshot, windows: Sequence[Window], spread_view: View | None
         "index",
         by_worker=worker_of("src"),
         to_worker=worker_of("dst"),
-        blamed_ns=inside,
+        blamed_ns=pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since"),
     )
     if spread_view is not None:
-        pieces = pl.concat(
-            [pieces.filter(~IS_STRETCH), _on_stretches(spread_view, path.filter(IS_STRETCH), pieces.schema)]
-        )
+        on_stretches = _on_stretches(spread_view, path.filter(IS_STRETCH), pieces.schema)
+        pieces = pl.concat([pieces.filter(~IS_STRETCH), on_stretches])
     of_piece = pieces["index"].to_numpy()
     keys = ["worker", "by_worker", "to_worker", "type", "operator", "channel"]
-    charged: pl.DataFrame = (
+    return (
         pieces.with_columns(
             window=pl.Series(window[of_piece], dtype=pl.Int64),
-            worker=pl.Series(vertex_of[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
+            worker=pl.Series(begun["dst"].to_numpy()[waited[wait[of_piece]]] >> POSITION_BITS, dtype=pl.Int32),
         )
         .filter(pl.col("blamed_ns") > 0)
         .group_by("window", *keys)
         .agg(waits=pl.col("index").n_unique().cast(pl.Int64), blamed_ns=pl.col("blamed_ns").sum())
         .sort("window", "blamed_ns", *keys, descending=[False, True, *[False] * 6])
-        .select("window", *BLAME.names)
     )
-    return charged
+
+
+def _paths_back(
+    local: pl.DataFrame, messages: pl.DataFrame, begun: pl.DataFrame, *, waits: tuple[I64, I64], between: str
+) -> tuple[pl.DataFrame, I64]:
+    """Return the edges of the path back from the end of each of some waits until an instant, and whose path it is.
+
+    Parameters
+    ----------
+    local, messages
+        Edges by `dst`: those of workers, and those that ended waits or gave birth.
+    begun
+        Waits and births by `dst`.
+    waits
+        Per path: the row of its wait in `begun`, and the instant.
+    between
+        Which time is looked at, for errors.
+
+    Returns
+    -------
+    DataFrame
+        One row per path and edge on it.
+    I64
+        Per row: the number of its path.
+
+    Raises
+    ------
+    PagError
+        If no edge leads to a vertex on a path.
+    CycleError
+        If a path comes back to where it was.
+    """
+    to, sent, arrived = (messages[name].to_numpy() for name in ("dst", "start_ns", "end_ns"))
+    local_dst, local_end = read_only(local["dst"].to_numpy(), local["end_ns"].to_numpy())
+    vertex_of, wait_end = read_only(begun["dst"].to_numpy(), begun["end_ns"].to_numpy())
+    to, sent, arrived, sender = read_only(to, sent, arrived, messages["src"].to_numpy())
+    begun_first, sent_first = np.array([0, begun.height]), np.array([0, messages.height])
+    is_born, is_spawn = ((rows["type"] == SPAWN).to_numpy() for rows in (begun, messages))
+    ender = enders(Begun(begun_first, vertex_of, is_born), Messages(sent_first, to, sent, arrived, is_spawn))
+    (index, low, high, message), outcome, vertex = walk_waits(
+        *waits,
+        Local(np.array([0, local.height]), local_dst, local_end),
+        Waits(begun_first, vertex_of, wait_end, ender),
+        Sends(sender, sent),
+    )
+    if outcome != REACHED_START:
+        where = f"worker {worker_of_id(int(vertex))}, position {position_of(int(vertex))} (vertex {vertex})"
+        kind, what = (CycleError, "comes back to") if outcome == CYCLE else (PagError, "finds no edge into")
+        text = f"The walk back from a wait between {between} {what} {where}."
+        raise kind(text, "Build the store again, and look at its findings.", {"vertex": int(vertex)})
+    lengths = high - low
+    nth = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows = np.repeat(low, lengths) + nth
+    path = pl.concat([local.select(_EDGE)[rows], messages.select(_EDGE)[message[message >= 0]]])
+    return path, np.concatenate([np.repeat(index, lengths), index[message >= 0]])
 
 
 def _on_stretches(view: View, path: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:

@@ -7,7 +7,7 @@ Slack, what-if replay and the causal profile are all questions to this one graph
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -342,49 +342,13 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
         If events at one instant wait for each other; names the vertex.
     """
     base, ends, last = _closed(window_graph(tiling))
-    is_local, of, before = base.is_local, base.of, base.before
     # What the window's end cuts leads nowhere, but for the edge on which the critical path ends.
     usable = ~base.to_after & ~base.negative
-    duration = np.where(is_local, base.inside, _transfer(run, base, arrival))
-    led_to = np.zeros(len(base.ids), np.bool_)
-    led_to[before] = True
+    duration = np.where(base.is_local, base.inside, _transfer(run, base, arrival))
     cut = last[last >= 0]
-    usable[cut], duration[cut], led_to[base.dst[cut]] = True, base.inside[cut], True
-    waiting = base.is_type(ActivityType.WAITING)
-    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
-    open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
-    led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
-    step = np.flatnonzero(is_local & usable & ~waiting)
-    message = np.flatnonzero(~is_local & usable)
-    release = np.flatnonzero(open_input & usable)
-    wait = np.flatnonzero(waiting & usable)
-    anchored = np.flatnonzero(~led_to)
-    # A window begins where the line says, and not where what came before ends.
-    start = np.concatenate([before[of[release]], before[_window_of(base, anchored)]])
-    released = np.concatenate([base.dst[release], anchored])
-    # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
-    # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
-    origins = before[1:]
-    src = np.concatenate(
-        [base.src[step], base.src[message], start[: len(release)], base.src[wait], start[len(release) :]]
-    )
-    src = np.concatenate([src, np.zeros_like(origins)])
-    dst = np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored, origins])
-    until = base.t[released] - base.t[start]
-    weight = np.concatenate(
-        [
-            np.where(open_input[step], 0, duration[step]),
-            duration[message],
-            until[: len(release)],
-            np.zeros_like(wait),
-            until[len(release) :],
-            base.t[origins] - base.t[0],
-        ]
-    )
-    no_row = np.full(len(anchored) + len(origins), -1)
-    edge = np.concatenate([step, message, release, wait, no_row])
-    element = np.concatenate([np.where(open_input[step], -1, step), message, release, np.full_like(wait, -1), no_row])
-    order, stuck = topological_order(np.argsort(base.t, kind="stable"), base.t, src, dst)
+    usable[cut], duration[cut] = True, base.inside[cut]
+    arcs = _arcs(base, usable, duration, cut, loop)
+    order, stuck = topological_order(np.argsort(base.t, kind="stable"), base.t, arcs.src, arcs.dst)
     if stuck >= 0:
         vertex = int(base.ids[stuck])
         name = base.windows[int(_window_of(base, np.array([stuck]))[0])].name
@@ -392,24 +356,79 @@ def constraint_graph_of(run: Run, tiling: Tiling, *, loop: Loop, arrival: Arriva
         raise CycleError(text, "The clocks are too coarse to tell what came first.", {"vertex": vertex})
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    dst = number[dst]
+    dst = number[arcs.dst]
     first, position = group_arcs(dst, len(order))
     graph = ConstraintGraph(
         base=base,
         ids=base.ids[order],
         t=base.t[order],
         first=first,
-        src=number[src][position],
+        src=number[arcs.src][position],
         dst=dst[position],
-        weight=weight[position],
-        edge=edge[position],
-        element=element[position],
+        weight=arcs.weight[position],
+        edge=arcs.edge[position],
+        element=arcs.element[position],
         duration=duration,
-        elements=usable & ~waiting,
+        elements=usable & ~base.is_type(ActivityType.WAITING),
         ends=number[ends],
     )
     _check(graph)
     return graph
+
+
+class _Arcs(NamedTuple):
+    """What must pass between which vertices, as `ConstraintGraph` has it, in no order."""
+
+    src: I64
+    dst: I64
+    weight: I64
+    edge: I64
+    element: I64
+
+
+def _arcs(base: WindowGraph, usable: Bools, duration: I64, cut: I64, loop: Loop) -> _Arcs:
+    """Return the arcs of edges, of releases at the clock's time, and of what nothing in the window leads to.
+
+    `usable` says which rows lead anywhere, `cut` which of these the window's end cuts.
+    """
+    is_local, of, before, waiting = base.is_local, base.of, base.before, base.is_type(ActivityType.WAITING)
+    # Who sleeps by the clock until input is due wakes up when it is due, whatever was before.
+    open_input = base.is_type(ActivityType.INPUT_WAIT, ActivityType.IDLE) & (loop == "open")
+    led_to = np.zeros(len(base.ids), np.bool_)
+    led_to[before] = True
+    led_to[base.dst[cut]] = True
+    led_to[base.dst[(is_local | base.is_type(ActivityType.SPAWN)) & usable]] = True
+    step = np.flatnonzero(is_local & usable & ~waiting)
+    message = np.flatnonzero(~is_local & usable)
+    release = np.flatnonzero(open_input & usable)
+    wait = np.flatnonzero(waiting & usable)
+    anchored = np.flatnonzero(~led_to)
+    # A window begins where the line says, and not where what came before ends.
+    released_from, anchored_from = before[of[release]], before[_window_of(base, anchored)]
+    # Where several arcs bind, a walk back takes the first: the worker's own edge, but after a wait what ended it.
+    # A message that ended a wait is read after it on the same worker: an arc to its read would never bind first.
+    origins = before[1:]
+    no_row = np.full(len(anchored) + len(origins), -1)
+    return _Arcs(
+        src=np.concatenate(
+            [base.src[step], base.src[message], released_from, base.src[wait], anchored_from, np.zeros_like(origins)]
+        ),
+        dst=np.concatenate([base.dst[step], base.dst[message], base.dst[release], base.dst[wait], anchored, origins]),
+        weight=np.concatenate(
+            [
+                np.where(open_input[step], 0, duration[step]),
+                duration[message],
+                base.t[base.dst[release]] - base.t[released_from],
+                np.zeros_like(wait),
+                base.t[anchored] - base.t[anchored_from],
+                base.t[origins] - base.t[0],
+            ]
+        ),
+        edge=np.concatenate([step, message, release, wait, no_row]),
+        element=np.concatenate(
+            [np.where(open_input[step], -1, step), message, release, np.full_like(wait, -1), no_row]
+        ),
+    )
 
 
 def _window_of(base: WindowGraph, vertices: I64) -> I64:

@@ -253,8 +253,11 @@ def _walked(tiling: Tiling) -> tuple[pl.DataFrame, I64, I64, NDArray[np.bool_]]:
 
 def roles(is_type: Callable[..., NDArray[np.bool_]]) -> NDArray[np.int8]:
     """Say per edge what workers do on it, as `pag_graph.kernels.path` has it; `is_type` as of a `Tiling`."""
-    role = kernel.REST * is_type(*RESTING_TYPES) + kernel.WAIT * is_type(ActivityType.WAITING)
-    role += kernel.MESSAGE * is_type(*MESSAGE_TYPES) + (kernel.SPAWN - kernel.MESSAGE) * is_type(ActivityType.SPAWN)
+    role = np.int8(kernel.REST) * is_type(*RESTING_TYPES).view(np.int8)
+    role += np.int8(kernel.WAIT) * is_type(ActivityType.WAITING).view(np.int8)
+    role += np.int8(kernel.MESSAGE) * is_type(*MESSAGE_TYPES).view(np.int8)
+    # A birth is a message as well.
+    role += np.int8(kernel.SPAWN - kernel.MESSAGE) * is_type(ActivityType.SPAWN).view(np.int8)
     return np.asarray(role, dtype=np.int8)
 
 

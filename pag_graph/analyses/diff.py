@@ -163,7 +163,8 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     Notes
     -----
     An activity is a type, an operator (its address and name; of a message that of the operator that reads its channel),
-    and a worker, or a pair of them, if both runs have the same workers. With nB and nA steps of mean length mB and mA,
+    and a worker, or a pair of them, if both runs have the same workers: as many of them and, where the source states
+    what each did, no two that run the same. With nB and nA steps of mean length mB and mA,
     `count_ns` = (nB - nA)(mA + mB)/2, rounded, and `mean_ns` = (mB - mA)(nA + nB)/2 is the rest of the difference; a
     mean that is absent is taken from the other side. This is accounting: what caused a difference is for `what-if`.
     O(path).
@@ -175,7 +176,7 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
     if not olds or not news:
         message = "There is no window to compare with." if not olds else "There is no window to compare."
         raise InvalidParameterError(message)
-    by_worker = olds[0].run.workers == news[0].run.workers
+    by_worker = _same_workers(olds[0].run, news[0].run)
     joined = (
         _activities(olds, by_worker=by_worker)
         .join(_activities(news, by_worker=by_worker), on=_KEY, how="full", coalesce=True, nulls_equal=True, suffix="_b")
@@ -215,6 +216,19 @@ def diff(before: Snapshot | Sequence[Snapshot], after: Snapshot | Sequence[Snaps
         gone=tuple(sorted(old_names - new_names)),
         workers=news[0].run.worker_names if by_worker else {},
     )
+
+
+def _same_workers(before: Run, after: Run) -> bool:
+    """Return whether a worker's number says the same in both runs.
+
+    Where a source states what its workers did, as Spark's logs do of cores, those that run the same are interchangeable
+    (`Run.peers`): which of them did what in another run is chance.
+    """
+    if before.workers != after.workers:
+        return False
+    if after.one_dataflow or before.info.run["run_id"] == after.info.run["run_id"]:
+        return True
+    return len(set(after.peers.values())) == len(after.workers)
 
 
 def _list(given: Snapshot | Sequence[Snapshot]) -> list[Snapshot]:

@@ -49,18 +49,14 @@ def imbalance(view: View, parameters: ImbalanceParameters) -> pl.DataFrame:
     imbalance(k) = path_ns(k) - mean over the workers that exist in the window of their time in k; one that comes or
     goes while it lasts counts for as much of it as it is there. Workers count whatever they run: where they run
     different operators, `stragglers` and `skew` tell who is out of balance. Both cover the whole window, so over all
-    rows it adds
-    up to the mean waiting per worker. What is positive could at best be taken off the path by perfect balance.
-    O(edges).
+    rows it adds up to the mean waiting per worker. What is positive could at best be taken off the path by perfect
+    balance. O(edges).
     """
     keys = ["window", "type", "operator"] if parameters.by == "operator" else ["window", "type"]
     local = view.collect(view.local.group_by("window", "type", "operator").agg(nw.col("inside_ns").sum()))
-    windows = pl.DataFrame(
-        {"window": range(len(view.windows)), "span": [window.span_ns or 1 for window in view.windows]},
-        schema={"window": pl.Int64, "span": pl.Int64},
-    )
-    there = local.group_by("window").agg(workers_ns=pl.col("inside_ns").sum())
-    windows = windows.join(there, on="window", how="left").with_columns(workers=pl.col("workers_ns") / pl.col("span"))
+    all_time = dict(local.group_by("window").agg(pl.col("inside_ns").sum()).iter_rows())
+    workers = [all_time.get(place, 0) / span or 1.0 for place, span in view.spans.iter_rows()]
+    windows = view.spans.with_columns(workers=pl.Series(workers, dtype=pl.Float64))
     on_path = path_steps(view).group_by(keys).agg(path_ns=pl.col("duration_ns").sum())
     by_all = (
         local.filter(pl.col("type") != WAITING, pl.col("inside_ns") > 0)
@@ -73,10 +69,10 @@ def imbalance(view: View, parameters: ImbalanceParameters) -> pl.DataFrame:
         .join(windows, on="window")
         .with_columns(
             pl.col("path_ns").fill_null(0),
-            mean_ns=pl.col("all_ns").fill_null(0) / pl.when(pl.col("workers") > 0).then("workers").otherwise(1.0),
+            mean_ns=share_of("all_ns", pl.col("workers")).fill_null(0.0),
         )
         .with_columns(imbalance_ns=difference, excess_ns=difference.clip(lower_bound=0))
-        .with_columns(share=share_of("excess_ns", pl.col("span")))
+        .with_columns(share=share_of("excess_ns", pl.col("span_ns")))
     )
     if parameters.by == "type":
         result = result.with_columns(operator=pl.lit(None, pl.Int64))

@@ -48,9 +48,8 @@ def matrix(view: View) -> pl.DataFrame:
         .group_by(pair)
         .agg(nw.col("data_messages", "records", "delivered_ns").sum(), count_rows().alias("messages"))
     )
-    windows = pl.DataFrame({"window": range(len(view.windows))}, schema={"window": pl.Int64})
     workers = pl.DataFrame({"from_worker": view.run.workers}, schema={"from_worker": pl.Int32})
-    pairs = windows.join(workers, how="cross").join(workers.rename({"from_worker": "to_worker"}), how="cross")
+    pairs = view.spans.join(workers, how="cross").join(workers.rename({"from_worker": "to_worker"}), how="cross")
     total = pl.col("records").sum().over("window")
     return (
         pairs.filter(pl.col("from_worker") != pl.col("to_worker"))

@@ -63,14 +63,8 @@ def profile(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     -----
     CPA 7.3. O(path). Ties are listed by key.
     """
-    spans = pl.DataFrame(
-        {"window": range(len(view.windows)), "span": [window.span_ns or 1 for window in view.windows]},
-        schema={"window": pl.Int64, "span": pl.Int64},
-    )
-    ranked = _first(divided(view, parameters), parameters.n)
-    return ranked.join(spans, on="window", maintain_order="left").with_columns(
-        share=share_of("path_ns", pl.col("span"))
-    )
+    ranked = _first(divided(view, parameters), parameters.n).join(view.spans, on="window", maintain_order="left")
+    return ranked.with_columns(share=share_of("path_ns", pl.col("span_ns")))
 
 
 def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
@@ -86,7 +80,7 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        One row per window, division and key: what `PROFILE` says of it but ranks and shares.
+        One row per window, division and key, sorted by these: what `PROFILE` says of it but ranks and shares.
 
     Raises
     ------
@@ -98,7 +92,8 @@ def divided(view: View, parameters: ProfileParameters) -> pl.DataFrame:
         raise InvalidParameterError(message, "profile(n=10)")
     steps = path_steps(view)
     chosen = DIVISIONS if parameters.by == "all" else (parameters.by,)
-    return pl.concat([_keys(view.run, steps, division).with_columns(by=pl.lit(division)) for division in chosen])
+    keyed = pl.concat([_keys(view.run, steps, division).with_columns(by=pl.lit(division)) for division in chosen])
+    return keyed.sort("window", "by", "key", *_NULLS)
 
 
 def _keys(run: Run, steps: pl.DataFrame, division: str) -> pl.DataFrame:

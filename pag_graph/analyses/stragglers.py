@@ -81,8 +81,7 @@ def stragglers(view: View, parameters: StragglersParameters) -> pl.DataFrame:
     on_path = path_steps(view).filter(~IS_MESSAGE).group_by(key).agg(path_ns=pl.col("duration_ns").sum())
     charged = blame(view).filter(pl.col("by_worker") == pl.col("to_worker"))
     blamed = charged.group_by("window", worker="by_worker").agg(blamed_ns=pl.col("blamed_ns").sum())
-    windows = pl.DataFrame({"window": range(len(view.windows))}, schema={"window": pl.Int64})
-    joined = windows.join(peer_frame(view.run), how="cross")
+    joined = view.spans.join(peer_frame(view.run), how="cross")
     for counted in (local, on_path, blamed):
         joined = joined.join(counted, on=key, how="left")
     counts = ["work_ns", "waiting_ns", "records", "path_ns", "blamed_ns"]

@@ -39,6 +39,7 @@ _LOCAL = [str(kind) for kind in LOCAL_TYPES]
 WAITING = str(ActivityType.WAITING)
 IS_LOCAL = nw.col("type").is_in(_LOCAL)
 _BORDERS = ("start_ns", "end_ns", "after_ns")
+_SPANS = ("window", "span_ns")
 _LABELLED = ("src", "dst", "type", "epoch", "start_ns", "duration_ns")
 _PART = 100_000
 """Edges for which another thread is worth its calls."""
@@ -88,6 +89,12 @@ class View:
     def engine(self) -> Engine:
         """Who runs the frames."""
         return self.spread or in_process(self.run)
+
+    @property
+    def spans(self) -> pl.DataFrame:
+        """One row per window: the place of the ``window``, and its ``span_ns``, at least 1: a share of nothing is 0."""
+        spans = [window.span_ns or 1 for window in self.windows]
+        return pl.DataFrame({"window": range(len(spans)), "span_ns": spans}, schema=dict.fromkeys(_SPANS, pl.Int64))
 
     def borders(self, name: str) -> I64:
         """Return per window its ``start_ns``, ``end_ns`` or ``after_ns``."""

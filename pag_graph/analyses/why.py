@@ -13,16 +13,13 @@ import polars as pl
 
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
 from pag_graph.analyses.evidence import ALARMING, Cause, Evidence
-from pag_graph.builder.rule_choice import CONTRADICTS
+from pag_graph.analyses.statements import label, statements
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.tables import WHY
-from pag_graph.model.units import duration, in_markdown, printable
+from pag_graph.model.units import in_markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from pag_graph.graph.snapshot import Snapshot
@@ -39,10 +36,7 @@ _TITLES = {
     "help": "What would help",
     "doubt": "How sure this is",
 }
-_LATENCY = " (latency, from the epoch's first event on any worker to its last)"
 _WIDTH = 118
-_FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
-"""When the first line of a topic gives way, where lines are few; later lines of it give way before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +69,6 @@ class WhyParameters:
             message = f"baseline is {self.baseline}, and must not be negative."
         if message:
             raise InvalidParameterError(message, "why(lines=30, above=1.5, notable=0.25)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One sentence, and the numbers that it stands on."""
-
-    topic: str
-    text: str
-    worker: int | None = None
-    operator: int | None = None
-    time_ns: int | None = None
-    share: float | None = None
-    urgency: float = 0.0
-    """What is lowest stays longest where lines are few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +269,7 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
         message_share=parameters.message_share,
         baseline=parameters.baseline,
     )
-    said = list(_statements(evidence))
+    said = list(statements(evidence))
     order = sorted(range(len(said)), key=lambda at: (said[at].urgency, at))
     rank = {at: place + 1 for place, at in enumerate(order)}
     rows = [
@@ -319,396 +299,10 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
             "worker": verdict.worker,
             "worker_name": None if verdict.worker is None else snapshot.run.worker_names.get(verdict.worker),
             "operator": verdict.operator,
-            "operator_name": None if verdict.operator is None else _label(evidence, verdict.operator),
+            "operator_name": None if verdict.operator is None else label(evidence, verdict.operator),
             "share": verdict.share,
         },
     )
-
-
-def _statements(evidence: Evidence) -> Iterator[Statement]:
-    """Yield everything that there is to say, in the order of the report."""
-    for topic in (_summary, _cause, _path, _waiting, _records, _limits, _typical, _help, _doubts):
-        for place, one in enumerate(topic(evidence)):
-            # The first line of every topic outlasts the later ones of others.
-            first = _FIRST.get(one.topic, 4)
-            urgency = first if place == 0 else 10 * place + first
-            yield Statement(
-                topic=one.topic,
-                text=one.text,
-                worker=one.worker,
-                operator=one.operator,
-                time_ns=one.time_ns,
-                share=one.share,
-                urgency=urgency,
-            )
-
-
-def _label(evidence: Evidence, operator: int) -> str:
-    return evidence.labels.get(operator, f"operator {operator}")
-
-
-def _listed(evidence: Evidence, workers: list[int]) -> str:
-    """Return ``worker 1``, or ``workers 1, 2 and 3``, or ``source (worker 1) and sink (worker 2)``."""
-    run = evidence.snapshot.run
-    if len(workers) == 1 or any(worker in run.worker_names for worker in workers):
-        *others, last = map(run.worker_label, workers)
-        return f"{', '.join(others)} and {last}" if others else last
-    return f"workers {', '.join(map(str, workers[:-1]))} and {workers[-1]}"
-
-
-def _who(evidence: Evidence, worker: int | None, *, begins: bool = False) -> str:
-    """Return how to speak of a worker, also where a sentence begins; a name stays as it is."""
-    run = evidence.snapshot.run
-    label = "nobody" if worker is None else run.worker_label(worker)
-    return label[0].upper() + label[1:] if begins and worker not in run.worker_names else label
-
-
-def _between(evidence: Evidence, sender: int, receiver: int) -> str:
-    """Return ``worker 1 to 2``, or ``source (worker 1) to sink (worker 2)``."""
-    names = evidence.snapshot.run.worker_names
-    named = sender in names or receiver in names
-    return f"{_who(evidence, sender)} to {_who(evidence, receiver) if named else receiver}"
-
-
-def _short(evidence: Evidence, worker: int) -> str:
-    return evidence.snapshot.run.worker_names.get(worker, str(worker))
-
-
-def _alike(evidence: Evidence, worker: int | None) -> str:
-    """Return who a worker is compared with."""
-    run = evidence.snapshot.run
-    if worker is None or not run.unlike:
-        return "the workers"
-    return f"the {len(run.peer_group(worker))} workers that run the same"
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _kind(kind: str) -> str:
-    return kind.replace("_", " ")
-
-
-def _summary(evidence: Evidence) -> Iterator[Statement]:
-    window, count = evidence.window, len(evidence.spans)
-    text = f"{window.name.capitalize()} took {duration(window.span_ns)}"
-    if evidence.is_round and count > 1 and evidence.median_ns:
-        place = "the slowest" if evidence.rank == 1 else f"number {evidence.rank} by length"
-        text += f": {place} of {count} rounds, {window.span_ns / evidence.median_ns:.1f} x their median"
-    yield Statement(topic="summary", text=f"{text}.", time_ns=window.span_ns, share=1.0)
-
-
-def _cause(evidence: Evidence) -> Iterator[Statement]:
-    verdict = evidence.verdict
-    facts: dict[str, Any] = {"worker": verdict.worker, "operator": verdict.operator, "time_ns": verdict.time_ns}
-    share, span = verdict.share, duration(verdict.time_ns)
-    others = [worker for worker in evidence.waiting_by_worker if worker != verdict.worker]
-    who = _listed(evidence, others) if others else "the others"
-    where = "" if verdict.operator is None else f", most of it for {_label(evidence, verdict.operator)}"
-    charged = f"{who} waited {span} for it, {share:.0%} of all waiting{where}"
-    row = next((row for row in evidence.stragglers if row["worker"] == verdict.worker), {})
-    alike = _alike(evidence, verdict.worker)
-    ratio = f"{row['work_ratio']:.1f} x the median of {alike}" if row.get("work_ratio") else "most"
-    it = _who(evidence, verdict.worker)
-    first = _who(evidence, verdict.worker, begins=True)
-    text = {
-        Cause.DATA_SKEW: lambda: (
-            f"the data is skewed. {first} {_read(evidence, verdict.worker)} and worked {ratio}; {charged}."
-        ),
-        Cause.SLOW_WORKER: lambda: f"{it} is slow. It worked {ratio}, for no more records; {charged}.",
-        Cause.UNEVEN_WORK: lambda: f"the work is uneven. {first} had most to do; {charged}.",
-        Cause.BOTTLENECK: lambda: f"{it} is the bottleneck. {_held_up(evidence)}",
-        Cause.TAKING_TURNS: lambda: (
-            "the workers take turns. They waited for each other"
-            f" {share:.0%} of their time, and none of them is to blame for most of it."
-        ),
-        Cause.WAKE_UP: lambda: (
-            f"the workers were woken late. For {share:.0%} of the time ({span}) a worker that had something to do was"
-            " not running yet: the operating system took so long to run its thread. More cores, or workers that do not"
-            " park, would help."
-        ),
-        Cause.TRANSFER: lambda: (
-            f"messages were under way. For {share:.0%} of the time ({span}) everything that the end"
-            " depends on was in transfer."
-        ),
-        Cause.INPUT: lambda: f"there was no input for {share:.0%} of the time ({span}).",
-        Cause.UNKNOWN: lambda: f"the trace does not say what happened in {share:.0%} of the time ({span}).",
-        Cause.UNUSUAL: lambda: (
-            f"the round is unusual: {span} longer than the median round, and longer than the rounds"
-            " before it allow, though the workers are balanced. See the comparison."
-        ),
-        Cause.WORK: lambda: _work(evidence),
-    }[verdict.cause]()
-    start = "" if verdict.cause is Cause.WORK else "Cause: "
-    yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
-
-
-def _held_up(evidence: Evidence) -> str:
-    """Say what a worker holds up, and how it compares with those that run the same."""
-    verdict, run = evidence.verdict, evidence.snapshot.run
-    assert verdict.worker is not None  # noqa: S101  (a bottleneck is somebody)
-    text = f"{verdict.share:.0%} of the time on the critical path ({duration(verdict.time_ns)}) is its work"
-    if verdict.operator is not None:
-        text += f", most of it in {_label(evidence, verdict.operator)}"
-    charged = evidence.blamed_by_worker.get(verdict.worker, 0)
-    if charged:
-        others = _listed(evidence, [w for w in evidence.waiting_by_worker if w != verdict.worker])
-        text += f"; {others} waited {duration(charged)} for it, {charged / evidence.waiting_ns:.0%} of all waiting"
-    if len(run.peer_group(verdict.worker)) == 1:
-        return f"{text}. Nobody else runs what it runs."
-    row = next(row for row in evidence.stragglers if row["worker"] == verdict.worker)
-    if not row["work_ratio"] or row["work_ratio"] <= evidence.above:
-        return f"{text}. Others that run the same do not work much less."
-    read = any(row["worker"] == verdict.worker and row["skewed"] for row in evidence.skew)
-    more = f"{_read(evidence, verdict.worker)} and " if read else ""
-    return f"{text}. It {more}worked {row['work_ratio']:.1f} x the median of {_alike(evidence, verdict.worker)}."
-
-
-def _work(evidence: Evidence) -> str:
-    verdict = evidence.verdict
-    balanced = (
-        "nobody works much more than others that run the same"
-        if evidence.snapshot.run.unlike
-        else ("the workers are balanced")
-    )
-    text = f"No cause stands out: {balanced}, and it takes as long as the work takes"
-    if verdict.operator is not None:
-        text += f", {verdict.share:.0%} of it in {_label(evidence, verdict.operator)}"
-    more = evidence.window.span_ns - evidence.median_ns
-    if evidence.is_round and more >= evidence.notable * evidence.window.span_ns:
-        return f"{text}. That it is {duration(more)} longer than the median round is within what earlier rounds do."
-    return f"{text}. Nothing to worry about."
-
-
-def _read(evidence: Evidence, worker: int | None) -> str:
-    """Say what share of an operator's records a worker read, for the operator that it spent most time in."""
-    rows = [row for row in evidence.skew if row["worker"] == worker and row["skewed"] and row["operator"] is not None]
-    if not rows:
-        return "read many more records than the others"
-    row = max(rows, key=lambda row: (row["processing_ns"], row["records"]))
-    how = f"all {row['records']:,}" if row["share"] == 1 else f"{row['share']:.0%} of all"
-    return f"read {how} records of {_label(evidence, row['operator'])}"
-
-
-def _path(evidence: Evidence) -> Iterator[Statement]:
-    span = evidence.window.span_ns or 1
-    for row in evidence.steps.iter_rows(named=True):
-        ns, message = row["duration_ns"], row["type"] in MESSAGE_TYPES
-        what = _kind(row["type"])
-        if row["operator"] is not None:
-            what = f"{_label(evidence, row['operator'])}, {what}"
-        here = _who(evidence, row["worker"])
-        where = f"from {_between(evidence, row['worker'], row['to_worker'])}" if message else f"on {here}"
-        yield Statement(
-            topic="path",
-            text=f"{ns / span:.0%} {what} {where} ({duration(ns)})",
-            worker=row["worker"],
-            operator=row["operator"],
-            time_ns=ns,
-            share=ns / span,
-        )
-
-
-def _waiting(evidence: Evidence) -> Iterator[Statement]:
-    workers, total = evidence.waiting_by_worker, evidence.waiting_ns
-    if not workers:
-        yield Statement(topic="waiting", text="nobody", time_ns=0, share=0.0)
-        return
-    who = _listed(evidence, list(workers))
-    text = f"{who} waited {duration(total)} in all, {evidence.waiting_share:.0%} of all workers' time"
-    yield Statement(topic="waiting", text=text, time_ns=total, share=evidence.waiting_share)
-    sums: dict[tuple[int, int, str, int | None], int] = {}
-    for row in evidence.blame:
-        key = (row["by_worker"], row["to_worker"], row["type"], row["operator"])
-        sums[key] = sums.get(key, 0) + row["blamed_ns"]
-    for (by, to, kind, operator), ns in sorted(sums.items(), key=lambda item: -item[1]):
-        what = _kind(kind) if operator is None else f"{_label(evidence, operator)}, {_kind(kind)}"
-        where = f"on {_who(evidence, by)}" if by == to else f"from {_between(evidence, by, to)}"
-        text = f"{ns / total:.0%} of it while the path to the wait's end was in {what}, {where} ({duration(ns)})"
-        yield Statement(topic="waiting", text=text, worker=by, operator=operator, time_ns=ns, share=ns / total)
-    for (worker, sender, message), ns in _ended(evidence).items():
-        what = (
-            "a message that is not known"
-            if sender is None
-            else f"a {_kind(message or 'message')} of {_who(evidence, sender)}"
-        )
-        text = f"{_who(evidence, worker)} waited {duration(ns)} for {what}"
-        yield Statement(topic="waiting", text=text, worker=worker, time_ns=ns, share=ns / total)
-
-
-def _ended(evidence: Evidence) -> dict[tuple[int, int | None, str | None], int]:
-    sums: dict[tuple[int, int | None, str | None], int] = {}
-    for row in evidence.waits:
-        key = (row["worker"], row["from_worker"], row["type"])
-        sums[key] = sums.get(key, 0) + row["waiting_ns"]
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
-
-
-def _records(evidence: Evidence) -> Iterator[Statement]:
-    sent = evidence.sent
-    if not sent:
-        yield Statement(topic="records", text="no data")
-        return
-    receivers = {to for _, to in sent}
-    shown = [
-        f"{_short(evidence, a)} -> {_short(evidence, b)} ({records:,})"
-        for (a, b), (_, records) in list(sent.items())[:8]
-    ]
-    more = f" and {len(sent) - 8} more pairs of workers" if len(sent) > 8 else ""  # noqa: PLR2004
-    only = len(receivers) == 1 and len(sent) > 1
-    end = f"; records went to {_who(evidence, min(receivers))} only" if only else ""
-    yield Statement(
-        topic="records",
-        text=f"records {', '.join(shown)}{more}{end}",
-        worker=min(receivers) if only else None,
-        share=1.0 if only else None,
-    )
-    # The rows of k-hops name senders only; who sends data to one worker alone has a receiver.
-    hops: dict[str, list[Any]] = {}
-    for (kind, worker), share in evidence.hops.items():
-        to = {b for a, b in sent if a == worker}
-        known = kind == ActivityType.DATA_MESSAGE and len(to) == 1
-        place = hops.setdefault(
-            f"data messages to {_who(evidence, min(to))}" if known else f"{_kind(kind)} of {_who(evidence, worker)}", []
-        )
-        place.append((worker, share))
-    for what, parts in sorted(hops.items(), key=lambda item: -sum(share for _, share in item[1])):
-        share = sum(share for _, share in parts)
-        senders = (
-            f" from {_listed(evidence, sorted(w for w, _ in parts))}" if what.startswith("data messages to") else ""
-        )
-        text = f"within 10 hops before the waits' ends, {share:.0%} of the time is {what}{senders}"
-        yield Statement(topic="records", text=text, worker=parts[0][0] if len(parts) == 1 else None, share=share)
-
-
-def _limits(evidence: Evidence) -> Iterator[Statement]:
-    slow = [row for row in evidence.violations if row["invariant"] == "message_max" and not row["learned"]]
-    if slow:
-        worst = max(slow, key=lambda row: row["observed"])
-        senders, receivers = ({row[name] for row in slow} for name in ("worker", "to_worker"))
-        to = f"to {_listed(evidence, sorted(receivers))}"
-        text = (
-            f"{_times(len(slow), 'message')} from {_listed(evidence, sorted(senders))} {to} took longer than"
-            f" {duration(evidence.slow_message_ns)} from send to read (message_max), the slowest"
-            f" {duration(worst['observed'])}"
-        )
-        worker = min(receivers) if len(receivers) == 1 else None
-        yield Statement(topic="limits", text=text, worker=worker, time_ns=worst["observed"])
-    for row in sorted((r for r in evidence.violations if r not in slow), key=lambda row: -row["observed"]):
-        who = "" if row["worker"] is None else f" of {_who(evidence, row['worker'])}"
-        if row["worker"] is not None and row["to_worker"] is not None:
-            who = f" of {_between(evidence, row['worker'], row['to_worker'])}"
-        what = "" if row["type"] is None else f", {_kind(row['type'])}"
-        what += "" if row["operator"] is None else f" in {_label(evidence, row['operator'])}"
-        if row["unit"] == "ns":
-            numbers = f"{duration(row['observed'])}, more than {duration(row['limit'])}"
-        else:
-            numbers = f"{row['observed']} {row['unit']} instead of {row['limit']}"
-        learned = " (learned from the rounds before)" if row["learned"] else ""
-        meant = _LATENCY if row["invariant"] == "epoch_max" else ""
-        yield Statement(
-            topic="limits",
-            text=f"{row['invariant']}{meant}{who}{what}: {numbers}{learned}",
-            worker=row["worker"],
-            operator=row["operator"],
-            time_ns=row["observed"] if row["unit"] == "ns" else None,
-        )
-
-
-def _typical(evidence: Evidence) -> Iterator[Statement]:
-    found = evidence.typical
-    if found is None:
-        return
-    text = f"{duration(found.difference_ns)} {'more' if found.difference_ns >= 0 else 'less'} than {found.before}"
-    share = found.difference_ns / (found.before_ns or 1)
-    text = text.replace("-", "", 1) if found.difference_ns < 0 else text
-    yield Statement(
-        topic="typical", text=f"{text} ({duration(found.before_ns)})", time_ns=found.difference_ns, share=share
-    )
-    for row in found.table.to_pylist():
-        ns = row["difference_ns"]
-        if not ns:
-            continue
-        what = _kind(row["type"])
-        if row["operator_name"]:
-            what = f"{printable(row['operator_name'])} ({row['address']}), {what}"
-        if row["worker"] is not None:
-            to = row["to_worker"]
-            on = f" on {_who(evidence, row['worker'])}"
-            what += on if to is None else f" from {_between(evidence, row['worker'], to)}"
-        sign = "+" if ns > 0 else ""
-        yield Statement(
-            topic="typical",
-            text=f"{sign}{duration(ns)} {what}",
-            worker=row["worker"],
-            time_ns=ns,
-            share=ns / (found.difference_ns or 1),
-        )
-
-
-def _help(evidence: Evidence) -> Iterator[Statement]:
-    span = evidence.window.span_ns or 1
-    if not evidence.helps:
-        yield Statement(topic="help", text="nothing that a replay can show: no single change saves 1 %")
-    for row in evidence.helps:
-        operator, worker = row.get("operator"), row.get("worker")
-        name = "" if operator is None else _label(evidence, operator)
-        if row["kind"] == "balance":
-            run = evidence.snapshot.run
-            alike = " that run the same" if run.unlike else ""
-            what = f"records of {name} spread evenly over the {len(run.peer_group(row['worker']))} workers{alike}"
-        elif row["kind"] == "wake_up":
-            what = "workers woken at once"
-        elif row["kind"] == "message":
-            what = f"messages from {_between(evidence, row['from_worker'], row['to_worker'])} twice as fast"
-        else:
-            what = f"{name or f'all work of {_who(evidence, worker)}'} twice as fast"
-        saved = row["saved_ns"]
-        ratio = f", {span / row['span_ns']:.1f} x as fast" if row["span_ns"] else ""
-        yield Statement(
-            topic="help",
-            text=f"{what}: {duration(row['span_ns'])} instead of {duration(span)} (-{saved / span:.0%}{ratio})",
-            worker=worker,
-            operator=operator,
-            time_ns=saved,
-            share=saved / span,
-        )
-
-
-def _doubts(evidence: Evidence) -> Iterator[Statement]:
-    path = evidence.path
-    text = f"{evidence.confidence} confidence: {path.explained:.1%} of the time on the path is explained"
-    alternatives = path.alternatives
-    text += (
-        f"; {_times(alternatives, 'wait')} on it may have been ended by another message as well"
-        if alternatives
-        else "; every wait on it has one message that ended it"
-    )
-    yield Statement(topic="doubt", text=text, share=path.explained)
-    text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
-    yield Statement(topic="doubt", text=text)
-    for said in path.doubts_at_end():
-        yield Statement(topic="doubt", text=said)
-    if evidence.negative:
-        text = f"{_times(evidence.negative, 'message')} arrived before being sent, by the recorded clocks"
-        yield Statement(topic="doubt", text=text)
-    clock = evidence.clock_ns
-    if len(evidence.snapshot.run.workers) > 1:
-        text = "how well the workers' clocks agree is not known"
-        if clock is not None:
-            text = f"the workers' clocks agree within {duration(clock)}"
-        yield Statement(topic="doubt", text=text, time_ns=clock)
-    inside, whole = evidence.findings
-    if CONTRADICTS in whole:
-        text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
-        yield Statement(topic="doubt", text=text)
-    if inside:
-        counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
-        yield Statement(topic="doubt", text=f"findings inside the window: {counted}")
-    elif whole:
-        counted = ", ".join(f"{count} x {name}" for name, count in whole.items())
-        yield Statement(topic="doubt", text=f"findings of the run, none of them in this window: {counted}")
 
 
 ANALYSIS = ReportAnalysis(

@@ -61,13 +61,15 @@ class Engine(Protocol):
         """
         ...
 
-    def stitch(self, staging: Path) -> None:
+    def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices.
 
         Parameters
         ----------
         staging
-            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of `match.stitch`, is
-            written to ``stitched/*.parquet``.
+            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of
+            `pag_graph.builder.match.stitch`, is written to ``stitched/*.parquet``.
+        horizon_ns
+            As for `pag_graph.builder.match.stitch`.
         """
         ...

@@ -3,22 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EPOCHS
+from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.builder.state import Life
+
     I64 = NDArray[np.int64]
+
+_OF_EPOCH = ("worker", "epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
+
+
+def epoch_frame(parts: Sequence[I64]) -> pl.DataFrame:
+    """Return what slices tell of epochs, one row per worker and epoch.
+
+    Parameters
+    ----------
+    parts
+        A row per column: worker, and what `pag_graph.kernels.epochs.epochs_of_rows` returns.
+
+    Returns
+    -------
+    pl.DataFrame
+        Columns ``worker, epoch, events, entry_ns, exit_ns, end_ns, end_pos, last_pos, last_ns, work_ns``.
+    """
+    columns = np.concatenate([np.empty((len(_OF_EPOCH), 0), np.int64), *parts], axis=1)
+    named = zip(_OF_EPOCH, columns, strict=True)
+    return pl.DataFrame(pa.table({name: pa.array(values, mask=values == NEVER) for name, values in named}))
+
+
+def merged_epochs(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return one row per worker and epoch of what several slices tell of them, sorted."""
+    return (
+        pl.concat(parts)
+        .sort("worker", "epoch", "entry_ns")
+        .group_by("worker", "epoch", maintain_order=True)
+        .agg(
+            pl.col("events").sum(),
+            pl.col("entry_ns").min(),
+            pl.col("exit_ns").max(),
+            pl.col("end_ns").max(),
+            pl.col("end_pos").max(),
+            pl.col("last_pos").max(),
+            pl.col("last_ns").max(),
+            pl.col("work_ns").max(),
+        )
+    )
+
+
+class Closed(NamedTuple):
+    """Epochs that are closed for good: they and their windows never change."""
+
+    epochs: int = 0
+    """How many there are."""
+    last: int = -1
+    """The last of them."""
+    end_ns: int = 0
+    """When its window ends, which is where the next one begins."""
+
+
+NONE_CLOSED = Closed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +90,19 @@ class Windows:
     entry: I64
     exit: I64
     events: I64
-    closed_epochs: int
-    """Epochs that every worker has left, and that nothing can change any more."""
-    last_closed: int
-    """The last of them, or -1."""
-    last_left: int
-    """The last that every worker has left, settled or not, or -1."""
+    before: Closed
+    """Epochs that are closed for good, whose windows come before these."""
+    completed: I64
+    """Epochs that every worker has left, ascending; those that are closed for good are not among them."""
     inferred: bool
     """Whether the log lacks the ends of epochs, so that the last event of each stands in for it."""
     unfinished: tuple[int, ...]
     """Epochs that some worker ended and some did not."""
+
+    @property
+    def last_left(self) -> int:
+        """The last epoch that every worker has left, or -1."""
+        return int(self.completed[-1]) if len(self.completed) else self.before.last
 
     def index_of(self, epoch: I64) -> I64:
         """Return, for epochs of rows, the window that counts them; rows after the last closed epoch are shutdown."""
@@ -51,25 +110,27 @@ class Windows:
 
 
 def windows(
-    epochs: pl.DataFrame,
+    merged: pl.DataFrame,
     *,
     end_ns: int,
-    settled: int | None = None,
-    lives: Mapping[int, tuple[int, int | None]] | None = None,
+    present: int,
+    lives: Mapping[int, Life],
+    before: Closed = NONE_CLOSED,
 ) -> Windows:
-    """Find the windows of a run.
+    """Find the windows of a run, or those that follow the windows of closed epochs.
 
     Parameters
     ----------
-    epochs
-        One row per slice, worker and epoch, as `Scan.epochs`.
+    merged
+        One row per worker and epoch, as of `merged_epochs`; none of a closed epoch.
     end_ns
         The run's end.
-    settled
-        For a log that goes on: the last epoch that more of it cannot change; none beside it counts as closed, nor does
-        the last that every worker left (a worker that is ahead may have sent something that is not on disk yet).
+    present
+        How many workers have logged anything.
     lives
-        Per worker that comes or goes while the run lasts: when it begins, and when it exits (None: never).
+        Workers that come or go while the run lasts.
+    before
+        Epochs that are closed for good.
 
     Returns
     -------
@@ -78,25 +139,11 @@ def windows(
         one of a worker that did something else at that instant than to end a rest, then the lowest worker). Only epochs
         that every worker with events that exists at that time has ended have a round; what follows is `shutdown`.
     """
-    merged = (
-        epochs.sort("worker", "epoch", "entry_ns")
-        .group_by("worker", "epoch", maintain_order=True)
-        .agg(
-            pl.col("events").sum(),
-            pl.col("entry_ns").min(),
-            pl.col("exit_ns").max(),
-            pl.col("end_ns").max(),
-            pl.col("end_pos").max(),
-            pl.col("last_pos").max(),
-            pl.col("last_ns").max(),
-            pl.col("work_ns").max(),
-        )
-    )
-    inferred = bool(merged["end_ns"].is_null().all())
+    # An end that was logged once keeps being asked for.
+    inferred = not before.epochs and bool(merged["end_ns"].is_null().all())
     if inferred:
         merged = merged.with_columns(end_ns="last_ns", end_pos="last_pos")
     ended = merged.filter(pl.col("end_ns").is_not_null())
-    present = merged["worker"].n_unique()
     # Who did nothing more when the epoch ended did not close it.
     rested = (pl.col("work_ns") < pl.col("end_ns")).fill_null(value=True)
     by_epoch = (
@@ -105,10 +152,11 @@ def windows(
         .agg(pl.len().alias("count"), pl.col("end_ns").first(), pl.col("worker").first(), pl.col("end_pos").first())
     )
     # Who was not born yet, or had gone, need not have ended an epoch.
-    for worker, (begin, gone) in (lives or {}).items():
-        mine = ended.filter(pl.col("worker") == worker)["epoch"]
-        absent = (pl.col("end_ns") < begin) | (pl.col("end_ns") > (end_ns if gone is None else gone))
-        excused = absent & ~pl.col("epoch").is_in(mine.implode())
+    for worker, life in lives.items():
+        left = ended.filter(pl.col("worker") == worker)["epoch"]
+        gone = end_ns if life.exit_ns is None else life.exit_ns
+        absent = (pl.col("end_ns") < life.begin_ns) | (pl.col("end_ns") > gone)
+        excused = absent & ~pl.col("epoch").is_in(left.implode())
         by_epoch = by_epoch.with_columns(count=pl.col("count") + excused.cast(pl.UInt32))
     closed = by_epoch.filter(pl.col("count") == present)
     # An epoch is closed only if all before it are: rounds must follow each other.
@@ -116,16 +164,18 @@ def windows(
     if unfinished:
         closed = closed.filter(pl.col("epoch") < min(unfinished))
     epoch = closed["epoch"].to_list()
-    ends = np.maximum.accumulate(np.array([0, *closed["end_ns"].to_list()], np.int64))
-    roles = [EpochRole.STARTUP if i == 0 else EpochRole.ROUND for i in range(len(epoch))]
+    ends = np.maximum.accumulate(np.array([before.end_ns, *closed["end_ns"].to_list()], np.int64))
+    first = 0 if not before.epochs else -1
+    roles = [EpochRole.STARTUP if i == first else EpochRole.ROUND for i in range(len(epoch))]
     vertex = [
         -1 if p is None else w << POSITION_BITS | p
         for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
     ]
-    if ends[-1] < end_ns or not epoch:
-        first = int(merged["epoch"].to_numpy().min())
-        epoch.append(epoch[-1] + 1 if epoch else first)
-        roles.append(EpochRole.SHUTDOWN if len(epoch) > 1 else EpochRole.STARTUP)
+    completed = np.array(epoch, np.int64)
+    if ends[-1] < end_ns or not (epoch or before.epochs):
+        follows = [before.last, *epoch] if before.epochs else list(epoch)
+        epoch.append(follows[-1] + 1 if follows else int(merged["epoch"].to_numpy().min()))
+        roles.append(EpochRole.SHUTDOWN if follows else EpochRole.STARTUP)
         ends = np.append(ends, end_ns)
         vertex.append(-1)
     result_epoch = np.array(epoch, np.int64)
@@ -138,9 +188,6 @@ def windows(
     entry, exit_, events = (np.full(len(epoch), absent, np.int64) for absent in (-1, -1, 0))
     where = counted["window"].to_numpy()
     entry[where], exit_[where], events[where] = (counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events"))
-    final = [e for e in closed["epoch"].to_list() if settled is None or e <= settled]
-    if settled is not None and len(final) == closed.height:
-        final = final[:-1]
     return Windows(
         epoch=result_epoch,
         role=tuple(roles),
@@ -149,9 +196,8 @@ def windows(
         entry=entry,
         exit=exit_,
         events=events,
-        closed_epochs=len(final),
-        last_closed=int(final[-1]) if final else -1,
-        last_left=int(closed["epoch"][-1]) if closed.height else -1,
+        before=before,
+        completed=completed,
         inferred=inferred,
         unfinished=unfinished,
     )

@@ -35,6 +35,7 @@ from pag_graph.kernels.streams import (
     unmatched_sends,
 )
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
+from pag_graph.rules.rows import NEVER
 from pag_graph.runtime.threads import allowed, each
 
 if TYPE_CHECKING:
@@ -53,13 +54,16 @@ SENDS |= {"seq": pl.Int64, "missing": pl.Int64}
 """Columns of the sends that a slice could not match; `missing` counts the receives that it did not find."""
 
 RECEIVES = {"slice": pl.Int64, **dict.fromkeys(KEY, pl.Int64), "worker": pl.Int64, "order": pl.Int64, "seq": pl.Int64}
+RECEIVES |= {"t": pl.Int64, "peer": pl.Int64}
 """Columns of the receives that a slice could not match."""
 
 STITCHED = ["slice", "worker", "order", "id", "t", "epoch"]
 """Columns of `stitch`: which send (its vertex, time and epoch) each receive of a slice belongs to."""
 
 
-def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def match(
+    parts: Sequence[WorkerRows], *, slice_number: int, workers: int, horizon_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Match the messages whose both ends lie in one slice.
 
     Parameters
@@ -70,6 +74,8 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
         Its number.
     workers
         How many workers the run has: so often is a progress message received.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -82,7 +88,8 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
     log) the first counts, and the others stay unmatched.
     """
     streams, first, sends, seen, lost = follow(parts)
-    receives = [_unmatched_receives(part, slice_number) for part, count in zip(parts, lost, strict=True) if count]
+    late = _take_back(parts, sends, seen, horizon_ns)
+    receives = [_unmatched_receives(part, slice_number) for part, n in zip(parts, lost + late, strict=True) if n]
     left, stream, missing = unmatched_sends(streams, first, workers, seen)
     order = np.argsort(sends[left, VERTEX])
     left, stream, missing = left[order], stream[order], missing[order]
@@ -98,6 +105,20 @@ def match(parts: Sequence[WorkerRows], *, slice_number: int, workers: int) -> tu
         pl.DataFrame({name: rows[name] for name in SENDS}, schema=SENDS),
         pl.concat([pl.DataFrame(schema=RECEIVES), *receives]),
     )
+
+
+def _take_back(parts: Sequence[WorkerRows], sends: I64, seen: I32, horizon_ns: int) -> I64:
+    """Part reads from sends that were logged later than the horizon allows; return how many, per worker."""
+    late = np.zeros(len(parts), np.int64)
+    for place, part in enumerate(parts):
+        # `NEVER` is earlier than all.
+        at = np.flatnonzero(part.sent > part.t[part.reads] + horizon_ns)
+        if len(at):
+            late[place] = len(at)
+            for vertex in part.send_id[at].tolist():
+                seen[0, np.flatnonzero(sends[:, VERTEX] == vertex)[0]] -= 1
+            part.sent[at], part.send_id[at], part.send_epoch[at] = NEVER, -1, -1
+    return late
 
 
 class Followed(NamedTuple):
@@ -193,17 +214,21 @@ def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
         "worker": here,
         "order": part.first_order + at,
         "seq": part.seq[at],
+        "t": part.t[at],
+        "peer": part.peer[at],
     }
     return pl.DataFrame(rows, schema=RECEIVES)
 
 
-def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any], horizon_ns: int) -> nw.LazyFrame[Any]:
     """Match what the slices left over.
 
     Parameters
     ----------
     sends, receives
         Leftovers of all slices; one row per message end.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -213,35 +238,20 @@ def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any]) -> nw.LazyFram
     # Of several sends with one key the one with the lowest vertex counts: the same whichever way rows are spread.
     first = sends.group_by(*KEY).agg(nw.col("id").min())
     unique = sends.select(*KEY, "id", "t", "epoch").join(first, on=[*KEY, "id"], how="inner")
-    return receives.select("slice", *KEY, "worker", "order").join(unique, on=KEY, how="inner").select(*STITCHED)
+    read = receives.select("slice", *KEY, "worker", "order", read_ns="t")
+    found = read.join(unique, on=KEY, how="inner").filter(nw.col("t") <= nw.col("read_ns") + horizon_ns)
+    return found.select(*STITCHED)
 
 
-def stitch_few(sends: Mapping[str, I64], receives: pl.DataFrame) -> pl.DataFrame:
-    """Match what one slice left over, as `stitch` does.
+def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, I64]:
+    """Return the places of the first send and of its receive, per receive that has a send.
 
     To ask Polars for this little, slice after slice, took longer than to find it.
-
-    Parameters
-    ----------
-    sends
-        Columns `KEY`, `id`, `t` and `epoch` of the leftovers of slices, in the order of their numbers.
-    receives
-        Those of one slice; many sends may be under way, and few are read, so sends are looked up among receives.
-
-    Returns
-    -------
-    pl.DataFrame
-        As `stitch`.
     """
-    if not receives.height:
-        return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
     key, wanted = (np.column_stack([columns[name] for name in KEY]) for columns in (sends, receives))
     places, reads = pair(key, wanted, *index_sends(wanted))
-    # A key names its sender, so that the first send that has it is the one with the lowest vertex.
     receive, first = np.unique(reads, return_index=True)
-    send = places[first]
-    found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-    return pl.DataFrame(found | {name: sends[name][send] for name in ("id", "t", "epoch")})
+    return places[first], receive
 
 
 def apply_stitched(parts: Sequence[WorkerRows], stitched: pl.DataFrame) -> None:

@@ -47,6 +47,7 @@ from pag_graph.cli.output import (
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
+from pag_graph.graph.needs import aligned
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
@@ -315,7 +316,7 @@ def build(
         out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
         out.print(f"  finding: {count:,} x {name}", style="yellow")
-    hint = f"pag {'metrics' if facts['rules'] == RuleSet.ST2 else 'why'} {store}"
+    hint = f"pag {'why' if aligned(RuleSet(facts['rules'])) else 'metrics'} {store}"
     out.print(f"Next: {hint}", style="dim")
 
 

@@ -34,7 +34,7 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
     """
     from pag_graph import api
     from pag_graph.neo4j_server import server
-    from pag_graph.sinks.neo4j.loader import load_epoch
+    from pag_graph.sinks.neo4j.loader import load_run
     from pag_graph.sinks.neo4j.query import run_query
 
     recorded = samples.path(trace)
@@ -57,7 +57,7 @@ def run_demo(*, trace: str, folder: Path, keep: bool) -> None:
     try:
         with server.driver(now) as driver:
             with progress() as report:
-                loaded = load_epoch(pag.run, driver, epoch=epoch, progress=report)
+                loaded = load_run(pag.run, driver, epochs=[epoch], again=True, progress=report)
             out.print(f"loaded {loaded.events:,} events and {loaded.relationships:,} relationships")
             parameters = {"run": pag.run.info.run["run_id"], "epoch": epoch}
             found = run_query(driver, "analyses/critical_path", parameters)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 Typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pag_graph import errors
 from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.model.units import printable
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pag_graph.diagnosis.spark.answer import SparkAnswer
 
-_CAUSE_COLUMNS = ["log", "rank", "cause", "saved_ns", "share", "stage", "text", "advice"]
+_CAUSE_COLUMNS = [
+    *("log", "rank", "cause", "saved_ns", "saved_low_ns", "saved_high_ns", "share", "stage", "text", "advice"),
+]
+_MOST_LEFT_OUT = 20
 
 
 def spark(
@@ -51,17 +57,19 @@ def spark(
     """
     from pag_graph.diagnosis.spark.answer import answer
     from pag_graph.diagnosis.spark.page import html_page, text_lines
-    from pag_graph.sources.spark.logfiles import find_logs
+    from pag_graph.sources.spark.logfiles import scan_logs
     from pag_graph.sources.spark.texts import private
 
     check_output(html, ".html", ".htm")
-    found = [log for path in logs for log in find_logs(path)]
+    scans = [scan_logs(path) for path in logs]
+    found = [log for own, _ in scans for log in own]
+    skipped = [entry for _, own in scans for entry in own]
     answers: list[SparkAnswer] = []
-    failed: list[errors.PagGraphError] = []
+    failed: list[errors.TraceFormatError] = []
+    quiet = form is not Format.TABLE
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
         try:
-            quiet = form is not Format.TABLE
             with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
                 told = answer(
                     log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
@@ -70,7 +78,11 @@ def spark(
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
-    if html is not None and answers:
+    unread = [error.message for error in failed[0 if answers else 1 :]]
+    _tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
+    if not answers:
+        raise failed[0]
+    if html is not None:
         with private(keep_texts):
             if keep_texts and html.is_file():
                 html.chmod(0o600)
@@ -79,22 +91,28 @@ def spark(
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)
     elif form is Format.CSV:
-        rows = [
-            {"log": told.log.name, "rank": rank, **cause.facts()}
-            for told in answers
-            for rank, cause in enumerate(told.diagnosis.causes, 1)
-        ]
-        print_csv(rows, _CAUSE_COLUMNS)
+        print_csv(_cause_rows(answers), _CAUSE_COLUMNS)
     else:
-        console = stdout()
         for number, told in enumerate(answers):
-            console.print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
-        if html is not None and answers:
+            stdout().print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
+        if html is not None:
             stdout().print(f"Wrote {html}.")
-        if out is not None and answers:
+        if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
-    for told_error in failed if answers else ():
-        stderr().print(f"left out: {told_error.message}", markup=False, style="yellow")
-    if failed and not answers:
-        raise failed[0]
+
+
+def _cause_rows(answers: Sequence[SparkAnswer]) -> list[dict[str, Any]]:
+    return [
+        {"log": told.log.name, "rank": rank, **cause.facts()}
+        for told in answers
+        for rank, cause in enumerate(told.diagnosis.causes, 1)
+    ]
+
+
+def _tell_left_out(entries: Sequence[str]) -> None:
+    """Say on standard error what was no log, or could not be read."""
+    for entry in entries[:_MOST_LEFT_OUT]:
+        stderr().print(printable(f"left out: {entry}"), markup=False, style="yellow")
+    if len(entries) > _MOST_LEFT_OUT:
+        stderr().print(f"left out: {len(entries) - _MOST_LEFT_OUT:,} more", style="yellow")

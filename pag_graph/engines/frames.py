@@ -53,11 +53,6 @@ def on_spark(run: Run, spark: SparkSession) -> Engine:
     return _engine(spark, lambda near: read_table(run, spark, "edges", near))
 
 
-def engine_of(spark: SparkSession, edges: DataFrame) -> Engine:
-    """Return an engine for any DataFrame with rows of `PAG_EDGES`."""
-    return _engine(spark, lambda _: edges)
-
-
 def read_table(run: Run, spark: SparkSession, table: str, near: pl.Expr | None = None) -> DataFrame:
     """Return a table of a run as a DataFrame, or those of its files that can hold certain rows.
 

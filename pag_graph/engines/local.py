@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 import polars as pl
 
+from pag_graph.builder.leftovers import left_files, write_left
 from pag_graph.builder.match import stitch
-from pag_graph.builder.steps import left_files, write_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,17 +40,18 @@ class LocalEngine:
             progress(label, len(results), len(items))
         return results
 
-    def stitch(self, staging: Path) -> None:
+    def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
-        stitch_here(staging)
+        stitch_here(staging, horizon_ns)
 
 
-def stitch_here(staging: Path) -> None:
+def stitch_here(staging: Path, horizon_ns: int) -> None:
     """Join the leftovers of all slices in this process (see `pag_graph.builder.engine.Engine.stitch`)."""
     sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
     if sends and receives:
         frames = (pl.scan_parquet(files, glob=False, hive_partitioning=False) for files in (sends, receives))
-        joined = stitch(*(nw.from_native(frame) for frame in frames))
+        lazy_sends, lazy_receives = (nw.from_native(frame) for frame in frames)
+        joined = stitch(lazy_sends, lazy_receives, horizon_ns)
         frame = joined.to_native().collect()
         if frame.height:
             write_left(frame, staging / "stitched" / "part-0.parquet")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pag_graph.motif.conditions import Binary, Column, In, IsNull, Literal, Node, Unary, whole_numbers
 from pag_graph.motif.paths import check_hops, count_paths, listed, question_of
 from pag_graph.motif.plan import Counts, Exclude, Join, Scan, identity
-from pag_graph.motif.question import PlannedQuery
+from pag_graph.motif.query import PlannedQuery
 from pag_graph.motif.syntax import must_exist
 
 if TYPE_CHECKING:

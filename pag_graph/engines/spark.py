@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 
+from pag_graph.builder.leftovers import left_files
 from pag_graph.builder.match import stitch
-from pag_graph.builder.steps import left_files
 from pag_graph.engines.frames import parquet
 from pag_graph.engines.local import stitch_here
 from pag_graph.engines.session import spark_session
@@ -127,18 +127,19 @@ class SparkEngine:
                 done += stage_info.numCompletedTasks if stage_info else 0
         return done
 
-    def stitch(self, staging: Path) -> None:
+    def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
         sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
         if not (sends and receives):
             return
         if sum(file.stat().st_size for file in (*sends, *receives)) <= _FEW:
-            stitch_here(staging)
+            stitch_here(staging, horizon_ns)
             return
         frames = (
             nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in (sends, receives)
         )
-        joined = stitch(*frames)
+        lazy_sends, lazy_receives = frames
+        joined = stitch(lazy_sends, lazy_receives, horizon_ns)
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
 
 

@@ -69,7 +69,15 @@ def number(value: float) -> str:
     return str(int(rounded)) if rounded == int(rounded) else str(rounded)
 
 
-def document(shapes: Iterable[str], width: float, height: float, *, style: str = "", family: str = "sans-serif") -> str:
+def document(
+    shapes: Iterable[str],
+    width: float,
+    height: float,
+    *,
+    title: str = "",
+    style: str = "",
+    family: str = "sans-serif",
+) -> str:
     """Return a whole picture on white ground, a line per shape."""
     opening = element(
         "svg",
@@ -80,8 +88,9 @@ def document(shapes: Iterable[str], width: float, height: float, *, style: str =
         font_family=family,
         font_size=12,
     )
-    styled = [f"<style>{style}</style>"] if style else []
-    return "\n".join([f"{opening[:-2]}>", *styled, rect(0, 0, width, height, "#ffffff"), *shapes, "</svg>", ""])
+    head = [f"<title>{in_html(title)}</title>"] if title else []
+    head += [f"<style>{style}</style>"] if style else []
+    return "\n".join([f"{opening[:-2]}>", *head, rect(0, 0, width, height, "#ffffff"), *shapes, "</svg>", ""])
 
 
 def group(*shapes: str, title: str = "") -> str:
@@ -115,6 +124,13 @@ def path(steps: Iterable[tuple[str, Sequence[float]]], stroke: str, **look: Valu
     """Return a line made of steps: a letter of SVG's paths and its numbers each."""
     drawn = " ".join(letter + " ".join(map(number, numbers)) for letter, numbers in steps)
     return element("path", d=drawn, fill="none", stroke=stroke, **look)
+
+
+def arrow_head(name: str, fill: str) -> str:
+    """Return a definition: lines with ``marker_end="url(#name)"`` end in an arrow."""
+    tip = element("path", d="M0,0 L8,4 L0,8 z", fill=fill)
+    size = {"refX": 8, "refY": 4, "markerWidth": 8, "markerHeight": 8}
+    return element("defs", element("marker", tip, id=name, viewBox="0 0 8 8", **size, orient="auto"))
 
 
 def text(x: float, y: float, words: str, **look: Value) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
-from pag_graph.kernels.search import grown, not_below, sort
+from pag_graph.kernels.replay import group_arcs
+from pag_graph.kernels.search import not_below, sort
 
 if TYPE_CHECKING:
     from pag_graph.kernels.activations import I64
@@ -29,6 +30,16 @@ class Edges(NamedTuple):
     arrives: Bools
     """Whether a vertex happens when the edge ends: it is local, or a birth. There is one into every vertex, but into
     those at the window's start."""
+
+
+class Vertices(NamedTuple):
+    """Vertices of windows, and those of their edges; see `project`."""
+
+    first: I64
+    ids: I64
+    t: I64
+    source: I64
+    target: I64
 
 
 @kernel
@@ -62,7 +73,6 @@ def spread(first: I64, last: I64) -> tuple[I64, I64]:
     return edges, windows
 
 
-@kernel
 def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
     """Order edges by window, and in each as `sort_within` does.
 
@@ -92,18 +102,7 @@ def arrange(window: I64, windows: int, keys: I64) -> tuple[I64, I64]:
     >>> arrange(np.array([1, 0, 0]), 2, np.array([[5], [7], [3]]))
     (array([0, 2, 3]), array([2, 1, 0]))
     """
-    first = np.zeros(windows + 1, np.int64)
-    for edge in range(window.shape[0]):
-        if window[edge] >= 0:
-            first[window[edge] + 1] += 1
-    for at in range(windows):
-        first[at + 1] += first[at]
-    order = np.empty(first[windows], np.int64)
-    filled = first[:-1].copy()
-    for edge in range(window.shape[0]):
-        if window[edge] >= 0:
-            order[filled[window[edge]]] = edge
-            filled[window[edge]] += 1
+    first, order = group_arcs(window, windows)
     sort_within(first, order, keys)
     return first, order
 
@@ -293,7 +292,6 @@ def _median_distance(ordered: F64, centre: float) -> float:
     return distance if count % 2 else (before + distance) / 2
 
 
-@kernel
 def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I64, I64]:
     """Give numbers to the vertices of many windows, one window's after the other's.
 
@@ -317,6 +315,20 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
     Notes
     -----
     O(edges log edges); mostly the vertex that is looked for is the one right before.
+    """
+    windows, rows = len(begins), len(edges.src)
+    # Of this much only what is written to is taken.
+    room = np.empty((2, 3 * rows + 2 * windows), np.int64)
+    known = Vertices(np.empty(windows + 1, np.int64), *room, np.empty(rows, np.int64), np.empty(rows, np.int64))
+    count = number_vertices(
+        edges, begins, finishes, np.empty(2 * int(np.diff(edges.first).max(initial=0)), np.int64), known
+    )
+    return known.first, known.ids[:count], known.t[:count], known.source, known.target
+
+
+@kernel
+def number_vertices(edges: Edges, begins: I64, finishes: I64, early: I64, known: Vertices) -> int:
+    """Do as `project`, with room for it, and for two vertices per edge of a window; return how many there are.
 
     Examples
     --------
@@ -329,18 +341,13 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
     (array([-1, -2,  2,  4]), array([2, 3]), array([3, 1]))
     """
     first, src, dst, start, end, arrives = edges
-    windows = first.shape[0] - 1
-    room = first[windows] + 2 * windows + 16
-    ids, t = np.empty(room, np.int64), np.empty(room, np.int64)
-    vertex_first = np.zeros(windows + 1, np.int64)
-    source, target = np.empty(first[windows], np.int64), np.empty(first[windows], np.int64)
+    vertex_first, ids, t, source, target = known
     count: Any = np.int64(0)
-    for window in range(windows):
+    for window in range(begins.shape[0]):
         low, high = first[window], first[window + 1]
         begin, finish = begins[window], finishes[window]
         vertex_first[window] = count
         # Where nothing of the window leads to: vertices at its start.
-        early = np.empty(2 * (high - low), np.int64)
         found: Any = np.int64(0)
         for edge in range(low, high):
             if start[edge] == begin:
@@ -350,8 +357,6 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
                 early[found] = dst[edge]
                 found += 1
         sort(early, found)
-        room = count + 2 + (high - low) + found
-        ids, t = grown(ids, count, room), grown(t, count, room)
         ids[count], t[count], ids[count + 1], t[count + 1] = -1, begin, -2, finish
         vertex = count + 2
         at = 0
@@ -367,25 +372,25 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
             if not last:
                 ids[vertex], t[vertex] = dst[edge], end[edge]
                 vertex += 1
-        known = ids[count + 2 : vertex]
+        here = ids[count + 2 : vertex]
         near: Any = np.int64(0)
         for edge in range(low, high):
             source[edge] = target[edge] = -1
             if not begin <= end[edge] <= finish:
                 target[edge] = count + 1
             else:
-                near = _place(known, dst[edge], near)
-                if near < known.shape[0] and known[near] == dst[edge]:
+                near = _place(here, dst[edge], near)
+                if near < here.shape[0] and here[near] == dst[edge]:
                     target[edge] = count + 2 + near
             if not begin <= start[edge] <= finish:
                 source[edge] = count
             else:
-                place = _place(known, src[edge], near - 1)
-                if place < known.shape[0] and known[place] == src[edge]:
+                place = _place(here, src[edge], near - 1)
+                if place < here.shape[0] and here[place] == src[edge]:
                     source[edge] = count + 2 + place
         count = vertex
-    vertex_first[windows] = count
-    return vertex_first, ids[:count], t[:count], source, target
+    vertex_first[begins.shape[0]] = count
+    return count  # type: ignore[no-any-return]
 
 
 @kernel
@@ -397,9 +402,23 @@ def _place(known: I64, wanted: int, near: int) -> int:
     return not_below(known, wanted)
 
 
+@kernel
 def with_any(window: I64, dst: I64, marked: Bools) -> Bools:
-    """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both."""
-    if not len(dst):
-        return np.zeros(0, np.bool_)
-    begins = np.flatnonzero(np.append(True, (dst[1:] != dst[:-1]) | (window[1:] != window[:-1])))
-    return np.repeat(np.logical_or.reduceat(marked, begins), np.diff(begins, append=len(dst)))
+    """Say per edge whether any edge of its window into the same vertex is marked; edges are sorted by both.
+
+    Examples
+    --------
+    >>> with_any(np.array([0, 0, 1]), np.array([4, 4, 4]), np.array([True, False, False]))
+    array([ True,  True, False])
+    """
+    result = np.zeros(dst.shape[0], np.bool_)
+    edge = 0
+    while edge < dst.shape[0]:
+        until, found = edge, False
+        while until < dst.shape[0] and dst[until] == dst[edge] and window[until] == window[edge]:
+            found |= marked[until]
+            until += 1
+        while edge < until:
+            result[edge] = found
+            edge += 1
+    return result

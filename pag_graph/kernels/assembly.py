@@ -139,14 +139,15 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
             continue
         pos = 2 * (stretch.first_order + row)
         code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
+        # A vertex that no event stands behind, right before this one.
+        inserted, when, ends = 0, 0, NO_EDGE
         if not have_previous:
             segment = pos
             code = NO_EDGE
             if t[row] > 0 and not stretch.born:
                 # The origin on this worker: what it did before its first event nobody knows.
                 segment = pos - 1
-                vertices = _insert(graph, vertices, _Inserted(INSERTED_START, segment, 0, segment), NO_EDGE)
-                code = UNKNOWN
+                inserted, code = INSERTED_START, UNKNOWN
             have_previous = True
         else:
             while interval < intervals.unparks.shape[0] and intervals.unparks[interval] < row:
@@ -156,8 +157,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                 if verdict == VERDICT_WAITING:
                     # The wait ends when the message arrives; the system needs the rest to wake the worker.
                     segment = pos - 1
-                    arrival = _Inserted(INSERTED_ARRIVAL, segment, intervals.arrival[interval], segment)
-                    vertices = _insert(graph, vertices, arrival, WAITING)
+                    inserted, when, ends = INSERTED_ARRIVAL, intervals.arrival[interval], WAITING
                     code = WAKE_UP
                 elif verdict == VERDICT_BUSY:
                     code = BUSY
@@ -178,6 +178,16 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                     who, activation = operator[top], 2 * (stretch.first_order + top)
                     if top == previous_row:
                         size = consumed[top]
+        if inserted < 0:
+            graph.row[vertices], graph.pos[vertices], graph.t[vertices], graph.segment[vertices] = (
+                inserted,
+                segment,
+                when,
+                segment,
+            )
+            graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = ends, -1, -1
+            graph.records[vertices], graph.flags[vertices] = -1, 0
+            vertices += 1
         graph.row[vertices], graph.pos[vertices] = row, pos
         graph.t[vertices], graph.segment[vertices] = t[row], segment
         graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = code, who, activation
@@ -187,7 +197,10 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     if stretch.ends_run and not have_previous:
         # A worker without events: nobody knows what it did, from the origin to the end.
         segment = 1
-        vertices = _insert(graph, vertices, _Inserted(INSERTED_START, 1, 0, 1), NO_EDGE)
+        graph.row[0], graph.pos[0], graph.t[0], graph.segment[0] = INSERTED_START, 1, 0, segment
+        graph.edge[0], graph.operator[0], graph.activation[0] = NO_EDGE, -1, -1
+        graph.records[0], graph.flags[0] = -1, 0
+        vertices = 1
     previous_pos, previous_t = stretch.previous_pos, stretch.previous_t
     if vertices:
         previous_pos, previous_t = graph.pos[vertices - 1], graph.t[vertices - 1]
@@ -195,27 +208,16 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
         pos = 2 * (stretch.first_order + kind.shape[0]) - 1
         if pos == previous_pos:
             pos += 2
-        vertices = _insert(graph, vertices, _Inserted(INSERTED_END, pos, stretch.run_end_ns, segment), UNKNOWN)
+        graph.row[vertices], graph.pos[vertices], graph.t[vertices], graph.segment[vertices] = (
+            INSERTED_END,
+            pos,
+            stretch.run_end_ns,
+            segment,
+        )
+        graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = UNKNOWN, -1, -1
+        graph.records[vertices], graph.flags[vertices] = -1, 0
+        vertices += 1
     return vertices
-
-
-class _Inserted(NamedTuple):
-    """A vertex that no event stands behind."""
-
-    row: int
-    pos: int
-    t: int
-    segment: int
-
-
-@kernel
-def _insert(graph: Graph, vertices: int, vertex: _Inserted, edge: int) -> int:
-    """Write a vertex after so many others, and return how many there are then."""
-    graph.row[vertices], graph.pos[vertices] = vertex.row, vertex.pos
-    graph.t[vertices], graph.segment[vertices] = vertex.t, vertex.segment
-    graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = edge, -1, -1
-    graph.records[vertices], graph.flags[vertices] = -1, 0
-    return vertices + 1
 
 
 @kernel

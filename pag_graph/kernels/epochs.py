@@ -45,8 +45,8 @@ def epochs_of_rows(rows: Rows, first_order: int) -> I64:
         end of an epoch, nor of a rest. What is not there is the smallest integer.
     """
     epochs, counts = runs(rows.epoch)
-    summary = np.full((9, len(epochs)), NEVER)
-    summary[:2] = epochs, counts
+    summary = np.empty((9, len(epochs)), np.int64)
+    summary[0], summary[1], summary[4:] = epochs, counts, NEVER
     fill_epochs(rows, first_order, summary)
     return summary
 

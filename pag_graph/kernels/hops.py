@@ -50,17 +50,22 @@ class Edges(NamedTuple):
     """Per edge: whether it is a data message."""
 
 
-class _Scratch(NamedTuple):
+class Scratch(NamedTuple):
     """Room for what is known of one window after the other."""
 
     ids: I64
     """Per vertex: its id, ascending."""
-    steps: Steps
-    """The window's edges; `group` counts only groups that the window has."""
+    src: I64
+    """Per edge of the window, as of `Steps`."""
+    dst: I64
+    group: I64
+    """The same, counting only groups that the window has."""
     seeds: I64
     """Edges of the first hop."""
     present: I64
     """Groups that the window has, ascending."""
+    number: I64
+    """Per group: -1, but while a window's groups are numbered."""
 
 
 @kernel
@@ -139,7 +144,6 @@ def count_walks(steps: Steps, seeds: I64, vertices: int, groups: int, k: int) ->
     return counts, True
 
 
-@kernel
 def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tuple[I64, int]:
     """Count the walks that end where waits end, window by window.
 
@@ -166,6 +170,15 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
     -----
     The first hop takes the edges, but waits, that end where a wait does, and the data messages that are read on the
     same worker before its next wait ends. O(k x edges).
+    """
+    most = int(np.diff(edges.first).max(initial=0))
+    scratch = Scratch(*np.empty((6, most), np.int64), np.full(groups, -1))
+    return count_in_windows(edges, scratch, k, waits)
+
+
+@kernel
+def count_in_windows(edges: Edges, scratch: Scratch, k: int, waits: bool) -> tuple[I64, int]:
+    """Do as `count_walks_by_window`, with room for the largest window.
 
     Examples
     --------
@@ -181,40 +194,42 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
     array([[0, 1, 2, 1, 1, 1, 1],
            [0, 2, 0, 1, 1, 5, 5]])
     """
-    most = 0
-    for window in range(edges.first.shape[0] - 1):
-        most = max(most, edges.first[window + 1] - edges.first[window])
-    ids, seeds, present = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    source, target, local_group = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    number = np.full(groups, -1, np.int64)
     rows = np.empty(_COLUMNS * 1024, np.int64)
     count, inexact = 0, -1
     for window in range(edges.first.shape[0] - 1):
         begin, end = edges.first[window], edges.first[window + 1]
-        weight = edges.weight[begin:end]
-        steps = Steps(source[: end - begin], target[: end - begin], weight, local_group[: end - begin])
-        scratch = _Scratch(ids, steps, seeds, present)
         found, vertices = _find_vertices(edges, begin, end, scratch)
         if found == 0:
             continue
-        _find_sources(edges, begin, vertices, waits, scratch)
-        kinds = _find_groups(edges.group[begin:end], number, scratch)
-        counts, exact = count_walks(steps, seeds[:found], vertices + 1, kinds, k)
+        _find_sources(edges, _Window(begin, end, vertices), waits, scratch)
+        kinds = _find_groups(edges.group, begin, end, scratch)
+        size = end - begin
+        steps = Steps(scratch.src[:size], scratch.dst[:size], edges.weight[begin:end], scratch.group[:size])
+        counts, exact = count_walks(steps, scratch.seeds[:found], vertices + 1, kinds, k)
         if not exact:
-            return rows[:0], window
+            inexact = window
+            break
         for hop in range(k):
             for kind in range(kinds):
                 if counts[EDGES, hop, kind] > 0:
                     rows = grown(rows, count, count + _COLUMNS)
-                    rows[count], rows[count + 1], rows[count + 2] = window, hop + 1, present[kind]
+                    rows[count], rows[count + 1], rows[count + 2] = window, hop + 1, scratch.present[kind]
                     for table in range(4):
                         rows[count + 3 + table] = counts[table, hop, kind]
                     count += _COLUMNS
     return rows[:count], inexact
 
 
+class _Window(NamedTuple):
+    """Edges from `begin` to `end` (exclusive), and how many vertices they lead to."""
+
+    begin: int
+    end: int
+    vertices: int
+
+
 @kernel
-def _find_vertices(edges: Edges, begin: int, end: int, scratch: _Scratch) -> tuple[int, int]:
+def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tuple[int, int]:
     """Find the vertices that a window's edges lead to, and the edges of the first hop; return how many there are."""
     dst, waiting = edges.dst, edges.waiting
     seeds, vertices, ended = 0, 0, -1
@@ -224,7 +239,7 @@ def _find_vertices(edges: Edges, begin: int, end: int, scratch: _Scratch) -> tup
         ends_wait = False
         while until < end and dst[until] == dst[edge]:
             ends_wait |= waiting[until]
-            scratch.steps.dst[until - begin] = vertices
+            scratch.dst[until - begin] = vertices
             until += 1
         if ends_wait:
             ended = dst[edge] >> POSITION_BITS
@@ -240,11 +255,11 @@ def _find_vertices(edges: Edges, begin: int, end: int, scratch: _Scratch) -> tup
 
 
 @kernel
-def _find_sources(edges: Edges, begin: int, vertices: int, waits: bool, scratch: _Scratch) -> None:
+def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) -> None:
     """Find the vertices where a window's edges begin."""
-    source, target = scratch.steps.src, scratch.steps.dst
+    source, target, begin, vertices = scratch.src, scratch.dst, window.begin, window.vertices
     ids = scratch.ids[:vertices]
-    for step in range(source.shape[0]):
+    for step in range(window.end - begin):
         wanted, place = edges.src[begin + step], target[step] - 1
         if place < 0 or ids[place] != wanted:
             place = not_below(ids, wanted)
@@ -255,21 +270,21 @@ def _find_sources(edges: Edges, begin: int, vertices: int, waits: bool, scratch:
 
 
 @kernel
-def _find_groups(group: I64, number: I64, scratch: _Scratch) -> int:
-    """Find the groups that a window has, and return how many; `number` is -1 per group, before and after."""
-    present = scratch.present
+def _find_groups(group: I64, begin: int, end: int, scratch: Scratch) -> int:
+    """Find the groups that a window has, and return how many."""
+    present, number = scratch.present, scratch.number
     # An integer of any value: numba compiles what gets a 0 once more for the constant.
     kinds: Any = np.int64(0)
-    for step in range(group.shape[0]):
-        if number[group[step]] < 0:
-            number[group[step]] = 0
-            present[kinds] = group[step]
+    for edge in range(begin, end):
+        if number[group[edge]] < 0:
+            number[group[edge]] = 0
+            present[kinds] = group[edge]
             kinds += 1
     sort(present, kinds)
     for kind in range(kinds):
         number[present[kind]] = kind
-    for step in range(group.shape[0]):
-        scratch.steps.group[step] = number[group[step]]
+    for edge in range(begin, end):
+        scratch.group[edge - begin] = number[group[edge]]
     for kind in range(kinds):
         number[present[kind]] = -1
     return kinds  # type: ignore[no-any-return]

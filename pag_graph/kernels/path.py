@@ -174,11 +174,15 @@ def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, 
     number, low = np.empty(room, np.int64), np.empty(room, np.int64)
     high, message = np.empty(room, np.int64), np.empty(room, np.int64)
     hops, failed, outcome, vertex = 0, -1, REACHED_START, -1
+    window, first, begun, local_end = -1, 0, 0, local.end
+    local_dst, wait_dst = local.dst, waits.dst
     for index in range(walks.vertex.shape[0]):
-        window, since, vertex = walks.window[index], walks.since[index], walks.vertex[index]
-        first, begun = local.first[window], waits.first[window]
-        local_dst, local_end = local.dst[first : local.first[window + 1]], local.end
-        wait_dst = waits.dst[begun : waits.first[window + 1]]
+        since, vertex = walks.since[index], walks.vertex[index]
+        if walks.window[index] != window:
+            window = walks.window[index]
+            first, begun = local.first[window], waits.first[window]
+            local_dst = local.dst[first : local.first[window + 1]]
+            wait_dst = waits.dst[begun : waits.first[window + 1]]
         if walks.message[index] >= 0:
             number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
             high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)

@@ -110,7 +110,7 @@ def topological_order(by_time: I64, t: I64, src: I64, dst: I64) -> tuple[I64, in
     for vertex in range(vertices):
         out[vertex + 1] += out[vertex]
     target = np.empty(out[vertices], np.int64)
-    filled = out[:-1].copy()
+    filled = out.copy()
     for arc in range(src.shape[0]):
         if t[src[arc]] == t[dst[arc]]:
             target[filled[src[arc]]] = dst[arc]
@@ -148,7 +148,7 @@ def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     Parameters
     ----------
     dst
-        Per arc: where it leads to.
+        Per arc: where it leads to; those with a negative one are left out.
     vertices
         Number of vertices.
 
@@ -170,14 +170,16 @@ def group_arcs(dst: I64, vertices: int) -> tuple[I64, I64]:
     """
     first = np.zeros(vertices + 1, np.int64)
     for arc in range(dst.shape[0]):
-        first[dst[arc] + 1] += 1
+        if dst[arc] >= 0:
+            first[dst[arc] + 1] += 1
     for vertex in range(vertices):
         first[vertex + 1] += first[vertex]
-    filled = first[:-1].copy()
-    position = np.empty(dst.shape[0], np.int64)
+    filled = first.copy()
+    position = np.empty(first[vertices], np.int64)
     for arc in range(dst.shape[0]):
-        position[filled[dst[arc]]] = arc
-        filled[dst[arc]] += 1
+        if dst[arc] >= 0:
+            position[filled[dst[arc]]] = arc
+            filled[dst[arc]] += 1
     return first, position
 
 

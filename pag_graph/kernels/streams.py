@@ -201,16 +201,17 @@ _FEW = 256
 @kernel
 def _find_streams(ends: Ends, worker: int, which: I32, begun: _Begun) -> int:
     """Do as `find_streams`, and return how many streams there are; -1 if there is not room for them."""
+    rows, kind, channel, peer, _ = ends
     streams, sends, table = begun
     count = 0
-    for send in range(ends.rows.shape[0]):
-        row = ends.rows[send]
-        receiver = ends.peer[row] if ends.kind[row] == SEND else EVERYONE
-        slot = _slot(ends.channel[row], worker, receiver, streams, table)
+    for send in range(rows.shape[0]):
+        row = rows[send]
+        receiver = peer[row] if kind[row] == SEND else EVERYONE
+        slot = _slot(channel[row], worker, receiver, streams, table)
         if table[slot] < 0:
             if count == streams.shape[0]:
                 return -1
-            streams[count, 0], streams[count, 1], streams[count, 2] = ends.channel[row], worker, receiver
+            streams[count, 0], streams[count, 1], streams[count, 2] = channel[row], worker, receiver
             table[slot] = count
             count += 1
         which[send] = table[slot]
@@ -244,15 +245,16 @@ def fill_streams(sent: Sent, worker: int, first_order: int, free: I64, sends: I6
     >>> fill_streams(Sent(rows, rows, *np.array([[7], [3], [50]])), 0, 1, np.array([0]), sends), sends
     (True, array([[ 7,  2, 50,  3]]))
     """
+    rows, streams, message_seq, epoch, t = sent
     first = free.copy()
     increase = True
-    for send in range(sent.rows.shape[0]):
-        row, stream = sent.rows[send], sent.stream[send]
+    for send in range(rows.shape[0]):
+        row, stream = rows[send], streams[send]
         at = free[stream]
-        sends[at, NUMBER] = sent.message_seq[row]
+        sends[at, NUMBER] = message_seq[row]
         sends[at, VERTEX] = (worker << POSITION_BITS) | (2 * (first_order + row))
-        sends[at, TIME], sends[at, EPOCH] = sent.t[row], sent.epoch[row]
-        increase &= at == first[stream] or sends[at - 1, NUMBER] < sent.message_seq[row]
+        sends[at, TIME], sends[at, EPOCH] = t[row], epoch[row]
+        increase &= at == first[stream] or sends[at - 1, NUMBER] < message_seq[row]
         free[stream] = at + 1
     return increase
 
@@ -333,18 +335,19 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int
     >>> reads.vertex, reads.sent, reads.seen
     (array([2]), array([50]), array([1], dtype=int32))
     """
+    rows, kind, channel, peer, message_seq = ends
     streams, table, first, sends = known
     hints, seen, vertex, sent, epoch = reads
     lost = 0
-    for read in range(ends.rows.shape[0]):
-        row = ends.rows[read]
+    for read in range(rows.shape[0]):
+        row = rows[read]
         vertex[read], sent[read], epoch[read] = -1, NEVER, -1
-        receiver = worker if ends.kind[row] == RECEIVE else EVERYONE
-        stream = table[_slot(ends.channel[row], ends.peer[row], receiver, streams, table)]
+        receiver = worker if kind[row] == RECEIVE else EVERYONE
+        stream = table[_slot(channel[row], peer[row], receiver, streams, table)]
         if stream < 0:
             lost += 1
             continue
-        end, number = first[stream + 1], ends.message_seq[row]
+        end, number = first[stream + 1], message_seq[row]
         at = _find(number, first[stream], end, hints[stream], sends)
         hints[stream] = at
         if at < end and sends[at, NUMBER] == number:

@@ -136,7 +136,7 @@ def judge_intervals(
         while upto < reads.shape[0] and reads[upto] < until:
             upto += 1
         known = _Stretch(begin, end, first, upto)
-        chosen = _ender(t, known, messages, clocks)
+        chosen = _ender(t, known, messages, clocks) if first < upto else -1
         if chosen == _BUFFERED:
             verdict[interval] = BUSY
         elif chosen >= 0:
@@ -172,15 +172,16 @@ class _Stretch(NamedTuple):
 def _ender(t: I64, interval: _Stretch, messages: Reads, clocks: Clocks) -> int:
     """Return the message that ended an interval: the first one sent inside it, or else the last one before; or -1."""
     reads, sent, sender, channel, message_seq = messages
+    worker, processes, _ = clocks
     inside, before, arrived_inside, arrived_before = -1, -1, 0, 0
     for read in range(interval.first, interval.upto):
         row, when = reads[read], sent[read]
         if when == NEVER:
             continue
-        same_process = clocks.processes[sender[row]] == clocks.processes[clocks.worker]
+        same_process = processes[sender[row]] == processes[worker]
         if same_process and when < interval.begin:
             return _BUFFERED
-        if sender[row] == clocks.worker or when > interval.end or when > t[row]:
+        if sender[row] == worker or when > interval.end or when > t[row]:
             continue
         arrived = when if same_process else interval.end
         best = inside if when >= interval.begin else before

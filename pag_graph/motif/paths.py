@@ -18,8 +18,8 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOP_PATHS, PAG_EDGES
-from pag_graph.motif.query import Graph, MotifQuery
-from pag_graph.motif.question import ask
+from pag_graph.motif.polars_query import Graph, MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import PAG_SHAPE, Shape
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pag_graph.graph.snapshot import Snapshot
-    from pag_graph.motif.question import Question
+    from pag_graph.motif.query import Question
 
 MOST_HOPS = 8
 """Longest paths: each hop is a join, and their number grows like a power."""

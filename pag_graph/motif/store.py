@@ -11,7 +11,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.snapshot import epochs_between
 from pag_graph.graph.window import whole_number
 from pag_graph.motif.plan import Counts
-from pag_graph.motif.query import Graph, shares
+from pag_graph.motif.polars_query import Graph, shares
 from pag_graph.motif.shape import PAG_SHAPE
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pag_graph.rules.rows import EDGE_TYPES, KINDS
 from pag_graph.runtime.threads import each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     I8 = NDArray[np.int8]
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
+    U64 = NDArray[np.uint64]
 
 VERTEX_KINDS = (*KINDS, VertexKind.ARRIVAL, VertexKind.RUN_START, VertexKind.RUN_END)
 """Kinds of vertices, by their codes."""
@@ -38,8 +39,8 @@ _VERTEX_NAMES = ("id", "seq", "t_ns", "operator", "segment")
 _EDGE_NAMES = ("src", "dst", "src_epoch", "start_ns", "duration_ns", "operator", "activation", "records")
 _MESSAGE_NAMES = ("channel", "bytes", "receive_buffer_ns", "read")
 _LEAST = np.iinfo(np.int64).min
-_MASK = (1 << 64) - 1
-_STRETCH = 1 << 16
+_PART = 1 << 16
+"""Rows that fit in the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +93,28 @@ class _Columns(ABC):
         columns = _numbers(self.integers(low, high), self.schema)
         return _table({**columns, self.word: _words(self.kind[low:high], self.vocabulary)}, self.schema)
 
-    def fingerprint(self, rows: int, words: Mapping[str, int]) -> int:
-        """Return a number that depends on the first rows and not on their order; those of parts add up.
+    def fingerprints(self, words: Mapping[str, int]) -> U64:
+        """Return, per epoch, a number that depends on its rows and not on their order; those of parts add up.
 
         Parameters
         ----------
-        rows
-            How many.
         words
             A number per word.
         """
         meaning = np.array([words[str(word)] for word in self.vocabulary], np.int64)
+        ends = np.cumsum(self.epochs.rows)
 
-        def mixed(part: slice) -> int:
-            return _mixed(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
+        def mixed(part: slice) -> tuple[int, U64]:
+            rows = _mixed(self.schema, self.integers(part.start, part.stop), self.word, self.kind[part], meaning)
+            first, last = np.searchsorted(ends, (part.start, part.stop - 1), side="right")
+            begins = np.append(0, ends[first:last] - part.start)
+            return int(first), np.add.reduceat(rows, begins)
 
-        return _summed(mixed, rows)
+        parts = [slice(low, min(low + _PART, self.rows)) for low in range(0, self.rows, _PART)]
+        result = np.zeros(len(ends), np.uint64)
+        for first, sums in each(mixed, parts):
+            result[first : first + len(sums)] += sums
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,21 +362,15 @@ class _Layout:
         )
 
 
-def _summed(mixed: Callable[[slice], int], rows: int) -> int:
-    """Add up, modulo 2^64, what stretches of rows come to; each is small enough for the processor's caches."""
-    parts = [slice(low, min(low + _STRETCH, rows)) for low in range(0, rows, _STRETCH)]
-    return sum(each(mixed, parts)) & _MASK
-
-
-def _mixed(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> int:
-    """Return the sum, modulo 2^64, of a number per row that depends on all its values."""
+def _mixed(schema: pa.Schema, numbers: Mapping[str, I64 | I32], words: str, codes: I8, meaning: I64) -> U64:
+    """Return a number per row that depends on all its values."""
     mixed = np.full(len(codes), len(schema), np.uint64)
     for column in schema:
         if column.name == words:
             layout.mix_codes(mixed, codes, meaning)
         else:
             layout.mix(mixed, numbers[column.name].astype(np.int64, copy=False), _LEAST if column.nullable else ABSENT)
-    return int(mixed.sum(dtype=np.uint64))
+    return mixed
 
 
 def _numbers(columns: Mapping[str, I64 | I32], schema: pa.Schema) -> dict[str, pa.Array]:

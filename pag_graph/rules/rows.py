@@ -92,9 +92,12 @@ class RuleParameters:
     The rule set `stated` has no use for it."""
     level: int = 0
     """Deepest level of nested activations to tell apart, from 1 for those inside no other; 0 for the innermost."""
+    horizon_ns: int = 5_000_000_000
+    """What is sent later than so long after a read is not what was read: so one need not wait for ever to know that
+    nobody sent it. The rule set `st2` has no use for it."""
     clocks: Literal["auto", "recorded", "messages"] = "auto"
-    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them
-    (`builder/clocks.py`); ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
+    """Whether workers' clocks are aligned by the recorded offsets or by the messages between them (`builder.clocks`);
+    ``auto`` takes the recorded ones unless the trace says that they lead to no common clock."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +130,11 @@ class WorkerRows(MessageRows):
     """Consecutive rows of one worker's log as columns; absent values are -1."""
 
     starts_run: bool
+    """Whether the worker's log begins with these rows."""
+    ends_log: bool
+    """Whether it ends with them."""
     ends_run: bool
+    """Whether they are the worker's last ones to be built: the run's end comes behind them. There may be none then."""
     seq: I64
     label: I8
     """Place of the kind in `KINDS`."""

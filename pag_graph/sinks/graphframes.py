@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
     from pag_graph.motif.conditions import Column
-    from pag_graph.motif.question import Question
+    from pag_graph.motif.query import Question
 
 Detail = Literal["full", "waits", "critical"]
 """How much of the graph: every event, segments and what released them, or the critical path and what touches it."""
@@ -317,7 +317,7 @@ def find(graph: Any, question: Question) -> DataFrame:
     graph
         A `graphframes.GraphFrame`.
     question
-        From `pag_graph.motif.question.ask`.
+        From `pag_graph.motif.query.ask`.
 
     Returns
     -------

@@ -18,8 +18,8 @@ from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import worker_of
 from pag_graph.model.units import duration
 from pag_graph.motif.patterns import PATTERNS
-from pag_graph.motif.query import MotifQuery
-from pag_graph.motif.question import ask
+from pag_graph.motif.polars_query import MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.shape import PAG_SHAPE
 from pag_graph.motif.store import graph_of_run
 from pag_graph.sinks.timeline import lane_label
@@ -44,7 +44,7 @@ PICTURED: dict[str, tuple[str, dict[str, int]]] = {
 }
 """Per named pattern: the bundled trace that its picture is from, and the parameters."""
 
-_LEFT, _TOP, _LANE, _BOTTOM, _RIGHT = 100, 104, 104, 14, 60
+_WIDTH, _LEFT, _TOP, _LANE, _BOTTOM, _RIGHT = 760, 100, 104, 104, 14, 60
 _NARROWEST = 62.0
 """Least distance between two instants, in pixels."""
 _WAITING, _WORK, _DATA, _OTHER = "#d62828", "#2a9d8f", "#1d6fa5", "#8a8a8a"
@@ -70,7 +70,6 @@ def match_picture(
     title: str,
     purpose: str = "",
     *,
-    width: int = 760,
     names_of_workers: Mapping[int, str] | None = None,
 ) -> str:
     """Draw one match.
@@ -83,8 +82,6 @@ def match_picture(
         One row of its answer, with all columns of its edges.
     title, purpose
         Stand above the picture.
-    width
-        In pixels.
     names_of_workers
         As they can be printed, by number.
 
@@ -107,7 +104,7 @@ def match_picture(
     times = {line.src: line.start_ns for line in lines} | {line.dst: line.end_ns for line in lines}
     workers = sorted({worker_of(vertex) for vertex in times})
     lanes = {worker: _TOP + index * _LANE for index, worker in enumerate(workers)}
-    x = _places(sorted(set(times.values())), width - _LEFT - _RIGHT)
+    x = _places(sorted(set(times.values())), _WIDTH - _LEFT - _RIGHT)
     at = {vertex: (_LEFT + x[t_ns], lanes[worker_of(vertex)]) for vertex, t_ns in times.items()}
     names: dict[int, list[str]] = {}
     for edge in motif.edges.values():
@@ -123,7 +120,7 @@ def match_picture(
     ]
     for worker, y in lanes.items():
         drawn.append(lane_label(names_of_workers or {}, worker, 12, y + 4))
-        drawn.append(svg.line((_LEFT - 8, y), (width - 12, y), "#e4e4e4"))
+        drawn.append(svg.line((_LEFT - 8, y), (_WIDTH - 12, y), "#e4e4e4"))
     for line in lines:
         drawn += _edge(line, at[line.src], at[line.dst])
     # Names stand where no message leaves or arrives.
@@ -138,7 +135,7 @@ def match_picture(
         since = f"+{duration(times[vertex] - first)}"
         drawn.append(svg.text(left, time_y, since, text_anchor="middle", class_="small"))
     drawn.append(svg.text(12, height - 12, _NOTE, class_="small"))
-    return svg.document(drawn, width, height, style=_STYLE)
+    return svg.document(drawn, _WIDTH, height, style=_STYLE)
 
 
 def _edge(line: _Line, begin: tuple[float, int], end: tuple[float, int]) -> list[str]:

@@ -38,15 +38,19 @@ from pag_graph.store.delta_log import (
     write_version,
 )
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
+from pag_graph.store.state_files import read_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from pag_graph.store.parts import PartFile
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
+
+GROWING = ("vertices", "edges", "findings", "epochs")
+"""Tables to which an append adds; it leaves what it finds there, but for provisional files."""
 
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
@@ -74,6 +78,8 @@ class StoreInfo:
     """Name of the commit that made it."""
     digests: Mapping[str, str] | None
     """Per table: `digest` of its files; None where the release that wrote it kept none, and nothing can be checked."""
+    state: Mapping[str, Any] | None = None
+    """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> TableState:
@@ -294,6 +300,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             events=content["events"],
             commit_id=content["commit_id"],
             digests=content.get("digests"),
+            state=content.get("state"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -334,6 +341,11 @@ def check_store(info: StoreInfo) -> StoreCheck:
     parts = 0
     size = unchecked = 0
     found: list[StoreError] = []
+    if info.state is not None:
+        try:
+            read_state_file(info.path, info.state)
+        except StoreError as error:
+            found.append(error)
     for name in STORE_TABLES:
         try:
             files = info.parts(name)
@@ -365,6 +377,8 @@ class Commit:
     events: int
     committed: str
     """When, as ISO 8601."""
+    state: str | None = None
+    """Name of the file from which an append goes on."""
 
 
 def commits(info: StoreInfo) -> list[Commit]:
@@ -384,6 +398,7 @@ def commits(info: StoreInfo) -> list[Commit]:
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],
+                    state=(content.get("state") or {}).get("file"),
                 )
             )
     return found[::-1]
@@ -436,7 +451,9 @@ def commit(
     dropped: Mapping[str, int],
     events: int,
     previous: StoreInfo | None,
-    append: bool = False,
+    keep: bool = False,
+    unchanged: Collection[str] = (),
+    state: Mapping[str, Any] | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -445,13 +462,17 @@ def commit(
     path
         Directory of the store.
     parts
-        Per table: its files. They replace what the tables held, but for `append`.
+        Per table: its files. They replace what the tables held, but for `keep`.
     run, closed_epochs, dropped, events
         As in `StoreInfo`.
     previous
         The state that the build started from; the commit fails if it is no longer the latest.
-    append
-        Whether vertices and edges of closed epochs stay as `previous` has them.
+    keep
+        Whether files of `previous` stay that are not provisional, in the tables that grow.
+    unchanged
+        Tables that stay as `previous` has them.
+    state
+        The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
 
     Returns
     -------
@@ -472,11 +493,14 @@ def commit(
     try:
         _check_latest(path, previous)
         for name in STORE_TABLES:
+            if previous is not None and previous.digests is not None and name in unchanged:
+                versions[name], digests[name] = previous.versions[name], previous.digests[name]
+                continue
             files = {part.path: part for part in parts.get(name, ())}
             check_sizes(path / name, files.values())
-            if append and previous is not None and name in {"vertices", "edges"}:
-                closed = {file: part for file, part in previous.table(name).files.items() if not part.provisional}
-                files = {**closed, **files}
+            if keep and previous is not None and name in GROWING:
+                stay = {file: part for file, part in previous.table(name).files.items() if not part.provisional}
+                files = {**stay, **files}
             digests[name] = digest(files)
             if name != "epochs":
                 versions[name] = _commit_table(path / name, name, files, commit_id, transaction)
@@ -491,6 +515,7 @@ def commit(
                     "closed_epochs": closed_epochs,
                     "dropped": dict(dropped),
                     "events": events,
+                    "state": state and dict(state),
                     "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 }
             )
@@ -549,17 +574,6 @@ def _publish(
     version = write_version(directory, STORE_TABLES["epochs"], before, files, info=info, transaction=transaction)
     note_newest(directory, version)
     return version
-
-
-def is_committed(
-    previous: StoreInfo | None, run_id: str, *, closed_epochs: int, last_closed_epoch: int, events: int
-) -> bool:
-    """Tell whether a build of this run, as far as it was read, is committed already, so that a retry may stop here."""
-    if previous is None or previous.run["run_id"] != run_id:
-        return False
-    # The same epochs may be closed, and more be known of the open ones.
-    same = previous.run["last_closed_epoch"] == last_closed_epoch and previous.events == events
-    return closed_epochs < previous.closed_epochs or (closed_epochs == previous.closed_epochs and same)
 
 
 def describe(info: StoreInfo) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One file of events: what its footer tells, and reading rows of some workers and epochs."""
+"""One file of events: what its footer tells, and reading rows of some workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.errors import TraceFormatError
@@ -57,10 +56,6 @@ class EventFile:
     """Number of events."""
     workers: tuple[int, ...]
     """Workers that have events in the file, ascending."""
-    first_epoch: int
-    """Lowest epoch in the file."""
-    last_epoch: int
-    """Highest epoch in the file."""
     groups: tuple[RowGroup | None, ...] = ()
     """Its row groups; none where the footer does not tell that all rows are of one worker, and their times."""
 
@@ -82,34 +77,22 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
         check_columns(parquet.schema_arrow, TRACE_EVENTS, where=str(file))
         metadata = parquet.metadata
         if not metadata.num_rows:
-            return EventFile(name=name, rows=0, workers=(), first_epoch=0, last_epoch=0)
+            return EventFile(name=name, rows=0, workers=())
         places = {column: place for place, column in enumerate(metadata.schema.names)}
         # Nobody reads the workers again, so what lacks one must show here.
         required = parquet.schema.column(places["worker"]).max_definition_level == 0
         rows = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         groups = tuple(_row_group(row_group, places, required=required) for row_group in rows)
-        epochs = [bounds_of(row_group, places["epoch"]) for row_group in rows]
-        if all(groups) and all(epochs):
-            seen = {group.worker for group in groups if group}
-            span = [value for bound in epochs if bound for value in bound]
-        else:
-            seen, span = set(), []
+        workers = {group.worker for group in groups if group}
+        if not all(groups):
             for group in range(len(rows)):
-                table = read_groups(parquet, [group], ["worker", "epoch"], where=str(file))
+                table = read_groups(parquet, [group], ["worker"], where=str(file))
                 check_nulls(table, TRACE_EVENTS, where=str(file))
-                seen |= set(table["worker"].unique().to_pylist())
-                span += [value for value in pc.min_max(table["epoch"]).as_py().values() if value is not None]
-        found = EventFile(
-            name=name,
-            rows=metadata.num_rows,
-            workers=tuple(sorted(seen)),
-            first_epoch=min(span),
-            last_epoch=max(span),
-            groups=groups,
-        )
+                workers |= set(table["worker"].unique().to_pylist())
+        inspected = EventFile(name=name, rows=metadata.num_rows, workers=tuple(sorted(workers)), groups=groups)
         if gaps is not None:
-            gaps.look([(bounds_of(row_group, places["seq"]), row_group.num_rows) for row_group in rows], found)
-        return found
+            gaps.look([(bounds_of(row_group, places["seq"]), row_group.num_rows) for row_group in rows], inspected)
+        return inspected
 
 
 def _row_group(row_group: pq.RowGroupMetaData, places: Mapping[str, int], *, required: bool) -> RowGroup | None:
@@ -162,37 +145,28 @@ def _check_text(column: pa.ChunkedArray) -> None:
         (chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk).validate(full=True)
 
 
-def read_events(
-    root: Path, file: EventFile, names: list[str], workers: NDArray[np.int64] | None, epochs: range | None
-) -> pa.Table | None:
-    """Read a file's rows of the wanted workers and epochs; `worker` always comes along."""
+def read_events(root: Path, file: EventFile, names: list[str], workers: NDArray[np.int64] | None) -> pa.Table | None:
+    """Read a file's rows of the wanted workers; `worker` always comes along."""
     if workers is not None and not np.isin(file.workers, workers).any():
         return None
-    if epochs is not None and not (file.first_epoch < epochs.stop and epochs.start <= file.last_epoch):
-        return None
     where = str(root / file.name)
-    filtered = ["epoch"] if epochs is not None else []
-    read = list(dict.fromkeys([*names, "worker", *filtered]))
+    read = list(dict.fromkeys([*names, "worker"]))
     with open_events(root, file.name, encoded=tuple(VOCABULARIES)) as parquet:
         metadata = parquet.metadata
-        worker, epoch = (metadata.schema.names.index(name) for name in ("worker", "epoch"))
+        worker = metadata.schema.names.index("worker")
         groups = [
             group
             for group in range(metadata.num_row_groups)
             if _may_hold(bounds_of(metadata.row_group(group), worker), workers)
-            and _overlaps(bounds_of(metadata.row_group(group), epoch), epochs)
         ]
         table = read_groups(parquet, groups, read, where=where)
     check_nulls(table, TRACE_EVENTS, where=where)
     check_vocabulary(table, where=where)
     check_ranges(table, where=where)
     table = table.cast(encoded_schema(table.column_names))
-    keep = np.ones(table.num_rows, np.bool_)
-    if workers is not None:
-        keep &= np.isin(table["worker"].to_numpy(), workers)
-    if epochs is not None:
-        of = table["epoch"].to_numpy()
-        keep &= (of >= epochs.start) & (of < epochs.stop)
+    if workers is None:
+        return table
+    keep = np.isin(table["worker"].to_numpy(), workers)
     return table if keep.all() else table.filter(pa.array(keep))
 
 
@@ -200,7 +174,3 @@ def _may_hold(bounds: tuple[int, int] | None, workers: NDArray[np.int64] | None)
     if bounds is None or workers is None:
         return True
     return bool(((workers >= bounds[0]) & (workers <= bounds[1])).any())
-
-
-def _overlaps(bounds: tuple[int, int] | None, epochs: range | None) -> bool:
-    return bounds is None or epochs is None or (bounds[0] < epochs.stop and epochs.start <= bounds[1])

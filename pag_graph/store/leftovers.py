@@ -24,6 +24,7 @@ from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 from pag_graph.store.in_place import clean_beside, refusals, size_of
 from pag_graph.store.readers import is_read
+from pag_graph.store.state_files import STATE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -158,7 +159,8 @@ def _files(store: Path) -> dict[Path, int]:
     """
     found = {}
     for table in STORE_TABLES:
-        for folder, pattern in ((store / table, _ROWS), (store / table / FOLDER, _UNFINISHED_COMMIT)):
+        patterns = ((store / table, _ROWS), (store / table, STATE_NAME), (store / table / FOLDER, _UNFINISHED_COMMIT))
+        for folder, pattern in patterns:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -181,7 +183,7 @@ def _never_visible(store: Path, files: Mapping[Path, int], pinned: Sequence[Comm
 
 def _needed(store: Path, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
     """Return the files of some states; with `oldest`, also those that are older than what Delta's log still knows."""
-    needed = set()
+    needed = {store / "epochs" / state.state for state in states if state.state is not None}
     for table in STORE_TABLES:
         versions = [state.versions[table] for state in states if table in state.versions]
         for name, spans in _lives(store / table).items():
@@ -273,6 +275,8 @@ def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = N
     if pinned:
         info = open_store(store)
         needed |= {store / table / Path(file).name for table in info.versions for file in info.files(table)}
+        if info.state is not None:
+            needed.add(store / "epochs" / str(info.state["file"]))
     never = _never_visible(store, files, pinned)
     garbage = Garbage(
         replaced={file: size for file, size in files.items() if file not in needed and file not in never},

@@ -303,7 +303,7 @@ _KEPT_BYTES = 256 << 20
 
 def _refuse_time(trace: Trace, file: EventFile, worker: int, bounds: tuple[int, int]) -> NoReturn:
     """Refuse a file whose times are out of range: name the event, or the footer if only that says so."""
-    rows = read_events(trace.path, file, list(ORDER_COLUMNS), np.array([worker]), None)
+    rows = read_events(trace.path, file, list(ORDER_COLUMNS), np.array([worker]))
     if rows is not None:
         check_events(trace, rows)
     where = str(trace.path / file.name)

@@ -78,7 +78,7 @@ def find_violation(events: pa.Table, *, prepared: bool = False, previous: pa.Tab
     prepared
         Whether `seq` need only be unique (in the slice), not increasing.
     previous
-        For a slice: the last event of each worker before it, see `last_events`.
+        For a slice: the last event of each worker before it, one row per worker.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def check_events(trace: Trace, events: pa.Table, *, previous: pa.Table | None = 
         Rows as `Trace.events` returns them, at least `worker`, `seq`, `epoch` and `t_ns`: all of a
         log, or any contiguous slice of it.
     previous
-        For a slice: the last event of each worker before it, see `last_events`. Without it, what
+        For a slice: the last event of each worker before it, one row per worker. Without it, what
         happens between two slices goes unchecked.
 
     Raises
@@ -167,24 +167,6 @@ def check_trace(trace: Trace) -> None:
     """
     for worker in sorted(trace.workers["worker"].to_pylist()):
         check_events(trace, trace.events(ORDER_COLUMNS, workers=[worker]))
-
-
-def last_events(events: pa.Table) -> pa.Table:
-    """Return the last row of every worker, one row per worker, with the columns that checks need.
-
-    Parameters
-    ----------
-    events
-        Rows as `Trace.events` returns them.
-
-    Returns
-    -------
-    pa.Table
-        Columns `worker`, `seq`, `epoch` and `t_ns`; the `previous` of the slice that follows.
-    """
-    worker = events["worker"].to_numpy()
-    last = np.flatnonzero(np.append(worker[1:] != worker[:-1], np.ones(min(len(worker), 1), np.bool_)))
-    return events.select(ORDER_COLUMNS).take(pa.array(last))
 
 
 def _order_schema() -> pa.Schema:

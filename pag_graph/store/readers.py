@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import TYPE_CHECKING
 
 from pag_graph.runtime.locks import Lock, lock
@@ -31,17 +32,12 @@ class Hold:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._lock = -1
         opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         # Where there are no locks, `pag vacuum` has to be told what readers need.
         if lock(opened, shared=True) is Lock.OTHERS:
             os.close(opened)
             raise BlockingIOError
-        self._lock = opened
-
-    def __del__(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
+        weakref.finalize(self, os.close, opened)
 
     def __reduce__(self) -> tuple[type[Hold], tuple[Path]]:
         return Hold, (self._file,)

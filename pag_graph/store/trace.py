@@ -196,7 +196,6 @@ class Trace:
         self,
         columns: Sequence[str] | None = None,
         workers: Collection[int] | None = None,
-        epochs: range | None = None,
     ) -> pa.Table:
         """Read events, one row per event, a worker's rows together in the order of its log.
 
@@ -206,8 +205,6 @@ class Trace:
             Names out of `TRACE_EVENTS`; all of them when absent.
         workers
             Workers to read; all when absent.
-        epochs
-            Epochs to read, such as ``range(3, 6)`` for 3, 4 and 5; all when absent.
 
         Returns
         -------
@@ -225,7 +222,7 @@ class Trace:
 
         Notes
         -----
-        Row groups without a wanted worker or epoch are not read.
+        Row groups without a wanted worker are not read.
         """
         names = list(TRACE_EVENTS.names if columns is None else columns)
         _check_names(names)
@@ -233,7 +230,7 @@ class Trace:
         parts = [
             part
             for file in self.files
-            if (part := read_events(self.path, file, names, wanted, epochs)) is not None and part.num_rows
+            if (part := read_events(self.path, file, names, wanted)) is not None and part.num_rows
         ]
         self.check_same()
         if not parts:
@@ -245,19 +242,6 @@ class Trace:
             table = table.take(pa.array(np.argsort(worker, kind="stable")))
         return table.select(names)
 
-    def counts(self) -> pa.Table:
-        """Count events, one row per worker and epoch, sorted by both.
-
-        Returns
-        -------
-        pa.Table
-            Columns `worker`, `epoch` and `events`; slices are planned with them.
-        """
-        counted = self.events(["worker", "epoch"]).group_by(["worker", "epoch"]).aggregate([([], "count_all")])
-        return counted.rename_columns(["worker", "epoch", "events"]).sort_by(
-            [("worker", "ascending"), ("epoch", "ascending")]
-        )
-
     def file_of(self, *, worker: int, seq: int) -> str:
         """Return the path of the file that holds an event; several are joined with " and ".
 
@@ -267,7 +251,7 @@ class Trace:
         if len(files) > 1:
             hits = []
             for file in files:
-                part = read_events(self.path, file, ["seq"], np.array([worker]), None)
+                part = read_events(self.path, file, ["seq"], np.array([worker]))
                 if part is not None and pc.any(pc.equal(part["seq"], seq)).as_py():
                     hits.append(file)
             files = hits or files

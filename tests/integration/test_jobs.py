@@ -33,7 +33,7 @@ def _session() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a store, `run.pag`, and one that is taken, `taken`."""
+    """Return a folder with a store, a run's, and one that is taken."""
     folder = tmp_path_factory.mktemp("jobs")
     api.build(samples.path("skewed"), folder / "run.pag", engine="local")
     (folder / "taken").mkdir()

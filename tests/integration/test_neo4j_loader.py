@@ -22,7 +22,7 @@ from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import events, model
-from pag_graph.sinks.neo4j.loader import LoadOptions, load_epoch, load_run, remove_run
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ def test_around_the_events(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
 
 
 def test_loading_twice_changes_nothing(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    first = load_epoch(skewed, neo4j_driver, epoch=4)
+    first = load_run(skewed, neo4j_driver, epochs=[4], again=True)
     before = contents(neo4j_driver)
-    again = load_epoch(skewed, neo4j_driver, epoch=4, options=LoadOptions(batch_rows=7))
+    again = load_run(skewed, neo4j_driver, epochs=[4], again=True, options=LoadOptions(batch_rows=7))
     assert contents(neo4j_driver) == before
     assert (again.events, again.relationships, again.critical) == (first.events, first.relationships, first.critical)
     assert first.critical == critical_path(skewed.snapshot(skewed.window(epoch=4))).steps.num_rows
@@ -219,7 +219,7 @@ def test_loading_again_removes_what_is_there_twice(neo4j_driver: neo4j.Driver, s
 
 
 def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_epoch(skewed, neo4j_driver, epoch=5)
+    load_run(skewed, neo4j_driver, epochs=[5], again=True)
     whole = contents(neo4j_driver)
     neo4j_driver.execute_query("MATCH (n) DETACH DELETE n")
     here = {"run": ids(skewed), "epoch": 5}
@@ -229,7 +229,7 @@ def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.D
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        load_epoch(skewed, neo4j_driver, epoch=5, options=LoadOptions(batch_rows=20), progress=kill)
+        load_run(skewed, neo4j_driver, epochs=[5], again=True, options=LoadOptions(batch_rows=20), progress=kill)
     assert ask(neo4j_driver, "MATCH (e:Event) RETURN count(*) > 0 AS some") == [{"some": True}]
     for name in ("analyses/critical_path", "patterns/who_waits_for_whom", "patterns/data_messages"):
         assert answer_query(neo4j_driver, load_query(name), here).rows == []
@@ -244,14 +244,14 @@ def test_a_killed_load_shows_nothing_and_can_be_done_again(neo4j_driver: neo4j.D
 
 
 def test_a_reload_is_hidden_while_it_runs(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_epoch(skewed, neo4j_driver, epoch=5)
+    load_run(skewed, neo4j_driver, epochs=[5], again=True)
     seen = []
 
     def look(_: str, done: int, total: int) -> None:
         state = ask(neo4j_driver, "MATCH (e:Epoch {epoch: 5}) RETURN e.published AS published")
         seen.append((done, total, state[0]["published"]))
 
-    load_epoch(skewed, neo4j_driver, epoch=5, options=LoadOptions(batch_rows=50), progress=look)
+    load_run(skewed, neo4j_driver, epochs=[5], again=True, options=LoadOptions(batch_rows=50), progress=look)
     assert len(seen) > 2
     # Whoever waits for the last report sees it published.
     assert not any(published for *_, published in seen[:-1])
@@ -306,7 +306,7 @@ def test_hostile_names_are_stored_as_they_are(neo4j_driver: neo4j.Driver, tmp_pa
     ]
     hostile_trace(tmp_path / "trace", names)
     run = build(tmp_path / "trace", tmp_path / "store")
-    load_epoch(run, neo4j_driver, epoch=3)
+    load_run(run, neo4j_driver, epochs=[3], again=True)
     stored = ask(neo4j_driver, "MATCH (o:Operator) RETURN o.name AS name ORDER BY o.operator")
     assert [row["name"] for row in stored] == run.operators.sort("operator")["name"].to_list()
     assert set(names) <= {row["name"] for row in stored}
@@ -323,7 +323,7 @@ def test_runs_without_critical_paths_can_be_loaded(neo4j_driver: neo4j.Driver, s
     epoch = int(st2.epochs["epoch"][3])
     assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(st2), "epoch": epoch}) == []
     # A second run beside it: same workers and events, other ids of the run.
-    load_epoch(skewed, neo4j_driver, epoch=3)
+    load_run(skewed, neo4j_driver, epochs=[3], again=True)
     assert run_query(neo4j_driver, "analyses/critical_path", {"run": ids(skewed), "epoch": 3}) == expected_path(
         skewed, 3
     )
@@ -351,7 +351,7 @@ def test_what_an_append_changed_is_loaded_anew(neo4j_driver: neo4j.Driver, tmp_p
     run = api.open(store).run
     assert ids(run) == ids(early)
 
-    one = load_epoch(run, neo4j_driver, epoch=0)
+    one = load_run(run, neo4j_driver, epochs=[0], again=True)
     # The shutdown of the shorter run is gone, and so is whatever showed its events.
     assert early_epochs[-1] in one.unpublished
     listed = [row["epoch"] for row in run_query(neo4j_driver, "analyses/epochs", {"run": ids(run)})]
@@ -442,7 +442,7 @@ def test_every_index_is_used_by_what_it_is_for(neo4j_driver: neo4j.Driver, skewe
 
 
 def test_library_queries_cannot_write(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
-    load_epoch(skewed, neo4j_driver, epoch=3)
+    load_run(skewed, neo4j_driver, epochs=[3], again=True)
     before = contents(neo4j_driver)
     values: dict[str, Any] = {"run": ids(skewed), "open_epoch": 0}
     with pytest.raises(Neo4jError, match="Could not run load/retract_epochs") as info:
@@ -467,9 +467,9 @@ def test_parameters_are_checked(neo4j_driver: neo4j.Driver, name: str, values: d
 
 def test_epochs_and_batches_are_checked_before_anything_is_written(neo4j_driver: neo4j.Driver, skewed: Run) -> None:
     with pytest.raises(InvalidParameterError, match="epoch 99"):
-        load_epoch(skewed, neo4j_driver, epoch=99)
+        load_run(skewed, neo4j_driver, epochs=[99], again=True)
     with pytest.raises(InvalidParameterError, match="at least 1"):
-        load_epoch(skewed, neo4j_driver, epoch=3, options=LoadOptions(batch_rows=0))
+        load_run(skewed, neo4j_driver, epochs=[3], again=True, options=LoadOptions(batch_rows=0))
     assert contents(neo4j_driver) == ([], [])
 
 
@@ -477,7 +477,7 @@ def test_a_refused_login_is_said_in_plain_words(neo4j_server: ServerStatus, skew
     assert neo4j_server.bolt_uri
     with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=("neo4j", "wrong")) as driver:
         with pytest.raises(Neo4jError, match="refuses the user or the password") as info:
-            load_epoch(skewed, driver, epoch=3)
+            load_run(skewed, driver, epochs=[3], again=True)
         assert info.value.hint
         with pytest.raises(Neo4jError, match="Could not run analyses/epochs"):
             run_query(driver, "analyses/epochs", {"run": "x"})
@@ -489,5 +489,5 @@ def test_a_server_that_is_not_there_is_said_in_plain_words(skewed: Run) -> None:
         neo4j.GraphDatabase.driver(f"bolt://127.0.0.1:{port}", auth=("neo4j", "x")) as driver,
         pytest.raises(Neo4jError, match="does not answer") as info,
     ):
-        load_epoch(skewed, driver, epoch=3)
+        load_run(skewed, driver, epochs=[3], again=True)
     assert "pag neo4j start" in str(info.value)

@@ -16,7 +16,7 @@ from pag_graph.analyses.invariants import InvariantsParameters
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.analyses.view import View, view_of
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.engines.frames import engine_of, spark_view
+from pag_graph.engines.frames import _engine, spark_view
 from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import AnalysisError, InvalidParameterError
 from pag_graph.formats.spark import struct_type
@@ -88,7 +88,8 @@ def test_random_traces(
     api.build(place / "trace", place / "store", engine="local")
     run = api.open(place / "store").run
     edges = spark.createDataFrame(_edges(run), struct_type(PAG_EDGES)).repartition(3)
-    engine = engine_of(spark, edges.localCheckpoint())
+    checkpoint = edges.localCheckpoint()
+    engine = _engine(spark, lambda _: checkpoint)
     windows = [window for window in run.windows() if window.span_ns]
     window = data.draw(st.sampled_from(windows)) if windows else run.windows()[0]
     limit = data.draw(st.integers(0, 30))
@@ -136,6 +137,6 @@ def test_sums_that_are_too_large(spark: SparkSession, stores: dict[RuleSet, Path
     run = api.open(stores[RuleSet.TIMELY]).run
     frames = spark_view(run, spark, run.slowest())
     edges = frames.engine.edges(pl.lit(value=True)).to_native().withColumn("records", f.lit(1 << 62))
-    whole = View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=engine_of(spark, edges))
+    whole = View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=_engine(spark, lambda _: edges))
     with pytest.raises(AnalysisError, match="64 bits"):
         find_analysis("traffic")(whole)

@@ -50,6 +50,8 @@ MODULES = {
         "constraints",
         "distributions",
         "evidence",
+        "observations",
+        "statements",
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pag_graph.engines.motif import SparkMotifQuery
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE
-from pag_graph.motif.query import Graph, MotifQuery
-from pag_graph.motif.question import ask
+from pag_graph.motif.polars_query import Graph, MotifQuery
+from pag_graph.motif.query import ask
 from pag_graph.motif.syntax import Edge, Motif, must_exist, parse_motif
 from tests.support.graphs import graph_of, spark_graph_of
 

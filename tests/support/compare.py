@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pag_graph.builder.build import _build_sliced
+from pag_graph.builder.build import construct
 from pag_graph.builder.engine import silent
+from pag_graph.builder.finish import finish
+from pag_graph.builder.made import StoreSink
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
+from pag_graph.builder.saved import Saved
+from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.engines.local import LocalEngine
 from pag_graph.store.delta import open_store
 from pag_graph.store.trace import Trace
@@ -80,27 +84,27 @@ def assembled(
     written = trace.write(folder / "trace", shuffle=shuffle)
     plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
     engine = LocalEngine() if tasks is None else Apart(tasks)
-    built = _build_sliced(plan, folder / "store", folder / "staging", engine, None, silent, passes=passes)
-    assert built is not None
+    sink = StoreSink(folder / "store")
+    if passes == 2:
+        built = finish(plan, Saved(), None, build_in_two_passes(plan, sink, folder / "staging", Apart(1), silent))
+    else:
+        built = construct(plan, sink, Saved(), folder / "staging", engine, None, silent)
     tables = {
-        name: _read(folder / "store" / name, [part.path for output in built.outputs for part in output.parts[name]])
+        name: _read(folder / "store" / name, [part.path for part in built.parts[name]])
         for name in ("vertices", "edges")
     }
-    found = pa.concat_tables([built.findings, *(output.findings for output in built.outputs)])
-    dropped: Counter[str] = Counter()
-    for output in built.outputs:
-        dropped.update(output.dropped)
+    found = pa.concat_tables([built.findings, built.open_findings])
     written_files = {path.name for name in tables for path in (folder / "store" / name).glob("*.parquet")}
-    named = {part.path for output in built.outputs for parts in output.parts.values() for part in parts}
+    named = {part.path for parts in built.parts.values() for part in parts}
     assert written_files == named
     for directory in folder.iterdir():
         shutil.rmtree(directory)
     return Reference(
         vertices=tables["vertices"],
         edges=tables["edges"],
-        epochs=built.epochs.to_pylist(),
+        epochs=pa.concat_tables([built.epochs, built.open_epochs]).to_pylist(),
         findings=_counted(found),
-        dropped=dropped,
+        dropped=Counter(built.dropped),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pag_graph.engines.motif import SparkGraph
-from pag_graph.motif.query import Graph
+from pag_graph.motif.polars_query import Graph
 from pag_graph.motif.shape import Shape
 
 if TYPE_CHECKING:

@@ -75,10 +75,7 @@ _STYLE = (
     ".t { font-size: 10px; fill: #333; text-anchor: middle; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }\n"
     ".e { font-size: 11px; fill: #1d6fa5; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }"
 )
-_HEAD = (
-    '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-    '<path d="M0,0 L8,4 L0,8 z" fill="#1d6fa5"/></marker></defs>'
-)
+_HEAD = svg.arrow_head("head", _MESSAGE)
 
 
 def picture(snapshot: Snapshot, title: str, *, path: bool = False, segments: bool = False) -> str:

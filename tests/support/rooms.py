@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 import textwrap
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pag_graph.formats import svg
 from tests.support.house import ROOT, House
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PICTURE = Path("docs") / "pictures" / "rooms.svg"
 
 _WIDTH, _FLOOR, _BOX, _TALL, _GAP, _TOP = 1080, 112, 250, 72, 22, 20
+_LINE = "#5c7f99"
+_HEAD = svg.arrow_head("head", _LINE)
 _LETTERS = 42
 """How many letters of a caption fit in a line of a box."""
 
@@ -109,14 +111,8 @@ def picture(house: House) -> str:
         wide = min([_BOX, *(abs(middle[other] - x) - 10 for other in _beside(room, floors))])
         body.append(_room(room, plan.caption(room), x, top[room], wide))
     height = _TOP + len(floors) * _FLOOR - (_FLOOR - _TALL) + _TOP
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif">\n'
-        "<title>Rooms of pag_graph, and who imports whom</title>\n"
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-        '<path d="M0,0 L8,4 L0,8 z" fill="#5c7f99"/></marker></defs>\n'
-        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>\n'
-    )
-    return head + "\n".join(body) + "\n</svg>\n"
+    shapes = [_HEAD, *body]
+    return svg.document(shapes, _WIDTH, height, title="Rooms of pag_graph, and who imports whom")
 
 
 def _beside(room: str, floors: list[list[str]]) -> list[str]:
@@ -126,24 +122,16 @@ def _beside(room: str, floors: list[list[str]]) -> list[str]:
 
 def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
     bend = (to_y - y) / 2
-    return (
-        f'<path d="M{x:.0f},{y:.0f} C{x:.0f},{y + bend:.0f} {to_x:.0f},{to_y - bend:.0f} {to_x:.0f},{to_y:.0f}" '
-        'fill="none" stroke="#5c7f99" stroke-width="1.4" marker-end="url(#head)"/>'
-    )
+    curve = (x, y + bend, to_x, to_y - bend, to_x, to_y)
+    return svg.path([("M", (x, y)), ("C", curve)], _LINE, stroke_width=1.4, marker_end="url(#head)")
 
 
 def _room(name: str, caption: str, x: float, y: float, wide: float) -> str:
-    left = x - wide / 2
     lines = textwrap.wrap(caption, int(_LETTERS * wide / _BOX), max_lines=3, placeholder=" …")
-    texts = [f'<text x="{x:.0f}" y="{y + 20:.0f}" font-size="14" font-weight="600" text-anchor="middle">{name}</text>']
-    texts += [
-        f'<text x="{x:.0f}" y="{y + 36 + 13 * place:.0f}" font-size="11" fill="#444" text-anchor="middle">'
-        f"{escape(line)}</text>"
-        for place, line in enumerate(lines)
-    ]
-    box = (
-        f'<rect x="{left:.0f}" y="{y:.0f}" width="{wide:.0f}" height="{_TALL}" rx="5" fill="#eef4f7" stroke="#5c7f99"/>'
-    )
+    box = svg.rect(x - wide / 2, y, wide, _TALL, "#eef4f7", rx=5, stroke=_LINE)
+    texts = [svg.text(x, y + 20, name, font_size=14, font_weight=600, text_anchor="middle")]
+    for place, words in enumerate(lines):
+        texts.append(svg.text(x, y + 36 + 13 * place, words, font_size=11, fill="#444444", text_anchor="middle"))
     return "\n".join([box, *texts])
 
 

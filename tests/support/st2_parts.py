@@ -91,6 +91,7 @@ def build_slice(
             worker=int(worker[low]),
             first_order=position_offset.get(int(worker[low]), 0) + 1,
             starts_run=False,
+            ends_log=False,
             ends_run=False,
             activity=np.empty(0, np.int8),
             inferred=np.empty(0, np.int8),

@@ -193,7 +193,9 @@ def _walked(
     snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
     path = critical_path(snapshot)
     steps = pl.DataFrame(pl.from_arrow(path.steps))
-    flags = run.scan("edges").select("src", "dst", "flags").collect()
+    # Of the edges, which are many, only those of the path.
+    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
+    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
     steps = steps.join(
         flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
         on=["edge_src", "edge_dst"],

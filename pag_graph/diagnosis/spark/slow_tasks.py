@@ -49,12 +49,14 @@ def slow_tasks(look: Look) -> list[Cause]:
 
 
 def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | None:
-    held = own["warm"].to_numpy()
+    numbers, raw = own["number"].to_numpy(), own["held"].to_numpy()
+    loading = _loading(look, own)
+    # What first tasks take longer is no trouble of theirs, unless most of it is loading.
+    held = np.where(loading, raw, own["warm"].to_numpy())
     typical = float(np.median(held))
     slow = held > look.limits.slow_ratio * max(typical, 1.0)
     if not slow.any() or held.max() - typical < look.limits.saved_share * look.active:
         return None
-    numbers, raw = own["number"].to_numpy(), own["held"].to_numpy()
     mean, usual = int(raw.sum() / own.height), raw[slow] - held[slow] + int(typical)
     signal = _why_slow(own, slow, look)
     kind = signal["signal"]
@@ -83,6 +85,19 @@ def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | Non
     }
     text = _slow_text(kind, signal, look.stage_name(*key))
     return look.cause(kind, saved, text, stage=key[0], signal=signal, change=_change(kind, look, key[0]))
+
+
+def _loading(look: Look, own: pl.DataFrame) -> NDArray[np.bool_]:
+    """Return which tasks took far longer than the median of their stage mostly for deserialising.
+
+    Where all executors of the stage had such a task, that is what starting costs.
+    """
+    held, deserialize = own["held"].to_numpy(), own["deserialize"].to_numpy()
+    typical = float(np.median(held))
+    most = deserialize - np.median(deserialize) >= _MOST_OF_IT * (held - typical)
+    loading: NDArray[np.bool_] = (held > look.limits.slow_ratio * max(typical, 1.0)) & most
+    executors = own["executor"].to_numpy()
+    return loading & (np.unique(executors[loading]).size < np.unique(executors).size)
 
 
 def _change(kind: str, look: Look, stage: int) -> str:

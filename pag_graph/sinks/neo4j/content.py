@@ -244,28 +244,7 @@ class Reader:
 
     def _segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
         """Read whole segments, which may begin before and end after what the windows show."""
-        lowest, highest = self._labels
-        low, high, more = int(low), int(high), 1
-        while True:
-            near = (
-                self.run.scan("vertices")
-                .filter(pl.col("epoch").is_between(low, high))
-                .select("id", "worker", "epoch", "t_ns", "segment")
-                .collect()
-            )
-            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
-            # Ids of a worker rise: a segment has ended where a later one has begun.
-            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
-            ended = (
-                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
-            )
-            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
-            if (begun or low <= lowest) and (not going_on or high >= highest):
-                break
-            low = low if begun else max(low - more, lowest)
-            high = min(high + more, highest) if going_on else high
-            more *= 2
-        rows = near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+        rows = self._rows_of_segments(wanted, int(low), int(high))
         facts = rows.group_by("segment", maintain_order=True).agg(
             pl.col("worker").first(),
             pl.col("epoch").first(),
@@ -309,6 +288,31 @@ class Reader:
             .select(SEGMENT.columns)
             .sort("id")
         )
+
+    def _rows_of_segments(self, wanted: pl.Series, low: int, high: int) -> pl.DataFrame:
+        """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
+        lowest, highest = self._labels
+        more = 1
+        while True:
+            near = (
+                self.run.scan("vertices")
+                .filter(pl.col("epoch").is_between(low, high))
+                .select("id", "worker", "epoch", "t_ns", "segment")
+                .collect()
+            )
+            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
+            # Ids of a worker rise: a segment has ended where a later one has begun.
+            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
+            ended = (
+                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
+            )
+            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
+            if (begun or low <= lowest) and (not going_on or high >= highest):
+                break
+            low = low if begun else max(low - more, lowest)
+            high = min(high + more, highest) if going_on else high
+            more *= 2
+        return near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
 
     def _round(self, segments: pl.DataFrame) -> pl.Series:
         """Return the number of the epoch in whose window each segment starts."""

@@ -103,45 +103,6 @@ class LoadOptions:
                 raise InvalidParameterError(message, None, {name: value})
 
 
-def load_epoch(
-    run: Run,
-    driver: neo4j.Driver,
-    *,
-    epoch: int,
-    options: LoadOptions | None = None,
-    progress: Progress | None = None,
-) -> LoadReport:
-    """Load the window of one epoch and publish it; if it is there already, bring it in order.
-
-    Parameters
-    ----------
-    run
-        A committed run.
-    driver
-        From `pag_graph.neo4j_server.server.driver`, or one's own.
-    epoch
-        Number of the epoch.
-    options
-        How to load; all events where absent.
-    progress
-        Called with (label, done, all), in rows.
-
-    Returns
-    -------
-    LoadReport
-        What was written: everything the window shows, including what crosses its borders, and the messages that ended
-        the waits in it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If there is no such epoch.
-    Neo4jError
-        If the server cannot be reached, refuses the login or refuses to write.
-    """
-    return load_run(run, driver, epochs=[epoch], again=True, options=options, progress=progress)
-
-
 def load_run(
     run: Run,
     driver: neo4j.Driver,
@@ -155,19 +116,24 @@ def load_run(
 
     Parameters
     ----------
-    run, driver, options
-        As for `load_epoch`.
+    run
+        A committed run.
+    driver
+        From `pag_graph.neo4j_server.server.driver`, or one's own.
     epochs
         Their numbers; all where absent.
     again
         Whether to look at epochs that are published, too, and to put right what differs from the store.
+    options
+        How to load; all events where absent.
     progress
         Called with (label, done, all), in rows.
 
     Returns
     -------
     LoadReport
-        What was written. To load a run of which a part is there, whether the rest was never asked for or the load was
+        What was written: everything the windows show, including what crosses their borders, and the messages that ended
+        the waits in them. To load a run of which a part is there, whether the rest was never asked for or the load was
         killed, call this again.
 
     Raises

@@ -279,7 +279,6 @@ def _skeleton(schedule: Schedule, operators: Operators, rows: _PointRows, place:
             if index in firsts:
                 t, parent, open_join_next = firsts[index]
                 # The parent tells it just before it begins the job that it was itself about to begin.
-                stretch = place.stretch(parent, t)
                 stretch = _stretch_before_job(schedule, parent, t)
                 if k == 0:
                     rows.add(parent, stretch, t, 60, SPAWN, peer=lane.lane)
@@ -397,25 +396,11 @@ def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places)
     workers: dict[int, list[int]] = {}
     for index, core in enumerate(schedule.cores):
         workers.setdefault(core.executor, []).append(lanes + index)
-    ends = executor_ends(schedule)
-    main = schedule.lanes[0]
-    starts = np.array([schedule.jobs[j].start_ns for j in main.jobs], np.int64)
-    losses = sorted(
-        (ends[i], i) for i, t in enumerate(schedule.executors["removed"].to_list()) if t is not None and i in workers
-    )
-    messages = 0
-    lost_at: list[tuple[int, int]] = []
-    for t, executor in losses:
-        if t >= schedule.end_ns:
-            continue
-        stretch = place.stretch(0, t)
-        messages += 1
-        rows.add(
-            0, stretch, t, 15, RECEIVE, peer=workers[executor][0], channel=EXECUTORS, number=messages, unit=executor
-        )
-        lost_at.append((t, stretch))
-    dynamic = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true"
-    launches = _lane_launches(schedule) if dynamic else np.zeros(0, np.int64)
+    lost_at, replaced = _losses(schedule, lanes, workers, rows, place)
+    # Without its settings a log does not say whether executors come on demand: those that came late are taken to.
+    on_demand = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true" or not schedule.log.properties
+    starts = np.array([schedule.jobs[j].start_ns for j in schedule.lanes[0].jobs], np.int64)
+    launches = _lane_launches(schedule)
     taken = 0
     for executor, row in sorted(
         enumerate(schedule.executors.iter_rows(named=True)), key=lambda item: (item[1]["added"], item[0])
@@ -429,16 +414,56 @@ def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places)
             cause, stretch = lost_at[taken]
             rank = 16 if stretch % 2 else 45
             taken += 1
-        elif dynamic and len(starts) and starts[0] <= added:
-            at = int(np.searchsorted(launches, added, side="right")) - 1
+        elif (on_demand or (replaced and replaced[0] <= added)) and len(starts) and starts[0] <= added:
+            # Before it came: a launch of that very instant can be its own.
+            last = int(np.searchsorted(launches, added, side="left")) - 1
             cause = max(
-                int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[at]) if at >= 0 else 0
+                int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[last]) if last >= 0 else 0
             )
             stretch = place.stretch(0, cause)
             rank = 28 if stretch % 2 else 45
         for worker in workers[executor]:
             rows.add(0, stretch, cause, rank, SPAWN, peer=worker)
-    _registrations(schedule, workers, rows, place, messages)
+    _registrations(schedule, workers, rows, place, len(lost_at))
+
+
+def _losses(
+    schedule: Schedule, lanes: int, workers: dict[int, list[int]], rows: _PointRows, place: _Places
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Let the driver learn that executors went whose last task was lost with them.
+
+    Nothing waited for one that had nothing to do: its going is no message, or a path could lead to an idle core.
+
+    Returns
+    -------
+    lost_at
+        Instants and stretches of lane 0 at which it learns of a loss, in order.
+    silent
+        When the others went, in order.
+    """
+    ends = executor_ends(schedule)
+    last = {
+        code: (core, succeeded)
+        for code, core, succeeded in schedule.tasks.sort("free", maintain_order=True)
+        .group_by("executor")
+        .agg(pl.col("core").last(), pl.col("succeeded").last())
+        .iter_rows()
+    }
+    lost_at: list[tuple[int, int]] = []
+    silent: list[int] = []
+    rows_of = list(schedule.executors.select("code", "removed").iter_rows())
+    for t, executor in sorted((ends[i], i) for i, (_, t) in enumerate(rows_of) if t is not None and i in workers):
+        if t >= schedule.end_ns:
+            continue
+        core, succeeded = last.get(rows_of[executor][0], (0, True))
+        if succeeded:
+            silent.append(t)
+            continue
+        stretch = place.stretch(0, t)
+        lost_at.append((t, stretch))
+        number = len(lost_at)
+        rows.add(0, stretch, t, 15, RECEIVE, peer=lanes + core, channel=EXECUTORS, number=number, unit=executor)
+    return lost_at, silent
 
 
 def _lane_launches(schedule: Schedule) -> I64:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.spark.codecs import decode
+from pag_graph.sources.spark.codecs import Stopped, decode
 
 if TYPE_CHECKING:
     import os
 
-__all__ = ["LogFiles", "find_logs", "looks_like_log"]
+__all__ = ["LogFiles", "Skipped", "find_logs", "looks_like_log", "scan_logs"]
+
+_DATED = re.compile(r"^eventlog-(\d{4}-\d\d-\d\d--\d\d-\d\d)(?:\.\w{1,10})?$", re.ASCII)
+"""Parts of a log of Databricks that were rolled; what follows the last of them is ``eventlog``."""
+
+_BESIDE = re.compile(r"^(?:appstatus_.*|stdout.*|stderr.*|log4j.*|.*\.crc|_SUCCESS)$", re.ASCII)
+"""Files that lie beside event logs and are none."""
 
 _PART = re.compile(r"^events_(\d{1,15})_.*$", re.ASCII)
 
@@ -30,6 +36,37 @@ class LogFiles:
     """Parts that are not there."""
     in_progress: bool = False
     """Whether the name says that the application still ran."""
+
+
+class Skipped(NamedTuple):
+    """A file or directory that is left out of those in a directory."""
+
+    name: str
+    reason: str
+
+
+def scan_logs(path: str | os.PathLike[str]) -> tuple[list[LogFiles], list[Skipped]]:
+    """Return the logs at a place, and what is there and no log.
+
+    Parameters
+    ----------
+    path
+        File, rolling directory, or directory of both.
+
+    Returns
+    -------
+    logs
+        In the order of their names, at least one.
+    skipped
+        Entries of a directory that are left out, but for those that Spark is known to put beside its logs.
+
+    Raises
+    ------
+    TraceFormatError
+        If there is nothing that could be a log.
+    """
+    skipped: list[Skipped] = []
+    return _found(Path(path), skipped), skipped
 
 
 def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
@@ -50,7 +87,10 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
     TraceFormatError
         If there is nothing that could be a log.
     """
-    root = Path(path)
+    return scan_logs(path)[0]
+
+
+def _found(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
     if root.is_file():
         return [LogFiles(name=_shown(root), files=(root,), in_progress=root.name.endswith(".inprogress"))]
     hint = "Give the file or directory below spark.eventLog.dir."
@@ -59,7 +99,7 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
         message = f"{what}."
         raise TraceFormatError(message, hint, {"file": str(root)})
     try:
-        found = _logs_in(root)
+        found = _logs_in(root, skipped)
     except OSError as error:
         message = f"{root} cannot be read: {error.strerror or error}."
         raise TraceFormatError(message, "Look at the directory and who may read it.", {"file": str(root)}) from error
@@ -69,19 +109,50 @@ def find_logs(path: str | os.PathLike[str]) -> list[LogFiles]:
     return found
 
 
-def _logs_in(root: Path) -> list[LogFiles]:
+def _logs_in(root: Path, skipped: list[Skipped]) -> list[LogFiles]:
     if rolled := _rolled(root):
         return [rolled]
-    found = []
-    for entry in sorted(root.iterdir()):
-        if entry.name.startswith("."):
-            continue
+    entries = [entry for entry in sorted(root.iterdir()) if not entry.name.startswith(".")]
+    logs: list[LogFiles] = []
+    if dated := _dated(root, entries):
+        logs.append(dated)
+        entries = [entry for entry in entries if entry not in dated.files]
+    for entry in entries:
         if entry.is_dir():
-            rolled = _rolled(entry)
-            found += [rolled] if rolled else []
+            if rolled := _rolled(entry) or _dated(entry, sorted(entry.iterdir())):
+                logs.append(rolled)
+            else:
+                skipped.append(Skipped(_shown(entry), "a directory without parts of a log"))
         elif looks_like_log(entry):
-            found += find_logs(entry)
-    return found
+            logs.append(LogFiles(name=_shown(entry), files=(entry,), in_progress=entry.name.endswith(".inprogress")))
+        elif not _BESIDE.match(entry.name):
+            skipped.append(Skipped(_shown(entry), _why_none(entry)))
+    return sorted(logs, key=lambda log: log.name)
+
+
+def _dated(folder: Path, entries: list[Path]) -> LogFiles | None:
+    """Return the parts that Databricks wrote of one log, by their dates, if there are any."""
+    dated = sorted((match[1], entry) for entry in entries if (match := _DATED.match(entry.name)) and entry.is_file())
+    if not dated:
+        return None
+    last = [entry for entry in entries if entry.name == "eventlog" and entry.is_file()]
+    return LogFiles(name=_shown(folder), files=(*(entry for _, entry in dated), *last), in_progress=False)
+
+
+def _why_none(entry: Path) -> str:
+    """Say why a file is no event log."""
+    try:
+        if not entry.is_file():
+            return "no file"
+        if not entry.stat().st_size:
+            return "empty"
+        stops: list[Stopped] = []
+        head = next(decode(entry, stopped=stops.append), b"")
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if stops and not head:
+        return f"{stops[0].reason} at byte {stops[0].offset}"
+    return "no event of Spark at its begin"
 
 
 def _shown(path: Path) -> str:

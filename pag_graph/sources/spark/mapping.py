@@ -69,10 +69,6 @@ class Mapped:
         tasks = max(1, size // 2)
         yield from core_events(self.schedule, self.driver, self.epochs, self.lives, self.shuffles.messages, size=tasks)
 
-    def core_worker(self, core: int) -> int:
-        """Return the worker that is a core."""
-        return self.lanes + core
-
 
 def map_schedule(schedule: Schedule, trace_id: str) -> Mapped:
     """Map a log whose open questions are decided.

@@ -81,9 +81,9 @@ def read_log(
     try:
         with enough_memory(log):
             _read_files(log, reading, progress)
-            if log.missing:
+            if missing := log.missing + reading.missing_parts():
                 detail = "parts of a rolling log are not there; what they said is lost"
-                reading.find("log_part_missing", "error", log.missing, "files", detail)
+                reading.find("log_part_missing", "error", missing, "files", detail)
             if reading.counts:
                 return reading.result(log)
     except OSError as error:
@@ -182,6 +182,7 @@ class _Reading:
         self.accumulators = Accumulators()
         self.driver_metrics: dict[int, int] = {}
         self.first_started: int | None = None
+        self.rolled: set[int] = set()
         self.first_ms: int | None = None
         self.last_ms = 0
         self.handlers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -192,6 +193,7 @@ class _Reading:
             "SparkListenerJobStart": self._job_start,
             "SparkListenerJobEnd": self._job_end,
             "SparkListenerLogStart": self._log_start,
+            "DBCEventLoggingListenerMetadata": self._databricks_start,
             "SparkListenerApplicationStart": self._application_start,
             "SparkListenerApplicationEnd": self._application_end,
             "SparkListenerEnvironmentUpdate": self._environment,
@@ -374,6 +376,13 @@ class _Reading:
     def _log_start(self, event: dict[str, Any]) -> None:
         self.log.version = self.texts.version(event.get("Spark Version"))
 
+    def _databricks_start(self, event: dict[str, Any]) -> None:
+        """Take in what Databricks writes at the begin of each part of a log, in place of Spark's own first event."""
+        self.log.version = self.log.version or self.texts.version(event.get("Spark Version"))
+        part = _integer(event.get("Rollover Number"))
+        if part is not None:
+            self.rolled.add(part)
+
     def _application_start(self, event: dict[str, Any]) -> None:
         self.log.app_name = str(event.get("App Name", ""))[:500]
         self.log.app_id = str(event.get("App ID") or "")[:200]
@@ -447,6 +456,10 @@ class _Reading:
         for number, value in event.get("accumUpdates") or ():
             if type(number) is int and type(value) is int and abs(value) <= LARGEST:
                 self.driver_metrics[number] = value
+
+    def missing_parts(self) -> int:
+        """Return how many parts of a log of Databricks are missing, by the numbers that the others bear."""
+        return max(self.rolled) + 1 - len(self.rolled) if self.rolled and min(self.rolled) >= 0 else 0
 
     def result(self, log: LogFiles) -> SparkLog:
         """Return all as tables."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.analyses import ANALYSES, RunAnalysis, Scope, find_analysis
+from pag_graph.analyses import ANALYSES, ReportAnalysis, RunAnalysis, Scope, TableAnalysis, find_analysis
 from pag_graph.analyses import view as view_module
 from pag_graph.analyses.k_hops import KHopsParameters
 from pag_graph.analyses.view import View, view_of
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 AT_ONCE = [
     analysis.name
     for analysis in ANALYSES
-    if analysis.scope is Scope.WINDOW or (isinstance(analysis, RunAnalysis) and analysis.part is not None)
+    if isinstance(analysis, TableAnalysis)
+    or (isinstance(analysis, ReportAnalysis) and analysis.steps is not None)
+    or (isinstance(analysis, RunAnalysis) and analysis.part is not None)
 ]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from pag_graph import api
-from pag_graph.builder.build import construct
-from pag_graph.engines.local import LocalEngine
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
@@ -71,6 +69,6 @@ def test_a_graph_that_is_not_kept_has_the_same_epochs(tmp_path: Path, rules: Rul
     store = tmp_path / "store"
     api.build(SAMPLE, store, rules=rules, engine="local", slice_events=slice_events)
     staging = tmp_path / "staging"
-    found = construct(SAMPLE, staging, engine=LocalEngine(), rules=rules, slice_events=slice_events)
+    found = importlib.import_module("bench.in_memory").graph_in_memory(SAMPLE, staging, rules, slice_events)
     assert found.equals(api.open(store).epochs.to_arrow().cast(found.schema))
     assert not staging.exists()

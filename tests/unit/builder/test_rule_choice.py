@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pag_graph import api
-from pag_graph.builder.build import construct
 from pag_graph.builder.rule_choice import CONTRADICTS, choose_rules
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
@@ -88,8 +87,6 @@ def test_forced_rules_are_a_finding_of_the_store_and_lower_the_confidence(flink:
     told = pag.why()
     assert told.confidence == "low"
     assert "built by rules that its trace contradicts" in " ".join(told.text(top=50).split())
-    with pytest.raises(UnsupportedPlanError, match="asks for the rule set stated"):
-        construct(flink, tmp_path / "staging", engine=api.make_engine("local"), rules=TIMELY)
 
 
 def job(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> None:

@@ -12,7 +12,7 @@ import pag_graph
 from pag_graph import Pag, samples
 from pag_graph.errors import InvalidParameterError
 from pag_graph.motif.patterns import PATTERNS
-from pag_graph.motif.question import ask
+from pag_graph.motif.query import ask
 from tests.support.graphs import graph_of
 
 if TYPE_CHECKING:

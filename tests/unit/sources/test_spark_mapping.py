@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from pag_graph.analyses.diff import diff
 from pag_graph.api import Pag, build, convert
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
@@ -227,6 +228,59 @@ def test_an_executor_that_is_lost_and_the_one_after_it(tmp_path: Path) -> None:
     assert spawned == [(0, 1), (0, 2), (250 * MS, 3)]
     # The driver waits for the new executor only through its launch.
     assert (300, 330, "scheduling") in activities(events, 0)
+
+
+def path_parts(log: EventLog, folder: Path) -> dict[str, int]:
+    """Return milliseconds of the path by type of edge, in the order of their length."""
+    pag = path_of(log, folder)
+    path = pag.critical_path(between=(0, pag.run.end_ns))
+    assert path.length_ns == pag.run.end_ns
+    return {kind: ns // MS for kind, ns in sorted(path.by_type.items(), key=lambda item: -item[1]) if ns}
+
+
+def test_an_executor_that_goes_while_it_has_nothing_to_do_is_not_on_the_path(tmp_path: Path) -> None:
+    log = EventLog(cores=[1, 1]).job(0, 100, [0]).stage(0, 105, tasks=2)
+    log.task(0, 0, "0", 110, 160, run=50).task(0, 1, "1", 110, 160, run=50).stage_done(0, 161).job_done(0, 162)
+    # Executor 1 has had nothing to do for 29 s when it goes, within a later job.
+    log.job(1, 20_000, [1]).stage(1, 20_005, tasks=1).task(1, 0, "0", 20_010, 40_000, run=19_990)
+    log.executor_gone("1", 29_000).executor("2", 30_000)
+    parts = path_parts(log.stage_done(1, 40_001).job_done(1, 40_002).end(40_010), tmp_path)
+    assert "idle" not in parts
+    assert parts["processing"] >= 19_990
+
+
+@pytest.mark.parametrize("settings", [True, False])
+def test_executors_on_demand_are_told_by_their_coming_where_the_settings_are_lost(
+    tmp_path: Path, *, settings: bool
+) -> None:
+    log = EventLog(cores=[1])
+    if settings:
+        log.add("SparkListenerEnvironmentUpdate", **{"Spark Properties": {"spark.dynamicAllocation.enabled": "true"}})
+    log.job(0, 100, [0]).stage(0, 105, tasks=1).task(0, 0, "0", 110, 5000, run=4890).stage_done(0, 5001)
+    log.job_done(0, 5002).executor_gone("0", 10_000, "Executor killed by driver.")
+    log.job(1, 20_000, [1]).stage(1, 20_005, tasks=1).executor("1", 22_000)
+    log.task(1, 0, "1", 22_010, 30_000, run=7990).stage_done(1, 30_001).job_done(1, 30_002)
+    parts = path_parts(log.end(30_010), tmp_path)
+    # Two seconds for the executor that the second job asked for, not all the time before it.
+    assert parts["spawn"] == 2_000
+    assert parts["processing"] == 4_890 + 7_990
+
+
+def test_cores_of_two_runs_are_not_compared_by_their_numbers(tmp_path: Path) -> None:
+    runs = []
+    for name, long in (("before", "0"), ("after", "1")):
+        (tmp_path / name).mkdir()
+        log = EventLog(cores=[1, 1]).job(0, 100, [0]).stage(0, 105, tasks=2)
+        log.events[1]["App ID"] = name
+        short = "10"[int(long)]
+        log.task(0, 0, long, 110, 5000, run=4890).task(0, 1, short, 110, 210, run=100)
+        pag = path_of(log.stage_done(0, 5001).job_done(0, 5002).end(5010), tmp_path / name)
+        runs.append(pag.run.snapshot(pag.run.window(between=(0, pag.run.end_ns))))
+    # The same stage took as long, on the other core: no time appeared or went.
+    found = diff(*runs)
+    assert not found.by_worker
+    assert set(found.table["difference_ns"].to_pylist()) == {0}
+    assert diff(runs[0], runs[0]).by_worker
 
 
 def test_a_job_waits_for_its_first_executor(tmp_path: Path) -> None:

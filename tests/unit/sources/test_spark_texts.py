@@ -180,12 +180,12 @@ def test_other_formats_have_no_texts_to_keep(run_pag: Command, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("count at NativeMethodAccessorImpl.java:0", "count at NativeMethodAccessorImpl.java:0"),
+        ("count at NativeMethodAccessorImpl.java:0", "count"),
         ("collect at /srv/ada lovelace/x/etl.py:12", "collect at etl.py:12"),
         ("$anonfun$call$1 at CompletableFuture.java:1768", "$anonfun$call$1 at CompletableFuture.java:1768"),
         ("print at <console>:26", "print at <console>:26"),
         ("collect at null:-1", "collect at null:-1"),
-        ("<unknown> at <unknown>:0", "<unknown> at <unknown>:0"),
+        ("<unknown> at <unknown>:0", "<unknown>"),
         ("login at hunter2:22", ""),
         ("SELECT 1 at etl.py:12", ""),
         ("collect at etl.py:12\nSELECT 1", ""),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from deltalake import DeltaTable
 
 from pag_graph import api
 from pag_graph.builder import build as pag_build
-from pag_graph.builder import slices, steps
+from pag_graph.builder import made, scan
 from pag_graph.errors import (
     FormatVersionError,
     StoreConflictError,
@@ -90,15 +91,24 @@ def test_epochs_are_appended_as_they_are_closed(place: Path, slice_events: int |
     assert holds(place, WHOLE)
 
 
-def test_closed_epochs_keep_their_files(place: Path) -> None:
-    build(place, "trace-0")
-    before = set(api.open(place / "store").run.info.files("edges"))
-    build(place, "trace-2", "append")
-    after = set(api.open(place / "store").run.info.files("edges"))
-    kept = before & after
-    assert kept
-    assert all(Path(name).name.startswith("part-") for name in kept)
-    assert all(Path(name).name.startswith("open-") for name in before - after)
+def test_decided_rows_keep_their_files(tmp_path: Path) -> None:
+    rounds = [
+        f"{t} park | {t + 6} unpark | {t + 7} recv 3<{{0}} #{e} | {t + 8} send 3>{{0}} #{e} | {t + 9} end"
+        for e, t in enumerate(range(0, 80, 10))
+    ]
+    log = draw(*(" | ".join(rounds).format(other) for other in (1, 0)))
+    for epoch in (3, 7):
+        replace(log.until_epoch(epoch), complete=False).write(tmp_path / f"until-{epoch}")
+    first = build(tmp_path, "until-3").store
+    before = {name: set(first.files(name)) for name in ("vertices", "edges", "epochs")}
+    second = build(tmp_path, "until-7", "append").store
+    assert second.closed_epochs > first.closed_epochs > 0
+    for name, files in before.items():
+        kept = files & set(second.files(name))
+        assert kept
+        assert all(Path(file).name.startswith("part-") for file in kept)
+        assert all(Path(file).name.startswith("open-") for file in files - kept)
+    assert holds(tmp_path, replace(log, complete=False))
 
 
 def test_the_same_append_again_does_nothing(place: Path) -> None:
@@ -254,7 +264,7 @@ def test_a_reader_sees_one_state_while_another_is_written(place: Path) -> None:
 
 
 def test_a_slice_may_fill_several_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_FILE_ROWS", 7)
+    monkeypatch.setattr(made, "_FILE_ROWS", 7)
     info = build(place, "whole").store
     for name, key in (("vertices", "id"), ("edges", "dst")):
         files = [pq.read_table(file) for file in info.files(name)]
@@ -272,7 +282,12 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
     info = build(place, "whole").store
     assert info.run["trace_id"] == "small"
     assert info.run["rules"] == "timely"
-    assert info.run["parameters"] == {"busy_below_ns": 5_000, "clocks": "auto", "level": 0}
+    assert info.run["parameters"] == {
+        "busy_below_ns": 5_000,
+        "clocks": "auto",
+        "horizon_ns": 5_000_000_000,
+        "level": 0,
+    }
     assert (info.events, info.closed_epochs, info.run["workers"]) == (WHOLE.rows, 3, 3)
     assert json.dumps(delta.describe(info))
 
@@ -281,19 +296,32 @@ def test_the_commit_says_where_it_came_from(place: Path) -> None:
 
 # Where a build writes (or, at first, reads), and how often: it is interrupted before the write, or right after it.
 INTERRUPTS = [
-    (slices, "check_order", 0, False),
+    (scan, "check_order", 0, False),
     # Files of vertices and edges, and those of the small tables.
-    *((steps, "write_part", at, False) for at in (0, 1)),
-    *((pag_build, "write_part", at, False) for at in (0, 2, 4)),
-    *((delta, "_commit_table", at, False) for at in range(6)),
-    (delta, "_commit_table", 5, True),
+    *((made, "write_part", at, False) for at in (0, 1)),
+    *((pag_build, "write_part", at, False) for at in (0, 2)),
+    (pag_build, "write_state", 0, False),
+    (pag_build, "write_state", 0, True),
+    *((delta, "_commit_table", at, False) for at in range(3)),
+    (delta, "_commit_table", 2, True),
     (delta, "_publish", 0, False),
     (delta, "_publish", 0, True),
 ]
+# An append leaves tables alone that did not change.
+ONLY_REPLACED = [
+    (pag_build, "write_part", 4, False),
+    *((delta, "_commit_table", at, False) for at in range(3, 6)),
+    (delta, "_commit_table", 5, True),
+]
 
 
-@pytest.mark.parametrize(("module", "name", "at", "after"), INTERRUPTS)
-@pytest.mark.parametrize("mode", ["append", "replace"])
+@pytest.mark.parametrize(
+    ("mode", "module", "name", "at", "after"),
+    [
+        *(("append", *place) for place in INTERRUPTS),
+        *(("replace", *place) for place in (*INTERRUPTS, *ONLY_REPLACED)),
+    ],
+)
 def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
     place: Path, monkeypatch: pytest.MonkeyPatch, *, mode: str, module: ModuleType, name: str, at: int, after: bool
 ) -> None:

@@ -1,0 +1,270 @@
+"""What `invariants` needs to know of every round: what exceeds a limit, and the largest of each kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.expressions import delivered_ns, worker_of
+from pag_graph.analyses.view import IS_LOCAL, end_ns
+from pag_graph.analyses.view import delivered_ns as delivered
+from pag_graph.analyses.view import worker_of as worker_in
+from pag_graph.graph.tiling import ordered, ranks
+from pag_graph.kernels.arranging import largest
+from pag_graph.kernels.compiling import read_only
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
+from pag_graph.model.tables import INVARIANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.analyses.invariants import InvariantsParameters
+    from pag_graph.analyses.view import Frame, View
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.tiling import Tiling
+    from pag_graph.graph.window import Window
+
+    I64 = NDArray[np.int64]
+
+_COLUMNS = ("operator", "channel", "activation")
+_OF_READS = ("read", "receive_buffer_ns")
+"""What tells of edges how long after its arrival a message was read; of the rule set `st2` they end at the read."""
+_LEAVES = (ActivityType.PROCESSING, ActivityType.SPINNING)
+_INVARIANTS = ("epoch_max", "message_max", "operator_max", "progress_max", "some_progress")
+NAMES: pl.DataType = pl.Enum(sorted([*map(str, ActivityType), *_INVARIANTS]))
+KEY = ["invariant", "worker", "to_worker", "type", "operator", "channel"]
+_SPARSE = 4
+"""Numbers up to so many times as many as there are rows are ranked fast."""
+_COLUMN_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
+    "invariant": NAMES,
+    "worker": pl.Int32,
+    "to_worker": pl.Int32,
+    "type": NAMES,
+    "operator": pl.Int64,
+    "channel": pl.Int64,
+    "src": pl.Int64,
+    "dst": pl.Int64,
+    "start_ns": pl.Int64,
+    "observed": pl.Int64,
+}
+SEEN = pl.Schema(_COLUMN_TYPES)
+"""What is said of everything that is observed."""
+
+
+def round_observations(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return what `invariants` needs to know of rounds: what exceeds a limit, and the largest of each kind.
+
+    Parameters
+    ----------
+    view
+        Of rounds.
+    parameters
+        Limits.
+
+    Returns
+    -------
+    DataFrame
+        One row per window and violation of a given limit (`fixed`), and one per window and key of a learned one.
+    """
+    if view.spread is not None:
+        return _candidates(view, parameters)
+    return view.over("labels", _columns(view.run), lambda tiling: _observations(tiling, parameters), INVARIANTS)
+
+
+def _columns(run: Run) -> tuple[str, ...]:
+    return _COLUMNS + _OF_READS if run.aligned else _COLUMNS
+
+
+def _observations(tiling: Tiling, parameters: InvariantsParameters) -> pl.DataFrame:
+    edges, window = tiling.edges, tiling.window
+    src, dst, start = (edges[name].to_numpy() for name in ("src", "dst", "start_ns"))
+    end = start + edges["duration_ns"].to_numpy()
+    local = np.flatnonzero(~tiling.is_type(*MESSAGE_TYPES))
+    after = -dst[local]
+    rows = largest(window[local], len(tiling.windows), *read_only(end[local], after, after))
+    rows = local[rows[rows >= 0]]
+    last = pl.DataFrame({"window": window[rows], "src": src[rows], "dst": dst[rows]})
+    shown = np.flatnonzero(np.diff(tiling.first))
+    extent = pl.DataFrame(
+        {
+            "window": shown,
+            "start_ns": np.minimum.reduceat(start, tiling.first[shown]),
+            "end_ns": np.maximum.reduceat(end, tiling.first[shown]),
+        }
+    )
+    found = {
+        "epoch_max": _epochs(tiling.run, tiling.windows, last, extent),
+        "message_max": _messages(tiling),
+        "operator_max": _activations(tiling),
+    }
+    return _reduced(found, parameters)
+
+
+def _candidates(view: View, parameters: InvariantsParameters) -> pl.DataFrame:
+    """Do the same as `_observations` where only what may be among the answers can be brought here.
+
+    In memory kernels find the largest of each kind in one pass; here every kind is some joins.
+    """
+    edges = view.engine.settle(
+        view.labelled("operator", "channel", "activation", *_OF_READS).select(
+            "src",
+            "dst",
+            "type",
+            "start_ns",
+            *_COLUMNS,
+            *_OF_READS,
+            end_ns=end_ns(),
+            worker=worker_in("src"),
+            to_worker=worker_in("dst"),
+            delivered_ns=delivered(view.run),
+        )
+    )
+    window = pl.lit(0, pl.Int64)
+    extent = view.collect(edges.select(nw.col("start_ns").min(), nw.col("end_ns").max())).with_columns(window=window)
+    local = edges.filter(IS_LOCAL)
+    last = view.collect(local.select(nw.col("end_ns").max()))["end_ns"].item()
+    ends = view.collect(local.filter(nw.col("end_ns") == nw.lit(-1 if last is None else last)).select("src", "dst"))
+    ended = ends.sort("dst").tail(1).with_columns(window=window)
+    epochs = _epochs(view.run, view.windows, ended, extent.drop_nulls())
+    messages = edges.filter(~IS_LOCAL).with_columns(observed=nw.col("delivered_ns"))
+    leaves = nw.col("type").is_in([str(kind) for kind in _LEAVES]) & ~nw.col("activation").is_null()
+    activations = (
+        edges.filter(leaves)
+        .group_by("activation", "type", "operator")
+        .agg(nw.col("src", "start_ns").min(), nw.col("dst", "end_ns").max())
+        .with_columns(observed=nw.col("end_ns") - nw.col("start_ns"), worker=worker_in("src"))
+    )
+    found = {
+        name: _first_of_all(view, every, keys, limit).with_columns(window=window)
+        for every, keys, limit, name in (
+            (messages, ["worker", "to_worker", "type", "channel"], parameters.message_max_ns, "message_max"),
+            (activations, ["worker", "type", "operator"], parameters.operator_max_ns, "operator_max"),
+        )
+    }
+    return _reduced({"epoch_max": epochs, **found}, parameters)
+
+
+def _first_of_all(view: View, every: Frame, keys: list[str], limit: int | None) -> pl.DataFrame:
+    """Return the rows that exceed a limit, and of each key those with the largest value and lowest `src` and `dst`."""
+    # Joins do not find null; numbers of operators and channels are not negative.
+    every = view.engine.settle(
+        every.select(*keys, "src", "dst", "start_ns", "observed").with_columns(
+            nw.col(name).fill_null(-1) for name in keys if name != "type"
+        )
+    )
+    first = every
+    for column, best in (("observed", "max"), ("src", "min"), ("dst", "min")):
+        least = first.group_by(keys).agg(getattr(nw.col(column), best)().alias("best"))
+        first = first.join(least, on=keys, how="inner").filter(nw.col(column) == nw.col("best")).drop("best")
+    rows = [view.collect(first)]
+    if limit is not None:
+        rows.append(view.collect(every.filter(nw.col("observed") > limit)))
+    absent = [pl.when(pl.col(name) >= 0).then(name).alias(name) for name in keys if name != "type"]
+    return pl.concat(rows).unique().with_columns(absent)
+
+
+def _reduced(found: Mapping[str, pl.DataFrame], parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return what is observed, by invariant, where it exceeds a limit, and the largest of each key."""
+    limits = {row["invariant"]: row["limit"] for row in limits_given(parameters).iter_rows(named=True)}
+    parts = [SEEN.to_frame().with_columns(window=pl.lit(0, pl.Int64), fixed=pl.lit(value=False)).clear()]
+    for name, frame in found.items():
+        key, keys = numbered(frame, "window", *(column for column in KEY if column in frame.columns))
+        most = largest(key, keys, *read_only(*(frame[column].to_numpy() for column in ("observed", "src", "dst"))))
+        chosen = [(frame[most], False)]
+        if name in limits:
+            chosen.insert(0, (frame.filter(pl.col("observed") > limits[name]), True))
+        parts += [
+            shaped(rows, invariant=pl.lit(name)).with_columns(fixed=pl.lit(value=fixed)) for rows, fixed in chosen
+        ]
+    return pl.concat(parts)
+
+
+def numbered(frame: pl.DataFrame, *columns: str) -> tuple[I64, int]:
+    """Return a number per row that tells what it has in some columns, and how many there are."""
+    number, count = np.zeros(frame.height, np.int64), min(1, frame.height)
+    for name in columns:
+        column = frame[name]
+        if column.dtype == pl.String:
+            column = column.cast(NAMES)
+        if column.dtype == pl.Enum:
+            column = column.to_physical()
+        found, known = ranks(column.cast(pl.Int64).fill_null(-1).to_numpy())
+        if count * len(known) > _SPARSE * frame.height:
+            number, kept = ranks(number)
+            count = len(kept)
+        if len(known) > 1:
+            number, count = number * len(known) + found, count * len(known)
+    number, kept = ranks(number)
+    return number, len(kept)
+
+
+def limits_given(parameters: InvariantsParameters) -> pl.DataFrame:
+    """Return one row per limit on what a round shows: ``invariant`` and ``limit``."""
+    names = ("epoch_max", "message_max", "operator_max")
+    given = {name: getattr(parameters, f"{name}_ns") for name in names}
+    return pl.DataFrame(
+        [(name, limit) for name, limit in given.items() if limit is not None],
+        schema={"invariant": NAMES, "limit": pl.Int64},
+        orient="row",
+    )
+
+
+def shaped(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
+    """Return a frame with the columns of `SEEN`, absent ones null, and with ``window`` if it has it."""
+    frame = frame.with_columns(**values)
+    absent = {name: pl.lit(None, kind) for name, kind in SEEN.items() if name not in frame.columns}
+    place = [name for name in frame.columns if name == "window"]
+    return frame.with_columns(**absent).select(*SEEN.names(), *place).cast(dict(SEEN))  # type: ignore[arg-type]
+
+
+def _epochs(run: Run, windows: Sequence[Window], last: pl.DataFrame, extent: pl.DataFrame) -> pl.DataFrame:
+    """Return how long every epoch took, with the local edge that ended last; `extent` has the ends of its edges."""
+    known = run.epochs.select("epoch", start_ns="entry_ns", end_ns="exit_ns")
+    frame = pl.DataFrame(
+        {"epoch": [window.epoch for window in windows], "window": range(len(windows))},
+        schema={"epoch": pl.Int64, "window": pl.Int64},
+    )
+    spans = frame.join(known, on="epoch")
+    if run.epochs_are_islands:
+        # There, an epoch is its graph: events that preparation dropped do not count.
+        spans = spans.drop("start_ns", "end_ns").join(extent, on="window")
+    found = last.join(spans.filter(pl.col("start_ns").is_not_null()), on="window")
+    return found.with_columns(observed=pl.col("end_ns") - pl.col("start_ns"))
+
+
+def _messages(tiling: Tiling) -> pl.DataFrame:
+    messages = np.flatnonzero(tiling.is_type(*MESSAGE_TYPES))
+    return tiling.edges.drop("operator")[messages].with_columns(
+        window=pl.Series(tiling.window[messages]),
+        worker=worker_of("src"),
+        to_worker=worker_of("dst"),
+        observed=delivered_ns(tiling.run),
+    )
+
+
+def _activations(tiling: Tiling) -> pl.DataFrame:
+    """Return the innermost activations, from their first vertex to their last."""
+    activation = tiling.number("activation")
+    leaves = np.flatnonzero(tiling.is_type(*_LEAVES) & (activation >= 0))
+    leaves = leaves[ordered(tiling.window[leaves], activation[leaves])]
+    window, activation = tiling.window[leaves], activation[leaves]
+    first = np.flatnonzero((np.diff(window, prepend=-1) != 0) | (np.diff(activation, prepend=-1) != 0))
+    src, dst, start = (tiling.edges[name].to_numpy()[leaves] for name in ("src", "dst", "start_ns"))
+    begin = np.minimum.reduceat(start, first)
+    end = np.maximum.reduceat(start + tiling.edges["duration_ns"].to_numpy()[leaves], first)
+    return (
+        tiling.edges.select("type", "operator")[leaves[first]]
+        .with_columns(
+            window=pl.Series(window[first]),
+            src=pl.Series(np.minimum.reduceat(src, first)),
+            dst=pl.Series(np.maximum.reduceat(dst, first)),
+            start_ns=pl.Series(begin),
+            observed=pl.Series(end - begin),
+        )
+        .with_columns(worker=worker_of("src"))
+    )

@@ -1,0 +1,346 @@
+"""A committed graph: its tables and windows, and what it can be given to other programs as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pag_graph.builder.engine import silent
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.run import Run
+from pag_graph.graph.window import whole_number
+from pag_graph.model.enums import EpochRole
+from pag_graph.model.tables import STORE_TABLES
+from pag_graph.store.in_place import check_output, write_whole
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pag_graph.engines.motif import SparkMotifQuery
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
+    from pag_graph.motif.paths import KHopPaths
+    from pag_graph.motif.polars_query import MotifQuery
+    from pag_graph.sinks.export import Exported
+    from pag_graph.sinks.graphframes import Detail
+
+_LEAST_WIDTH = 300
+
+
+class Outputs:
+    """Tables, windows, frames of Spark, files, pictures and motifs of a committed graph.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    """
+
+    def __init__(self, store: Path) -> None:
+        # Executors have working directories of their own.
+        self.run = Run(Path(store).absolute())
+
+    @property
+    def epochs(self) -> pl.DataFrame:
+        """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
+        return self.run.epochs
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return any table of the run, lazily: ``scan("epochs")`` as well as ``scan("edges")``.
+
+        Parameters
+        ----------
+        table
+            ``vertices``, ``edges``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
+
+        Returns
+        -------
+        pl.LazyFrame
+            Columns as in `pag_graph.model.tables`; rows in no order.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such table.
+        """
+        if table not in STORE_TABLES:
+            message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."
+            raise InvalidParameterError(message)
+        return self.run.scan(table)
+
+    def vertices(self) -> pl.LazyFrame:
+        """Return all vertices of the run (`PAG_VERTICES`)."""
+        return self.run.scan("vertices")
+
+    def edges(self) -> pl.LazyFrame:
+        """Return all edges of the run (`PAG_EDGES`)."""
+        return self.run.scan("edges")
+
+    def findings(self) -> pl.DataFrame:
+        """Return what is odd about the trace (`PAG_FINDINGS`)."""
+        return self.run.scan("findings").collect()
+
+    def snapshot(
+        self,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+    ) -> Snapshot:
+        """Return the graph of one window (see `Run.window`); of the slowest round where none is chosen."""
+        return self.run.snapshot(self._window(epoch=epoch, role=role, between=between, latency=latency))
+
+    def _window(self, **choice: Any) -> Window:
+        return self.run.window(**choice) if any(v is not None for v in choice.values()) else self.run.slowest()
+
+    def rounds(self) -> list[Window]:
+        """Return the windows of all rounds in time order; startup and shutdown only where the run has no round."""
+        windows = self.run.windows()
+        return [window for window in windows if window.role is EpochRole.ROUND] or windows
+
+    def spark_vertices(self, spark: SparkSession, epochs: Sequence[int] | None = None) -> DataFrame:
+        """Return vertices as a Spark DataFrame in GraphFrames' shape (column ``id``)."""
+        from pag_graph.sinks.graphframes import vertices
+
+        return vertices(self.run, spark, epochs)
+
+    def spark_edges(self, spark: SparkSession, epochs: Sequence[int] | None = None) -> DataFrame:
+        """Return edges as a Spark DataFrame in GraphFrames' shape (columns ``src`` and ``dst``)."""
+        from pag_graph.sinks.graphframes import edges
+
+        return edges(self.run, spark, epochs)
+
+    def export(
+        self,
+        target: str | os.PathLike[str],
+        to: str | None = None,
+        *,
+        path_only: bool = False,
+        replace: bool = False,
+        progress: Callable[[str, int, int], None] = silent,
+        **window: Any,
+    ) -> Exported:
+        """Write the run, or one window of it, for another program (see `pag_graph.sinks.export.export`).
+
+        Without `to` the name of `target` says the format: ``.json`` for Perfetto, ``.graphml``, ``.svg``, or none for a
+        folder of CSV.
+        """
+        from pag_graph.sinks.export import export
+
+        chosen = self.run.window(**window) if window else None
+        return export(self.run, target, to, window=chosen, path_only=path_only, replace=replace, progress=progress)
+
+    def draw(
+        self,
+        picture: str | os.PathLike[str],
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        width: int = 1100,
+    ) -> Path:
+        """Draw a window as an SVG: who did what when, who sent to whom, and the critical path.
+
+        Parameters
+        ----------
+        picture
+            File to write.
+        epoch, role, between, latency
+            See `snapshot`.
+        width
+            Width in pixels, at least 300.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InvalidParameterError
+            If there is no such window, the width is too small, or the file's name ends in something else than ``.svg``.
+        SinkError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> pag_graph.open("run.pag").draw("epoch4.svg", epoch=4)  # doctest: +SKIP
+        """
+        from pag_graph.sinks.timeline import timeline
+
+        if whole_number(width, "width") < _LEAST_WIDTH:
+            message = f"width is {width}, and must be at least {_LEAST_WIDTH}."
+            raise InvalidParameterError(message)
+        target = Path(picture)
+        check_output(target, ".svg")
+        drawn = timeline(self.snapshot(epoch=epoch, role=role, between=between, latency=latency), width=width)
+        write_whole(target, drawn)
+        return target
+
+    def to_networkx(self, *, path_only: bool = False, **window: Any) -> Any:
+        """Return the run, or one window of it, as a `networkx.MultiDiGraph`.
+
+        Parameters
+        ----------
+        path_only
+            Only the critical path.
+        window
+            As for `Run.window`; the whole run where absent.
+
+        Returns
+        -------
+        networkx.MultiDiGraph
+            Nodes are the ids of vertices; attributes are the columns of the tables, and `critical` of edges.
+
+        Raises
+        ------
+        MissingExtraError
+            If networkx is not installed.
+        """
+        from pag_graph.sinks.export.networkx_graph import networkx_graph
+        from pag_graph.sinks.export.pieces import PIECE_EDGES, Content
+
+        chosen = self.run.window(**window) if window else None
+        return networkx_graph(
+            Content(run=self.run, window=chosen, path_only=path_only, piece_edges=PIECE_EDGES, progress=silent)
+        )
+
+    def graphframe(self, spark: SparkSession, epochs: Sequence[int] | None = None, detail: Detail = "full") -> Any:
+        """Return the graph as GraphFrames' own `GraphFrame`.
+
+        Parameters
+        ----------
+        spark
+            A session with GraphFrames' jar; see `pag_graph.engines.session.spark_session`.
+        epochs
+            Epochs whose events to take; all where absent.
+        detail
+            ``full``, ``waits`` or ``critical``; see `pag_graph.sinks.graphframes.graphframe`.
+
+        Returns
+        -------
+        graphframes.GraphFrame
+            With the detail ``full``, vertices as `PAG_VERTICES` and edges as `PAG_EDGES`.
+
+        Raises
+        ------
+        MissingExtraError
+            If GraphFrames' Python package or its jar is absent; names the coordinate.
+        """
+        from pag_graph.sinks.graphframes import graphframe
+
+        return graphframe(self.run, spark, epochs, detail)
+
+    def motif(
+        self,
+        pattern: str,
+        where: str | None = None,
+        *,
+        epochs: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        parameters: Mapping[str, int | float | str | bool] | None = None,
+        distinct: bool = False,
+        spark: SparkSession | None = None,
+    ) -> MotifQuery | SparkMotifQuery:
+        """Look for a motif, with GraphFrames' language and columns and without its jar (see docs/motifs.md).
+
+        Parameters
+        ----------
+        pattern
+            A motif such as ``(a)-[e]->(b); !(b)-[]->(a)``, or the name of a pattern out of
+            `pag_graph.motif.patterns.PATTERNS`.
+        where
+            What must hold of a match, such as ``e.duration_ns > ms(1)``; beside a pattern's own filter.
+        epochs
+            Epochs that edges must end in; all where absent.
+        columns
+            ``element.column`` or ``element``; all columns of all named elements where absent.
+        limit
+            Most rows to return.
+        parameters
+            Values of ``$name`` in the filter; of a named pattern, those that differ from its defaults.
+        distinct
+            Whether no two named edges may be the same edge; as in GraphFrames, two names may stand for one.
+        spark
+            Look for it with Spark instead of Polars.
+
+        Returns
+        -------
+        MotifQuery or SparkMotifQuery
+            `frame()` and `table()` are the answer, `total` counts all matches, `explain()` shows the plan.
+
+        Raises
+        ------
+        MotifSyntaxError
+            If motif or filter cannot be understood; points at the character.
+        InvalidParameterError
+            If there is no such epoch, column or parameter.
+        """
+        from pag_graph.motif.patterns import PATTERNS
+        from pag_graph.motif.polars_query import MotifQuery
+        from pag_graph.motif.query import ask
+        from pag_graph.motif.shape import PAG_SHAPE
+        from pag_graph.motif.store import graph_of_run
+
+        if limit is not None and limit < 1:
+            message = f"limit is {limit}, and must be at least 1."
+            raise InvalidParameterError(message)
+        named = PATTERNS.get(pattern)
+        wheres = [text for text in (named.where if named else None, where) if text]
+        values = named.values(parameters) if named else dict(parameters or {})
+        text = named.motif if named else pattern
+        question = ask(text, wheres, PAG_SHAPE, columns=columns, parameters=values, distinct=distinct)
+        if spark is None:
+            return MotifQuery(question=question, graph=graph_of_run(self.run, epochs), limit=limit)
+        from pag_graph.engines.motif import SparkMotifQuery
+        from pag_graph.sinks.graphframes import motif_graph
+
+        return SparkMotifQuery(question=question, graph=motif_graph(self.run, spark, epochs), limit=limit)
+
+    def k_hop_paths(
+        self,
+        k: int = 2,
+        *,
+        limit: int = 1000,
+        through_waits: bool = True,
+        spark: SparkSession | None = None,
+        **window: Any,
+    ) -> KHopPaths:
+        """List paths of exactly k hops back from the ends of a window's waits; `k_hops` counts those of any length.
+
+        Parameters
+        ----------
+        k
+            Number of hops, 1 to 8.
+        limit
+            Most paths to list; the answer says how many there are.
+        through_waits
+            Follow waits as well; without them hops are causes only.
+        spark
+            Use Spark instead of this process.
+        window
+            See `snapshot`.
+
+        Returns
+        -------
+        KHopPaths
+            `paths` has one row per path and hop (`K_HOP_PATHS`), `total` and `cut` say what is not in it.
+        """
+        from pag_graph.motif.paths import k_hop_paths
+
+        if spark is None:
+            return k_hop_paths(self.snapshot(**window), k, limit=limit, through_waits=through_waits)
+        from pag_graph.engines.motif import k_hop_paths as on_spark
+        from pag_graph.sinks.graphframes import edges_in_window
+
+        chosen = self._window(**window)
+        vertices = self.spark_vertices(spark)
+        edges = edges_in_window(self.run, spark, chosen)
+        return on_spark(vertices, edges, k=k, limit=limit, through_waits=through_waits)

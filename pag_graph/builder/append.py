@@ -1,0 +1,87 @@
+"""What an append asks of the store that it adds to: that it is the same run, and that nothing committed changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.conflicts import another_story
+from pag_graph.builder.plan import run_id_of
+from pag_graph.errors import StoreConflictError
+from pag_graph.rules.rows import RuleParameters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.builder.saved import Saved
+    from pag_graph.model.enums import RuleSet
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.trace import Trace
+
+
+def check_same_run(kept: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None) -> None:
+    """Refuse to append another run, or a trace of other workers: their clocks are not those that were committed.
+
+    Raises
+    ------
+    StoreConflictError
+        If the run, or the number of workers, or a worker is another one.
+    """
+    now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
+    before = set(kept.run["clocks"]["offset_ns"]) if "clocks" in kept.run else now
+    if now != before:
+        message = f"{kept.path} holds run {kept.run['run_id']} of {len(before)} workers; this trace has {len(now)}"
+        message += ", and is of another run." if len(now) != len(before) else " others, and is of another run."
+        raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
+    run_id = run_id_of(trace.meta.trace_id, rules, parameters or RuleParameters())
+    if kept.run["run_id"] != run_id:
+        message = f"{kept.path} holds run {kept.run['run_id']}; this trace with these rules is run {run_id}."
+        raise StoreConflictError(message, "Only more of the same run can be appended; use `--replace`.")
+
+
+def nothing_new(kept: StoreInfo, begin: Saved | None, trace: Trace) -> bool:
+    """Say whether a trace holds nothing that is not committed, so that a retry may stop here."""
+    if trace.rows == kept.events and begin is not None:
+        return begin.complete == trace.meta.complete
+    return trace.rows < kept.events
+
+
+def check_unchanged(kept: StoreInfo, begin: Saved, epochs: pa.Table, fingerprint: int) -> None:
+    """Refuse an append to which committed epochs would look different.
+
+    Rows of `epochs` say which; what came later can also change the type of an edge in them and leave all counts alone.
+
+    Parameters
+    ----------
+    kept
+        The state of the store.
+    begin
+        Where the append began: what lies before did not change.
+    epochs
+        Rows of `PAG_EPOCHS` behind that, as they would be now.
+    fingerprint
+        Of all rows of committed epochs, as they would be now.
+
+    Raises
+    ------
+    StoreConflictError
+        If one would.
+    """  # noqa: DOC501  (what makes the error is taken for one)
+    last = kept.run["last_closed_epoch"]
+    if last == begin.closed.last:
+        return
+    rows = kept.scan("epochs").sort("epoch").collect().to_dicts()
+    before = [row for row in rows if begin.closed.last < row["epoch"] <= last]
+    # Where the run ended with an epoch there was no shutdown: the last row counted what carries a later epoch as well.
+    ended = bool(before) and before[-1] is rows[-1]
+    counts = {"entry_ns", "exit_ns", "events", "vertices", "edges"} if ended else set()
+    now = {row["epoch"]: row for row in epochs.to_pylist()}
+    changed = []
+    for row in before:
+        compared = set(row) - (counts if row is rows[-1] else set())
+        other = now.get(row["epoch"], {})
+        if any(other.get(name) != row[name] for name in compared):
+            changed.append(row["epoch"])
+    if not changed and fingerprint != kept.run.get("closed_fingerprint"):
+        changed = [row["epoch"] for row in before]
+    if changed:
+        raise another_story(changed)

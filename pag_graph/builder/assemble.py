@@ -1,0 +1,264 @@
+"""From the rows of a slice, and what is open before them, to vertices, edges and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.builder.findings import WorkerRemarks, never_stopped, of_rows
+from pag_graph.builder.match import apply_stitched
+from pag_graph.builder.scan import application_rows
+from pag_graph.builder.state import EVER, NOWHERE, Life, Spawn, VertexAt, WorkerState
+from pag_graph.kernels import ABSENT, layout, reads
+from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
+from pag_graph.kernels.applications import applications
+from pag_graph.kernels.assembly import NO_EDGE
+from pag_graph.kernels.reads import edges_of_reads
+from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
+from pag_graph.rules.protocol import Before
+from pag_graph.rules.protocol import Life as Lifetime
+from pag_graph.rules.registry import of, wait_rules
+from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, opened
+from pag_graph.runtime.threads import each
+from pag_graph.store.findings import no_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.scan import SliceRows
+    from pag_graph.builder.state import SliceScan
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+
+_MESSAGES = [EDGE_CODES[kind] for kind in MESSAGE_TYPES]
+_WAITING, _DATA, _PROGRESS, _APPLICATION, _SPAWNED = (
+    EDGE_CODES[kind]
+    for kind in (
+        ActivityType.WAITING,
+        ActivityType.DATA_MESSAGE,
+        ActivityType.PROGRESS_MESSAGE,
+        ActivityType.APPLICATION,
+        ActivityType.SPAWN,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a slice is assembled from besides its rows."""
+
+    workers: Mapping[int, WorkerState] = field(default_factory=dict)
+    """Where the workers stand before it."""
+    lives: Mapping[int, Life] = field(default_factory=dict)
+    """Workers that come or go while the run lasts."""
+    stitched: pl.DataFrame | None = None
+    """Sends of other slices for receives of this one, columns `pag_graph.builder.match.STITCHED`."""
+    open_epoch: int = 0
+    """The first epoch that some worker has not left; asked for where the run's end is built."""
+
+
+def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
+    """Make the vertices and edges of a slice.
+
+    Parameters
+    ----------
+    plan, read
+        The build and the slice.
+    given
+        What is known besides.
+
+    Returns
+    -------
+    GraphColumns
+        Vertices of the slice's events, edges that end at them, and findings about them.
+    """
+    judged = _judged(plan, given, read)
+    parts = each(
+        lambda item: _worker_graph(plan, given, *item), list(zip(read.rows, read.surveys, judged, strict=True))
+    )
+    dropped = {
+        reason: count
+        for code, reason in DROPPED.items()
+        if (count := sum(int(np.count_nonzero(survey.dropped == code)) for survey in read.surveys))
+    }
+    return lay_out(
+        [graph for graph, _ in parts],
+        findings=pa.concat_tables([no_findings(), *(table for _, tables in parts for table in tables)]),
+        dropped=dropped,
+    )
+
+
+def _judged(plan: RunPlan, given: Given, read: SliceRows) -> list[Any]:
+    if given.stitched is not None and given.stitched.height:
+        apply_stitched(read.rows, given.stitched)
+    rules, setting = wait_rules(plan.rules), plan.setting
+
+    def judge(item: tuple[WorkerRows, Survey]) -> Judged:
+        rows, survey = item
+        judged: Judged = rules.judge(rows, survey, setting, given.workers.get(rows.worker, NOWHERE).activities)
+        return judged
+
+    return each(judge, list(zip(read.rows, read.surveys, strict=True)))
+
+
+def last_segments(plan: RunPlan, given: Given, read: SliceRows) -> dict[int, int]:
+    """Return, per worker, the position of the vertex that starts the last segment that begins in a slice.
+
+    Parameters
+    ----------
+    plan, read
+        The build and the slice.
+    given
+        What is known besides, but for the segments.
+
+    Returns
+    -------
+    dict
+        Workers whose open segment stays the one from before are absent.
+    """
+    segments = {}
+    for rows, survey, judged in zip(read.rows, read.surveys, _judged(plan, given, read), strict=True):
+        segment = int(judged.wait_pos[-1]) if len(judged.wait_pos) else -1
+        if segment < 0 and rows.starts_run:
+            kept = np.flatnonzero(survey.dropped == 0)
+            first = VertexAt(2 * (rows.first_order + int(kept[0])), int(rows.t[kept[0]]), 0) if len(kept) else None
+            segment = first_position(first, born=given.lives.get(rows.worker, EVER).birth is not None)
+        if segment >= 0:
+            segments[rows.worker] = segment
+    return segments
+
+
+def known_segments(part: Slice, scan: SliceScan, births: Mapping[int, Spawn]) -> dict[int, int] | None:
+    """Return what `last_segments` returns, if the scan of the slice is enough to tell, else None."""
+    waits = {worker: found.wait for worker, found in scan.workers.items()}
+    if any(wait is None for wait in waits.values()):
+        return None
+    segments = {worker: wait for worker, wait in waits.items() if wait is not None and wait >= 0}
+    for worker, (low, _) in part.rows.items():
+        if low == 0 and worker not in segments:
+            segments[worker] = first_position(scan.workers[worker].first, born=worker in births)
+    return segments
+
+
+def first_position(first: VertexAt | None, *, born: bool) -> int:
+    """Return the position of a worker's very first vertex.
+
+    That is its first event, or, unless it was born with that, the run's origin before it.
+    """
+    return 1 if first is None else first.pos - int(first.t > 0 and not born)
+
+
+def _worker_graph(
+    plan: RunPlan, given: Given, rows: WorkerRows, survey: Survey, judged: Any
+) -> tuple[WorkerGraph, list[pa.Table]]:
+    state, life = given.workers.get(rows.worker, NOWHERE), given.lives.get(rows.worker, EVER)
+    last = state.last or VertexAt(-1, 0, -1)
+    before = Before(last.pos, last.t, state.segment, state.activities)
+    lifetime = Lifetime(life.birth is not None, life.exit_ns is not None, plan.end_ns)
+    graph = wait_rules(plan.rules).worker_graph(rows, survey, judged, before, lifetime)
+    graph, trouble = _with_applications(rows, graph, state.applications)
+    # The run's end moves while the run goes on: its vertices never belong to an epoch that is closed, whatever the
+    # worker logged last. After the end of an epoch it is in the next one, though it logged nothing of it.
+    after = given.open_epoch
+    if rows.rows:
+        after = max(after, int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
+    elif state.last_row is not None:
+        after = max(after, state.last_row.epoch + state.last_row.ends_epoch)
+    row, pos, t, segment, kind, operator, activation, records, flags = graph
+    epoch = layout.epochs_at(pos, rows.epoch, rows.first_order, last.epoch, after)
+    local = LocalEdges(previous=last, kind=kind, operator=operator, activation=activation, records=records, flags=flags)
+    messages, negative = _messages(plan, rows, judged)
+    if life.birth is not None and state.last is None and len(pos):
+        birth = _birth(rows, life.birth, VertexAt(int(pos[0]), int(t[0]), int(epoch[0])))
+        messages = messages.and_one(birth, _SPAWNED)
+    remarks = WorkerRemarks(rows, survey, judged, trouble, negative)
+    findings = [*of_rows(plan, remarks), *never_stopped(plan, rows, survey, state)]
+    return WorkerGraph(
+        rows=rows,
+        operator=rows.operator,
+        row=row,
+        pos=pos,
+        t=t,
+        segment=segment,
+        epoch=epoch,
+        local=local,
+        messages=messages,
+    ), findings
+
+
+def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[Graph, I8]:
+    """Lay application activities over everything but waiting; return also what is wrong with each row."""
+    at, starts = application_rows(rows)
+    trouble = np.zeros(rows.rows, np.int8)
+    if not len(at) and not before:
+        return graph, trouble
+    outer = [activity.operator for activity in before], [activity.pos for activity in before]
+    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array(outer[0], np.int64))
+    trouble[at] = wrong
+    pos, kind, operator, activation, records, flags = graph[1], *graph[4:]
+    # An edge is inside what was open before the row that it ends at, or leads up to.
+    row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
+    inside = innermost[np.searchsorted(at, row, side="left")]
+    here = rows.operator[at], 2 * (rows.first_order + at)
+    number, position = opened(inside, here, outer, (-1, -1))
+    covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
+    return (
+        *graph[:4],
+        np.where(covered, np.int8(_APPLICATION), kind),
+        np.where(covered, number, operator),
+        np.where(covered, position, activation),
+        records,
+        np.where(covered, np.int8(0), flags),
+    ), trouble
+
+
+def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages, I64]:
+    """Make an edge per message from another worker that is read here: to the wait's end that it caused, or its read.
+
+    Returns
+    -------
+    messages
+        In the order of their reads.
+    negative
+        Rows of messages that were read before they were sent.
+    """
+    numbers, at, flags = edges_of_reads(
+        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes),
+        reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
+        reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
+        reads.Reader(
+            rows.worker,
+            rows.first_order,
+            plan.processes,
+            # A source that states its activities says itself when messages arrive.
+            of(plan.rules).states_activities,
+            int(EdgeFlags.INEXACT_ARRIVAL),
+            int(EdgeFlags.NEGATIVE),
+        ),
+    )
+    kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
+    if len(rows.activity):
+        stated_type = rows.activity[at]
+        kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
+    negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
+    return Messages(numbers=numbers, kind=kind, flags=flags), at[negative]
+
+
+def _birth(rows: WorkerRows, birth: Spawn, first: VertexAt) -> I64:
+    """Return the numbers of the edge from the row that starts a worker to the worker's first vertex."""
+    numbers = np.full(layout.ALL_NUMBERS, ABSENT, np.int64)
+    born = rows.worker << POSITION_BITS | first.pos
+    numbers[[layout.SRC, layout.DST, layout.READ]] = birth.worker << POSITION_BITS | birth.pos, born, born
+    numbers[[layout.DST_EPOCH, layout.SRC_EPOCH]] = first.epoch, birth.epoch
+    numbers[[layout.START, layout.DURATION]] = birth.t, first.t - birth.t
+    return numbers

@@ -1,0 +1,19 @@
+"""The error of an append to which what is committed would look different."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import StoreConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def another_story(epochs: Collection[int]) -> StoreConflictError:
+    """Return the error for a trace that contradicts epochs that are committed, ascending."""
+    changed = list(epochs)
+    message = f"The trace now tells another story of epochs {changed[:5]} than the one that is committed."
+    return StoreConflictError(
+        message, "Late events cannot be appended; build with `--replace`.", {"epochs": changed[:100]}
+    )

@@ -1,0 +1,210 @@
+"""Where the logs of a run are cut in slices."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pag_graph.builder.reading import KINDS, read_columns
+from pag_graph.kernels.activations import OTHER, PARK
+from pag_graph.kernels.layout import runs
+from pag_graph.rules.rows import EXIT
+from pag_graph.runtime.threads import each
+from pag_graph.store.log import TraceLog, column
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.builder.clocks import Clock
+    from pag_graph.rules.protocol import WaitRules, Wanted
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+    Ranges = dict[int, tuple[int, int]]
+
+_NONE = np.array([OTHER], np.int8)
+"""What stands before the first row of a log and after its last one."""
+
+
+def cut_by_time(
+    rules: WaitRules[Any, Any],
+    log: TraceLog,
+    clocks: Mapping[int, Clock],
+    slice_events: int,
+    *,
+    start: Mapping[int, int],
+    parks: Collection[int],
+    tail: bool,
+) -> list[Ranges]:
+    """Cut all workers at about the same instants, each where its rules need to look at neither side.
+
+    Parameters
+    ----------
+    rules
+        `WaitRules.safe_cut` says where a worker may be cut.
+    log, clocks
+        What to cut, and per worker of the run its clock.
+    slice_events
+        About how many events a slice holds.
+    start
+        Per worker: its first row to cut.
+    parks
+        Workers that are known to park before that.
+    tail
+        Whether the log goes on: then the last slice holds, of each worker, what comes after the last place where it may
+        be cut.
+
+    Returns
+    -------
+    list of dict
+        Per slice and worker its first row, and the one after its last; the last slice names all workers.
+    """
+    instants = _instants(log, clocks, slice_events, start)
+    log = log.forward()
+    silent = tail and not all(log.rows_of(worker) for worker in clocks)
+
+    def cuts(worker: int) -> list[int]:
+        begin, end = start[worker], log.rows_of(worker)
+        if not (instants or tail):
+            return [begin, end]
+        wanted = rules.safe_cut(lambda: worker in parks or first_row(log, worker, begin, _is_park) < end)
+        rows = [
+            first_row(log, worker, max(_row_at(log, worker, clocks[worker].own(t)), begin), wanted) for t in instants
+        ]
+        if tail:
+            # Before every worker has logged something, nobody knows the run's origin.
+            last = begin if silent else _last_row(log, worker, begin, wanted)
+            rows = [*(min(row, last) for row in rows), last]
+        return list(accumulate([begin, *rows, end], max))
+
+    workers = list(clocks)
+    return _slices(dict(zip(workers, each(cuts, workers), strict=True)), tail=tail)
+
+
+def _slices(cuts: Mapping[int, list[int]], *, tail: bool) -> list[Ranges]:
+    count = len(next(iter(cuts.values()))) - 1
+    made = ({w: (c[i], c[i + 1]) for w, c in cuts.items() if c[i] < c[i + 1]} for i in range(count - tail))
+    slices = [ranges for ranges in made if ranges]
+    last = {} if tail or not slices else slices.pop()
+    # The run ends for every worker, also where its log has ended before.
+    return [*slices, {w: last.get(w, (c[-2] if tail else c[-1], c[-1])) for w, c in cuts.items()}]
+
+
+def _even(events: int, slice_events: int) -> tuple[int, int]:
+    """Return how many slices so many events make, and how many events each has, about, if all have the same."""
+    count = max(-(-events // slice_events), 1)
+    return count, max(-(-events // count), 1)
+
+
+def _instants(log: TraceLog, clocks: Mapping[int, Clock], slice_events: int, start: Mapping[int, int]) -> list[int]:
+    count, slice_events = _even(sum(log.rows_of(w) - start[w] for w in clocks), slice_events)
+    if count <= 1:
+        return []
+    chunks = [(w, chunk) for w in clocks for chunk in log.chunks.get(w, ()) if chunk.first_row + chunk.rows > start[w]]
+    largest = max(chunk.rows for _, chunk in chunks)
+    if slice_events < largest:
+        # Slices finer than row groups: only the times themselves tell where they lie.
+        times = [clocks[w].common(column(log.read(w, start[w], log.rows_of(w), ["t_ns"]), "t_ns")) for w in clocks]
+        ordered = np.sort(np.concatenate(times))
+        return [int(ordered[i * slice_events]) for i in range(1, count)]
+    ends = sorted((clocks[w].common(chunk.t_max), chunk.rows) for w, chunk in chunks)
+    reached = np.cumsum([rows for _, rows in ends])
+    targets = np.minimum(np.arange(1, count) * slice_events, reached[-1])
+    return [ends[i][0] for i in np.searchsorted(reached, targets)]
+
+
+def _row_at(log: TraceLog, worker: int, clock: int) -> int:
+    """Return the first row of a worker that is not earlier than `clock`, or the number of its rows."""
+    for chunk in log.chunks.get(worker, ()):
+        if chunk.t_max >= clock:
+            rows = read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, ["t_ns"], {})
+            return chunk.first_row + int(np.searchsorted(rows["t_ns"], clock))
+    return log.rows_of(worker)
+
+
+def _is_park(_before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
+    return np.equal(kind, PARK)
+
+
+def first_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
+    """Return the first row from `start` on that is wanted, or the number of the worker's rows.
+
+    `wanted` is asked with the kinds of the rows before, of the rows themselves, and of the rows after them.
+    """
+    # Kinds that were read and not yet asked for, with the row before them; the first is of row `first`.
+    kinds, first = (_NONE, -1) if start == 0 else (_NONE[:0], start - 1)
+    for chunk in log.chunks.get(worker, ()):
+        low, high = max(start - 1, 0, chunk.first_row), chunk.first_row + chunk.rows
+        if low >= high:
+            continue
+        kinds = np.concatenate((kinds, read_columns(log, worker, low, high, ["kind"], KINDS)["kind"]))
+        hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+        if len(hits):
+            return first + 1 + int(hits[0])
+        first, kinds = first + max(len(kinds) - 2, 0), kinds[-2:]
+    kinds = np.concatenate((kinds, _NONE))
+    hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+    return first + 1 + int(hits[0]) if len(hits) else log.rows_of(worker)
+
+
+def _last_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
+    """Return the last row from `start` on where a log that goes on may be cut: its end, if the worker has ended."""
+    after = _NONE
+    for chunk in reversed(log.chunks.get(worker, ())):
+        low, high = max(start, chunk.first_row), chunk.first_row + chunk.rows
+        if low >= high:
+            break
+        before = max(low - 1, 0)
+        kinds = read_columns(log, worker, before, high, ["kind"], KINDS)["kind"]
+        if high == log.rows_of(worker) and (kinds[-1] == EXIT or wanted(kinds[-1:], _NONE, _NONE)[0]):
+            return high
+        kinds = np.concatenate((kinds if low else np.concatenate((_NONE, kinds)), after))
+        # A row that nothing follows yet is not known to be wanted.
+        hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+        if len(hits):
+            return low + int(hits[-1])
+        after = kinds[1:2]
+    return start
+
+
+def cut_by_epoch(log: TraceLog, workers: Sequence[int], slice_events: int) -> list[Ranges]:
+    """Cut between epochs, for rule sets to which every epoch is an island.
+
+    Parameters
+    ----------
+    log, workers, slice_events
+        As for `cut_by_time`.
+
+    Returns
+    -------
+    list of dict
+        As from `cut_by_time`, but that only workers with rows in it are named.
+    """
+    counts = dict(zip(workers, each(partial(_epoch_counts, log.forward()), workers), strict=True))
+    epochs = np.unique(np.concatenate([values for values, _ in counts.values()]))
+    sizes = np.zeros(len(epochs), np.int64)
+    for values, rows in counts.values():
+        np.add.at(sizes, np.searchsorted(epochs, values), rows)
+    group = (np.cumsum(sizes) - sizes) // _even(int(sizes.sum()), slice_events)[1]
+    cuts = {}
+    for w, (values, rows) in counts.items():
+        counted = np.zeros(int(group[-1]) + 1, np.int64)
+        np.add.at(counted, group[np.searchsorted(epochs, values)], rows)
+        cuts[w] = [0, *(int(x) for x in np.cumsum(counted))]
+    slices = ({w: (c[i], c[i + 1]) for w, c in cuts.items() if c[i] < c[i + 1]} for i in range(int(group[-1]) + 1))
+    return [ranges for ranges in slices if ranges]
+
+
+def _epoch_counts(log: TraceLog, worker: int) -> tuple[I64, I64]:
+    """Return the epochs of a worker and how many rows each has; an epoch may come up several times."""
+    found = [
+        runs(read_columns(log, worker, chunk.first_row, chunk.first_row + chunk.rows, ["epoch"], {})["epoch"])
+        for chunk in log.chunks.get(worker, ())
+    ]
+    none = np.empty(0, np.int64)
+    return np.concatenate([none, *(epoch for epoch, _ in found)]), np.concatenate([none, *(rows for _, rows in found)])

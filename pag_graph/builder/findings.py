@@ -1,0 +1,337 @@
+"""All findings of a build: what was odd about the trace, and what was made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pag_graph.builder.scan import application_marks
+from pag_graph.builder.state import still_open
+from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, OPEN
+from pag_graph.model.enums import Severity
+from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
+from pag_graph.rules.protocol import Remark
+from pag_graph.rules.registry import wait_rules
+from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows
+from pag_graph.store.findings import findings, no_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import polars as pl
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.builder.epochs import Windows
+    from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.state import RunState, Spawn, WorkerState
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+
+
+# --- Rows of one worker -----------------------------------------------------------------------------------------------
+
+
+class WorkerRemarks(NamedTuple):
+    """What was found out about the rows of one worker."""
+
+    rows: WorkerRows
+    survey: Survey
+    judged: Any
+    applied: I8
+    """Per row: what is wrong with a start or stop of an application activity."""
+    negative: I64
+    """Rows that read a message before it was sent."""
+
+
+def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
+    """Return findings about the rows of one worker, each with what the build made of it."""
+    rows, survey, judged, applied, negative = remarks
+    warning = Severity.WARNING
+    stop, other, open_ = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER, OPEN))
+    found = [
+        Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stop),
+        Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", other),
+    ]
+    if rows.ends_log:
+        found.append(Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", open_))
+    stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
+    found += [
+        Remark("application_stop_without_start", warning, "ignored", stop),
+        Remark("application_stop_of_outer", warning, "closed the application activities inside it as well", other),
+        *wait_rules(plan.rules).extra_findings(rows, survey, judged),
+    ]
+    alive = rows.rows if rows.ends_log else rows.rows + 1
+    early = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
+    found.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
+    tables = [_of_remark(plan, rows, remark) for remark in found if len(remark.rows)]
+    if len(negative):
+        transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]
+        remark = Remark("negative_transfer", warning, "kept and flagged; it ends no wait", negative)
+        zero = np.zeros(len(negative), np.int64)
+        tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=zero, unit="ns"))
+    return tables
+
+
+def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:
+    at = remark.rows
+    return findings(
+        remark.name,
+        remark.severity,
+        remark.action,
+        rows=len(at),
+        worker=rows.worker,
+        vertex=np.int64(rows.worker) << POSITION_BITS | 2 * (at + rows.first_order),
+        seq=rows.seq[at],
+        file=plan.log.files_of(rows.worker, at + rows.first_order - 1),
+        **more,
+    )
+
+
+def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: WorkerState) -> list[pa.Table]:
+    """Return findings about activities that are open where a worker's log ends, in whatever slice they started."""
+    if not rows.ends_run:
+        return []
+    result = []
+    stacks: dict[str, tuple[Stack, Stack]] = {
+        "activation_not_stopped": (before.activities, survey.marks),
+        "application_not_stopped": (before.applications, application_marks(rows)),
+    }
+    for name, (outer, marks) in stacks.items():
+        left = still_open(outer, marks)
+        if left:
+            result.append(
+                findings(
+                    name,
+                    Severity.INFO,
+                    "goes on to the end of the worker's log",
+                    rows=len(left),
+                    worker=rows.worker,
+                    vertex=[rows.worker << POSITION_BITS | activity.pos for activity in left],
+                    seq=[activity.seq for activity in left],
+                    file=plan.log.files_of(rows.worker, np.array([activity.pos // 2 - 1 for activity in left])),
+                )
+            )
+    return result
+
+
+# --- Messages ---------------------------------------------------------------------------------------------------------
+
+
+def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
+    """Return a finding per read that nobody sent, as far as the logs tell; `receives` as of `RECEIVES`."""
+    lost = receives.sort("worker", "order")
+    if not lost.height:
+        return no_findings()
+    order, worker = lost["order"].to_numpy(), lost["worker"].to_numpy()
+    return findings(
+        "receive_without_send",
+        Severity.WARNING,
+        "kept as an event without an edge; it ends no wait",
+        rows=lost.height,
+        worker=worker,
+        vertex=worker << POSITION_BITS | 2 * order,
+        seq=lost["seq"].to_numpy(),
+        file=plan.log.files_of(worker, order - 1),
+    )
+
+
+def read_otherwise(plan: RunPlan, sends: pl.DataFrame) -> list[pa.Table]:
+    """Return a finding per send that was not read as often as it should be; `sends` as of `SENDS`, by vertex."""
+    result = []
+    for name, rows, action in (
+        (
+            "send_without_receive",
+            sends.filter(sends["missing"] > 0),
+            "kept as an event; receivers that did not log it have no edge",
+        ),
+        ("message_received_twice", sends.filter(sends["missing"] < 0), "every read got an edge"),
+    ):
+        if rows.height:
+            ids = rows["id"].to_numpy()
+            worker, order = ids >> POSITION_BITS, (ids & MAX_POSITION) // 2
+            result.append(
+                findings(
+                    name,
+                    Severity.WARNING,
+                    action,
+                    rows=rows.height,
+                    worker=worker,
+                    vertex=ids,
+                    seq=rows["seq"].to_numpy(),
+                    file=plan.log.files_of(worker, order - 1),
+                    observed=np.abs(rows["missing"].to_numpy()).astype(np.int64),
+                    limit=0,
+                    unit="messages",
+                )
+            )
+    return result
+
+
+# --- Lives and names --------------------------------------------------------------------------------------------------
+
+_ODD_SPAWNS = {
+    "spawn_of_nobody": "kept as an event without an edge; the worker that it names logged nothing",
+    "spawned_after_birth": "kept as an event without an edge; the worker logged something before",
+    "spawned_twice": "kept as an event without an edge; the earliest spawn is the birth",
+}
+
+
+def of_lives(
+    plan: RunPlan, state: RunState, births: Mapping[int, Spawn], odd: Mapping[str, list[Spawn]]
+) -> list[pa.Table]:
+    """Return findings about rows that spawn nobody, and workers that nobody spawned though others were.
+
+    Parameters
+    ----------
+    plan, state
+        The build, and where the run stands at its end.
+    births, odd
+        As of `births_of`.
+
+    Returns
+    -------
+    list
+        Rows of `PAG_FINDINGS`.
+    """
+    result = [
+        findings(
+            name,
+            Severity.WARNING,
+            _ODD_SPAWNS[name],
+            rows=len(spawns),
+            worker=[spawn.worker for spawn in spawns],
+            vertex=[spawn.worker << POSITION_BITS | spawn.pos for spawn in spawns],
+            seq=[spawn.seq for spawn in spawns],
+            file=plan.log.files_of(
+                np.array([spawn.worker for spawn in spawns]), np.array([spawn.pos // 2 - 1 for spawn in spawns])
+            ),
+            observed=[spawn.child for spawn in spawns],
+            unit="worker",
+        )
+        for name, spawns in sorted(odd.items())
+    ]
+    # Where nobody is ever spawned, all workers are simply there from the beginning.
+    begins = {worker: first.t for worker in plan.workers if (first := state.worker(worker).first) is not None}
+    orphans = [worker for worker in plan.workers if births and worker not in births and begins.get(worker, 0) > 0]
+    if orphans:
+        result.append(
+            findings(
+                "worker_without_spawn",
+                Severity.INFO,
+                "its time from the run's origin to its first event is unknown",
+                rows=len(orphans),
+                worker=orphans,
+                observed=[begins[worker] for worker in orphans],
+                unit="ns",
+            )
+        )
+    return result
+
+
+def unknown_names(plan: RunPlan, state: RunState) -> list[pa.Table]:
+    """Return findings about operators and channels that events refer to and the trace's tables do not name.
+
+    A source without a table of operators, or of channels, names none of them.
+    """
+    result = []
+    for what, table, numbers in (
+        ("operator", plan.trace.operators, state.operators),
+        ("channel", plan.trace.channels, state.channels),
+    ):
+        missing = sorted(numbers.difference(table[what].to_pylist())) if table.num_rows else []
+        if missing:
+            result.append(
+                findings(
+                    f"unknown_{what}",
+                    Severity.WARNING,
+                    "shown by its number; the trace does not name it",
+                    rows=len(missing),
+                    file=f"{what}s.parquet",
+                    observed=missing,
+                    unit=what,
+                )
+            )
+    return result
+
+
+# --- The log as a whole -----------------------------------------------------------------------------------------------
+
+
+def of_epochs(span: Windows) -> list[pa.Table]:
+    """Say which epochs lack an end."""
+    result = []
+    if span.inferred:
+        action = "the last event of each epoch stands in for its end"
+        result.append(findings("epoch_end_not_logged", Severity.WARNING, action))
+    if span.unfinished:
+        action = "counted as shutdown; it has no round"
+        count = len(span.unfinished)
+        result.append(
+            findings("epoch_incomplete", Severity.WARNING, action, rows=count, observed=span.unfinished, unit="epoch")
+        )
+    return result
+
+
+def of_log(plan: RunPlan) -> list[pa.Table]:
+    """Say what the log as a whole lacks."""
+    result = [plan.trace.findings, *of_clocks(plan)]
+    if not plan.trace.meta.complete:
+        action = "built as far as it goes; what is younger than its last event is not known"
+        result.append(findings("log_cut_short", Severity.WARNING, action, file="meta.json"))
+    for scope in plan.trace.meta.missing_progress:
+        action = f"nobody listened to the progress of scope {scope}: waits for it are typed input_wait or unknown"
+        result.append(findings("progress_not_registered", Severity.WARNING, action, file="meta.json"))
+    return result
+
+
+def of_clocks(plan: RunPlan) -> list[pa.Table]:
+    """Say how the messages moved the clocks, and where they could not tell."""
+    if plan.estimate is None:
+        return []
+    estimate = plan.estimate
+    recorded = dict(
+        zip(plan.trace.workers["worker"].to_pylist(), plan.trace.workers["offset_ns"].to_pylist(), strict=True)
+    )
+    bounds = {w: bound for w, bound in estimate.uncertainty_ns.items() if bound is not None}
+    unbounded = [w for w in plan.workers if w not in bounds]
+
+    def moved(workers: Iterable[int]) -> list[int]:
+        return [estimate.clocks[w].offset_ns - recorded[w] for w in workers]
+
+    action = "moved by `observed`; off by `limit` at most from the first worker's clock"
+    result = [
+        findings(
+            "clock_estimated",
+            Severity.INFO,
+            action,
+            rows=len(bounds),
+            worker=list(bounds),
+            observed=moved(bounds),
+            limit=list(bounds.values()),
+            unit="ns",
+        )
+    ]
+    if unbounded:
+        action = "moved by `observed`; messages do not bound it from both sides, so nobody knows how far off it is"
+        result.append(
+            findings(
+                "clock_not_bounded",
+                Severity.WARNING,
+                action,
+                rows=len(unbounded),
+                worker=unbounded,
+                observed=moved(unbounded),
+                unit="ns",
+            )
+        )
+    if estimate.margin_ns is not None and estimate.margin_ns < 0:
+        action = "no clocks that run evenly satisfy all messages; those that do not fit are flagged negative"
+        result.append(
+            findings(
+                "clocks_contradict_messages", Severity.ERROR, action, rows=1, observed=[estimate.margin_ns], unit="ns"
+            )
+        )
+    return result

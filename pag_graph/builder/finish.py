@@ -1,0 +1,151 @@
+"""From what became of all slices to what there is to commit: windows, findings, and the state for the next append."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pag_graph.builder import findings
+from pag_graph.builder.append import check_unchanged
+from pag_graph.builder.frontier import closed_for_good
+from pag_graph.builder.made import Made
+from pag_graph.builder.saved import Saved
+from pag_graph.model.tables import PAG_EPOCHS
+from pag_graph.store.findings import no_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pag_graph.builder.fold import Folded
+    from pag_graph.builder.islands import Islands
+    from pag_graph.builder.plan import RunPlan
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+
+_LOW63 = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What there is to commit."""
+
+    parts: Mapping[str, Sequence[PartFile]]
+    """Files of vertices and edges."""
+    epochs: pa.Table
+    """New rows of `PAG_EPOCHS` that never change."""
+    open_epochs: pa.Table
+    """Those that the next append replaces."""
+    findings: pa.Table
+    """New rows of `PAG_FINDINGS` that stay."""
+    open_findings: pa.Table
+    """Those that the next append replaces."""
+    closed_epochs: int
+    last_closed: int
+    fingerprint: int
+    """Depends on all rows of closed epochs, and not on their order."""
+    dropped: Mapping[str, int]
+    saved: Callable[[Mapping[str, int], bool], Saved] | None = None
+    """Makes what the next append goes on from, of checksums of small tables and of whether the log is complete."""
+
+
+def finish_islands(islands: Islands) -> Finished:
+    """Finish a build by rules to which epochs are islands: all of them are closed."""
+    epochs = islands.epochs
+    return Finished(
+        parts=islands.made.parts,
+        epochs=PAG_EPOCHS.empty_table(),
+        open_epochs=epochs,
+        findings=no_findings(),
+        open_findings=pa.concat_tables([islands.findings, islands.made.findings]),
+        closed_epochs=epochs.num_rows,
+        last_closed=islands.last_epoch,
+        fingerprint=islands.made.counts.fingerprint(islands.last_epoch) % _LOW63,
+        dropped=islands.made.dropped,
+    )
+
+
+def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) -> Finished:
+    """Find the windows of a run, and what of it is closed.
+
+    Parameters
+    ----------
+    plan
+        Of the build.
+    begin
+        Where it began.
+    kept
+        The state of the store that is appended to.
+    folded
+        What became of the slices.
+
+    Returns
+    -------
+    Finished
+        O(epochs that are not closed).
+
+    Raises
+    ------
+    StoreConflictError
+        If an epoch that is committed would look different.
+    """
+    state, spawns, lives, span = folded.whole
+    decided, undecided = Made.sum(folded.decided), Made.sum(folded.undecided)
+    stays = Made.sum([begin.made, decided])
+    everything = Made.sum([stays, undecided])
+    epochs = everything.epochs(plan, span, lives)
+    closed = closed_for_good(plan, span, folded.frontier, folded.behind)
+    if kept is not None:
+        last = int(kept.run["last_closed_epoch"])
+        check_unchanged(kept, begin, epochs, (begin.fingerprint + everything.counts.fingerprint(last)) % _LOW63)
+    # Of a log that has ended all epochs are closed that every worker has left.
+    last_closed, count = closed.last, closed.epochs
+    if not plan.tail:
+        last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
+    final = pc.less_equal(epochs["epoch"], closed.last) if folded.resumable else pa.scalar(value=False)
+    new = {
+        "epochs": epochs.filter(final) if folded.resumable else epochs.slice(0, 0),
+        "open": epochs.filter(pc.invert(final)) if folded.resumable else epochs,
+    }
+    found = pa.concat_tables([decided.lost, decided.findings])
+    open_found = pa.concat_tables(
+        [
+            undecided.lost,
+            *findings.read_otherwise(plan, state.sends.unread()),
+            *findings.of_lives(plan, state, spawns.births, spawns.odd),
+            *findings.unknown_names(plan, state),
+            *findings.of_epochs(span),
+            *findings.of_log(plan),
+            undecided.findings,
+        ]
+    )
+    rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
+    rows |= {"findings": found.num_rows, "epochs": new["epochs"].num_rows}
+
+    def saved(tables: Mapping[str, int], complete: bool) -> Saved:  # noqa: FBT001
+        return Saved(
+            state=folded.frontier,
+            closed=closed,
+            made=stays,
+            fingerprint=(begin.fingerprint + stays.counts.fingerprint(closed.last)) % _LOW63,
+            rows={name: count + begin.rows.get(name, 0) for name, count in rows.items()},
+            estimate=plan.estimate,
+            complete=complete,
+            tables=tables,
+        )
+
+    return Finished(
+        parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in ("vertices", "edges")},
+        epochs=new["epochs"],
+        open_epochs=new["open"],
+        findings=found,
+        open_findings=open_found,
+        closed_epochs=count,
+        last_closed=last_closed,
+        fingerprint=(begin.fingerprint + everything.counts.fingerprint(last_closed)) % _LOW63,
+        dropped=everything.dropped,
+        saved=partial(saved) if folded.resumable else None,
+    )

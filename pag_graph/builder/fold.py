@@ -1,0 +1,241 @@
+"""A build in one process: a fold over slices, each read once.
+
+What the slices before one leave open is at hand when its turn comes; it is assembled when the slices behind it that
+were scanned meanwhile decide its rows: mostly that is one, because all workers are cut at about the same instants. A
+slice that must wait longer is read again when it is decided, so that three slices are in memory at most: one that is
+assembled, the one behind it, and one that a thread reads ahead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from pag_graph.builder.assemble import Given, assemble
+from pag_graph.builder.conflicts import another_story
+from pag_graph.builder.epochs import NONE_CLOSED, Closed, Windows, merged_epochs, windows
+from pag_graph.builder.findings import without_send
+from pag_graph.builder.frontier import Fronts
+from pag_graph.builder.made import Made
+from pag_graph.builder.scan import SliceRows, read_slice, scan
+from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, births_of, lives_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pag_graph.builder.made import Sink
+    from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.state import Life
+
+    Progress = Callable[[str, int, int], None]
+
+__all__ = ["Folded", "Whole", "fold", "goes_on_open", "join"]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A slice that was scanned and is not assembled."""
+
+    part: Slice
+    scan: SliceScan
+    read: SliceRows | None
+    """Its rows; None where they are read again."""
+
+
+class Whole(NamedTuple):
+    """What all slices tell together."""
+
+    state: RunState
+    spawns: Spawns
+    lives: Mapping[int, Life]
+    span: Windows
+
+    @classmethod
+    def of(cls, plan: RunPlan, state: RunState, closed: Closed = NONE_CLOSED) -> Whole:
+        """Say what a state tells behind which there is nothing."""
+        first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
+        spawns = births_of(state.spawns, first, plan.workers)
+        lives = lives_of(spawns.births, state)
+        present = sum(known.last_row is not None for known in state.workers.values())
+        merged = merged_epochs(state.epochs)
+        span = windows(merged, end_ns=plan.end_ns, present=present, lives=lives, before=closed)
+        return cls(state, spawns, lives, span)
+
+
+class Folded(NamedTuple):
+    """What a fold made."""
+
+    decided: list[Made]
+    """Slices whose rows never change."""
+    undecided: list[Made]
+    """The last slices, whose rows more of the log may change."""
+    frontier: RunState
+    """Where the decided rows end."""
+    behind: list[SliceScan]
+    """The undecided slices."""
+    whole: Whole
+    resumable: bool = True
+    """Whether an append can go on from `frontier`."""
+
+
+def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> Folded:
+    """Build the slices of a plan, from where a state stands.
+
+    Parameters
+    ----------
+    plan
+        Of the build; its slices begin where the state ends.
+    sink
+        Where the rows go.
+    state
+        Where the run stands; goes on.
+    closed
+        Epochs that are closed for good.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    Folded
+        O(rows of the slices).
+    """
+    folding = _Fold(plan, sink, state, closed, progress)
+    with ThreadPoolExecutor(1) as ahead:
+        for part, read, found in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
+            folding.take(_Held(part, found, read))
+            del read
+    return folding.end()
+
+
+def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
+    """Read and scan slice after slice, one ahead; slices with something open between them are joined."""
+    todo = deque(plan.slices)
+    begun = {worker for worker, known in state.workers.items() if known.last is not None}
+    reading = ahead.submit(read_slice, plan, todo[0])
+    while todo:
+        part, read = todo.popleft(), reading.result()
+        if todo:
+            reading = ahead.submit(read_slice, plan, todo[0])
+        found = scan(plan, part, read, waits=False)
+        if todo and goes_on_open(plan, found, begun):
+            del read, found
+            # What is read ahead is of another slice now.
+            reading.result()
+            todo.appendleft(join(part, todo.popleft()))
+            reading = ahead.submit(read_slice, plan, todo[0])
+            continue
+        begun |= {worker for worker, known in found.workers.items() if known.last is not None}
+        yield part, read, found
+        del read
+
+
+def goes_on_open(plan: RunPlan, found: SliceScan, begun: set[int]) -> bool:
+    """Say whether a slice that others follow ends where these cannot be understood without it.
+
+    `begun` has the workers with a vertex before the slice: one without would not know where its time begins.
+    """
+    return any(
+        (known.depth > 0 and known.rows[1] < plan.log.rows_of(worker))
+        or (known.last is None and worker not in begun and known.rows[0] < known.rows[1])
+        for worker, known in found.workers.items()
+    )
+
+
+def join(part: Slice, other: Slice) -> Slice:
+    """Return a slice with the rows of two that follow each other; its number is that of the latter."""
+    rows = dict(part.rows)
+    for worker, (low, high) in other.rows.items():
+        rows[worker] = (rows[worker][0] if worker in rows else low, high)
+    return replace(other, rows=rows)
+
+
+class _Fold:
+    """A fold as it goes on."""
+
+    def __init__(self, plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> None:
+        self._plan, self._sink, self._state, self._closed, self._progress = plan, sink, state, closed, progress
+        self._fronts = Fronts(plan, state)
+        self._held: deque[_Held] = deque()
+        self._made: list[Made] = []
+        # Of all that was scanned: what is behind a slice can say who was born in it.
+        self._spawns: list[Spawn] = list(state.spawns)
+        self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
+
+    def take(self, held: _Held) -> None:
+        """Take the next slice that was scanned, and assemble those that are decided now."""
+        late = held.scan.epochs.filter(pl.col("epoch") <= self._closed.last)
+        if late.height:
+            raise another_story(late["epoch"].unique().sort().to_list())
+        self._state.sends.add(held.scan.sends)
+        self._fronts.scanned(held.scan)
+        self._spawns += held.scan.spawns
+        for worker, known in held.scan.workers.items():
+            if known.first is not None:
+                self._first.setdefault(worker, known.first)
+        if len(self._held) > 1:
+            self._held[-1].read = None
+        self._held.append(held)
+        while len(self._held) > 1:
+            stitched, lost = self._reads(self._held[0].scan)
+            if not self._fronts.decided(self._held[0].scan, lost):
+                break
+            self._made.append(self._make(self._held.popleft(), stitched, lost, self._births(), provisional=False))
+            self._progress("assemble", len(self._made), len(self._plan.slices))
+
+    def end(self) -> Folded:
+        """Assemble the rest."""
+        frontier = self._state.copy()
+        frontier.sends = frontier.sends.decided({worker: known.rows for worker, known in frontier.workers.items()})
+        behind = [held.scan for held in self._held]
+        # Which segments are open where the run ends nobody asks.
+        last = self._state.copy()
+        for found in behind:
+            last.add(found, {})
+        whole = Whole.of(self._plan, last, self._closed)
+        undecided = []
+        for held in self._held:
+            stitched, lost = self._reads(held.scan)
+            open_epoch = whole.span.last_left + 1
+            undecided.append(
+                self._make(held, stitched, lost, dict(whole.lives), open_epoch=open_epoch, provisional=True)
+            )
+        self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
+        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state))
+
+    def _births(self) -> dict[int, Life]:
+        if not self._spawns:
+            return {}
+        return lives_of(births_of(self._spawns, self._first, self._plan.workers).births, self._state)
+
+    def _reads(self, found: SliceScan) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return which receives of a slice belong to sends of others, and those that belong to none."""
+        stitched = self._state.sends.find(found.receives, self._plan.parameters.horizon_ns)
+        if not found.receives.height:
+            return stitched, found.receives
+        return stitched, found.receives.join(stitched, on=["worker", "order"], how="anti")
+
+    def _make(
+        self,
+        held: _Held,
+        stitched: pl.DataFrame,
+        lost: pl.DataFrame,
+        lives: Mapping[int, Life],
+        *,
+        open_epoch: int = 0,
+        provisional: bool,
+    ) -> Made:
+        """Assemble and write a slice, and go on behind it."""
+        read = read_slice(self._plan, held.part) if held.read is None else held.read
+        held.read = None
+        given = Given(workers=self._state.workers, lives=lives, stitched=stitched, open_epoch=open_epoch)
+        graph = assemble(self._plan, given, read)
+        del read
+        self._state.sends.take(stitched)
+        self._state.add(held.scan, graph.segments)
+        self._state.sends.forget({worker: known.rows for worker, known in self._state.workers.items()})
+        made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
+        return replace(made, lost=without_send(self._plan, lost))

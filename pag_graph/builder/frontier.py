@@ -1,0 +1,116 @@
+"""Which rows are decided, so that no more of the log can change them, and which epochs are closed (`docs/model.md`).
+
+Slices end where activities and idle intervals are certain, as far as a worker's own log tells. The rest is here: every
+read has its send, or nobody will log it in time; who begins was born, or never will be; an epoch is closed when every
+worker has a vertex behind its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.builder.epochs import Closed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.builder.epochs import Windows
+    from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.state import RunState, SliceScan
+
+_EVER = np.iinfo(np.int64).max
+
+
+class Fronts:
+    """How far the log of each worker was scanned.
+
+    Parameters
+    ----------
+    plan, state
+        The build, and where it begins.
+    """
+
+    def __init__(self, plan: RunPlan, state: RunState) -> None:
+        self._plan = plan
+        # What nobody logs comes no later; the last element is for messages that name no sender.
+        self._t = np.full(max(plan.workers) + 2, _EVER, np.int64)
+        for worker in plan.workers:
+            known = state.worker(worker)
+            t = known.last_row.t if known.last_row else np.iinfo(np.int64).min
+            self._set(worker, known.rows, t, ended=known.exit_ns is not None)
+
+    def _set(self, worker: int, rows: int, t: int, *, ended: bool) -> None:
+        whole = rows == self._plan.log.rows_of(worker)
+        self._t[worker] = _EVER if whole and (ended or not self._plan.tail) else t
+
+    def scanned(self, scan: SliceScan) -> None:
+        """Go on behind a slice."""
+        for worker, found in scan.workers.items():
+            t = found.last_row.t if found.last_row else int(self._t[worker])
+            gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
+            self._set(worker, found.rows[1], t, ended=gone)
+
+    def decided(self, scan: SliceScan, lost: pl.DataFrame) -> bool:
+        """Say whether no more of the log can change the rows of a slice.
+
+        Parameters
+        ----------
+        scan
+            The slice.
+        lost
+            Its reads without a send, columns `pag_graph.builder.match.RECEIVES`.
+        """
+        if lost.height:
+            sender = lost["peer"].to_numpy()
+            known = (sender >= 0) & (sender < len(self._t) - 1)
+            passed = self._t[np.where(known, sender, -1)]
+            if (passed <= lost["t"].to_numpy() + self._plan.parameters.horizon_ns).any():
+                return False
+        begins = [
+            (worker, found.first.t) for worker, found in scan.workers.items() if not found.rows[0] and found.first
+        ]
+        workers = np.array(self._plan.workers)
+        return all((self._t[workers[workers != worker]] > t).all() for worker, t in begins)
+
+
+def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Sequence[SliceScan]) -> Closed:
+    """Return the epochs that no more of the log can change.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    span
+        The windows behind those that were closed before.
+    state
+        Where the decided rows end.
+    undecided
+        Slices behind them.
+
+    Returns
+    -------
+    Closed
+        An epoch is closed if all before it are, and every worker that has not ended has logged its end, has no
+        undecided row of it, and has a decided vertex at or behind the end of its window.
+    """
+    closed = span.before
+    if span.inferred:
+        return closed
+    rows = pl.concat([scan.epochs for scan in undecided]) if undecided else pl.DataFrame(schema=["worker", "epoch"])
+    next_epoch = dict(rows.group_by("worker").agg(pl.col("epoch").min()).iter_rows())
+    for epoch, end_ns in zip(span.completed.tolist(), span.bounds[1:].tolist(), strict=False):
+        if end_ns >= plan.end_ns:
+            break
+        for worker in plan.workers:
+            known = state.worker(worker)
+            if known.last is None or known.last_row is None:
+                return closed
+            follows = known.last_row.epoch + known.last_row.ends_epoch
+            alive = known.exit_ns is None
+            if alive and (known.last.t < end_ns or next_epoch.get(worker, follows) <= epoch):
+                return closed
+        closed = Closed(closed.epochs + 1, epoch, end_ns)
+    return closed

@@ -1,0 +1,117 @@
+"""What tasks tell each other by files: messages of which a slice has one end only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.builder.match import RECEIVES, SENDS, STITCHED
+from pag_graph.builder.sends import SendBook
+from pag_graph.errors import StoreError
+from pag_graph.store.in_place import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.builder.state import SliceScan
+
+_HELD_ROWS = 500_000
+"""Leftovers that are held in memory before they are written, about."""
+_LEFT = ("sends", "receives", "stitched")
+
+
+def make_folders(staging: Path) -> None:
+    """Make the folders of what slices leave over and of what is found for it."""
+    for name in _LEFT:
+        (staging / name).mkdir(parents=True, exist_ok=True)
+
+
+class Leftovers:
+    """Collects what the slices of a task leave over, in few files.
+
+    Parameters
+    ----------
+    staging
+        Folder of the build.
+    first
+        Number of the first slice: names the files.
+    """
+
+    def __init__(self, staging: Path, first: int) -> None:
+        self._staging, self._first, self._written = staging, first, 0
+        self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": []}
+
+    def add(self, found: SliceScan) -> SliceScan:
+        """Add a slice; only its counters are returned."""
+        self._held["sends"].append(found.sends)
+        self._held["receives"].append(found.receives)
+        if sum(left.height for held in self._held.values() for left in held) > _HELD_ROWS:
+            self.write()
+        return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+
+    def write(self) -> None:
+        """Write what is held."""
+        for name, held in self._held.items():
+            left = pl.concat(held) if held else pl.DataFrame()
+            if left.height:
+                file = self._staging / name / f"slice-{self._first:06}-{self._written:06}.parquet"
+                write_left(left, file)
+            held.clear()
+        self._written += 1
+
+
+def write_left(left: pl.DataFrame, file: Path) -> None:
+    """Write rows to the staging folder.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """  # noqa: DOC501  (the named constructor is taken for an exception)
+    try:
+        # Read once and thrown away: to pack it takes longer than to write it.
+        left.write_parquet(file, compression="uncompressed")
+    except (OSError, pl.exceptions.ComputeError) as error:
+        raise refused(file, "", error, StoreError) from error
+
+
+def left_files(staging: Path, name: str) -> list[Path]:
+    """Return the files of what slices left over, ``sends`` or ``receives``, or what was ``stitched``."""
+    return sorted((staging / name).glob("*.parquet"))
+
+
+def _rows(staging: Path, name: str, schema: Any) -> pl.LazyFrame:
+    files = left_files(staging, name)
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False) if files else pl.LazyFrame(schema=schema)
+
+
+def stitched(staging: Path) -> pl.LazyFrame:
+    """Return the rows of `pag_graph.builder.match.stitch` of all slices."""
+    return _rows(staging, "stitched", dict.fromkeys(STITCHED, pl.Int64))
+
+
+def stitched_of(staging: Path, number: int) -> pl.DataFrame:
+    """Return those of one slice."""
+    return stitched(staging).filter(pl.col("slice") == number).collect()
+
+
+def lost_reads(staging: Path) -> pl.DataFrame:
+    """Return the reads of all slices that belong to no send, columns `RECEIVES`."""
+    receives = _rows(staging, "receives", RECEIVES)
+    return receives.join(stitched(staging), on=["worker", "order"], how="anti").collect()
+
+
+def unread_sends(staging: Path) -> SendBook:
+    """Return the sends of all slices that were not read as often as they should be."""
+    arrived = stitched(staging).group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
+    sends = (
+        _rows(staging, "sends", SENDS)
+        .join(arrived, on="id", how="left")
+        .with_columns(missing=pl.col("missing") - pl.col("arrived").fill_null(0))
+        .filter(pl.col("missing") != 0)
+        .sort("id")
+        .collect()
+    )
+    return SendBook({name: sends[name].to_numpy() for name in SENDS})

@@ -1,0 +1,245 @@
+"""The state that a commit keeps for the next append: JSON with a version, checked value by value when it is read."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.builder.clocks import Clock, ClockEstimate
+from pag_graph.builder.epochs import NONE_CLOSED, Closed, epoch_frame, merged_epochs
+from pag_graph.builder.made import Counts, Made, Times
+from pag_graph.builder.match import SENDS
+from pag_graph.builder.plan import Known
+from pag_graph.builder.sends import SendBook
+from pag_graph.builder.state import RowAt, RunState, Spawn, VertexAt, WorkerState
+from pag_graph.errors import FormatVersionError
+from pag_graph.rules.rows import Open
+from pag_graph.store.parts import damaged
+from pag_graph.store.state_files import read_state_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from pag_graph.store.delta import StoreInfo
+
+    I64 = NDArray[np.int64]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What an append goes on from."""
+
+    state: RunState = field(default_factory=RunState)
+    """Where the decided rows end."""
+    closed: Closed = NONE_CLOSED
+    """Epochs that are closed for good."""
+    made: Made = field(default_factory=Made)
+    """Counts of the decided rows that later windows need."""
+    fingerprint: int = 0
+    """Of all rows of closed epochs."""
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """Rows that stay, per table."""
+    estimate: ClockEstimate | None = None
+    """What the messages said of the clocks, where they were asked."""
+    complete: bool = False
+    """Whether the log had ended."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Checksums of the small tables of the trace."""
+
+    def known(self, run: Mapping[str, Any]) -> Known:
+        """Return what the plan of the next build takes from it; `run` as committed."""
+        workers = self.state.workers
+        return Known(
+            run=run,
+            estimate=self.estimate,
+            rows={worker: known.rows for worker, known in workers.items()},
+            parks=frozenset(worker for worker, known in workers.items() if known.parks),
+            last_rows={w: (known.rows, known.last_row) for w, known in workers.items() if known.last_row is not None},
+        )
+
+    def content(self) -> bytes:
+        """Write it down; the state may not go on meanwhile."""
+        state = self.state
+        epochs = merged_epochs([epoch_frame([]), *state.epochs]).filter(pl.col("epoch") > self.closed.last)
+        made = self.made.after(self.closed)
+        return orjson.dumps(
+            {
+                "version": _VERSION,
+                "closed": self.closed,
+                "fingerprint": self.fingerprint,
+                "rows": dict(self.rows),
+                "complete": self.complete,
+                "tables": dict(self.tables),
+                "estimate": self.estimate and _estimate(self.estimate),
+                "workers": {
+                    str(worker): {name: getattr(known, name) for name in _OF_WORKER}
+                    for worker, known in state.workers.items()
+                },
+                "spawns": [
+                    (spawn.worker, spawn.child, spawn.pos, spawn.t, spawn.epoch, spawn.seq) for spawn in state.spawns
+                ],
+                "operators": sorted(state.operators),
+                "channels": sorted(state.channels),
+                "epochs": epochs.to_dict(as_series=False),
+                "sends": {name: values.tolist() for name, values in state.sends.columns().items()},
+                "early": list(state.sends.early.items()),
+                "counts": [values.tolist() for values in made.counts],
+                "waiting": [values.tolist() for values in made.waiting],
+                "unknown": [values.tolist() for values in made.unknown],
+                "dropped": dict(made.dropped),
+            },
+            # Named tuples, which are lists to a reader.
+            default=tuple,
+        )
+
+
+_OF_WORKER = ("rows", "first", "last", "segment", "activities", "applications", "last_row", "exit_ns", "parks")
+
+
+def _estimate(estimate: ClockEstimate) -> dict[str, Any]:
+    return {
+        "clocks": {str(w): (clock.offset_ns, clock.drift) for w, clock in estimate.clocks.items()},
+        "uncertainty_ns": {str(w): bound for w, bound in estimate.uncertainty_ns.items()},
+        "margin_ns": estimate.margin_ns,
+        "messages": estimate.messages,
+    }
+
+
+def load(info: StoreInfo) -> Saved | None:
+    """Read what a commit keeps for the next append.
+
+    Parameters
+    ----------
+    info
+        The committed state of the store.
+
+    Returns
+    -------
+    Saved or None
+        None where the build kept nothing: then all is built again.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or damaged.
+    FormatVersionError
+        If another release wrote it in another form.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    if info.state is None:
+        return None
+    file = info.path / "epochs" / str(info.state.get("file"))
+    content = read_state_file(info.path, info.state)
+    try:
+        found = orjson.loads(content)
+        version = found["version"]
+        if version == _VERSION:
+            return _saved(found)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise damaged(file, f"it is no state of a build ({error!r})") from error
+    raise FormatVersionError.from_found_and_known(where=str(file), found=version, known=_VERSION)
+
+
+def _saved(found: Mapping[str, Any]) -> Saved:
+    counts = found["counts"]
+    made = Made(
+        counts=Counts(_ints(counts[0]), _ints(counts[1]), _ints(counts[2]), np.array(counts[3], np.uint64)),
+        waiting=Times(*(_ints(values) for values in found["waiting"])),
+        unknown=Times(*(_ints(values) for values in found["unknown"])),
+        dropped={str(reason): _int(count) for reason, count in found["dropped"].items()},
+    )
+    sends = {name: _ints(found["sends"][name]) for name in SENDS}
+    state = RunState(
+        workers={int(worker): _worker(known) for worker, known in found["workers"].items()},
+        spawns=tuple(_spawn(values) for values in found["spawns"]),
+        operators=frozenset(_ints(found["operators"]).tolist()),
+        channels=frozenset(_ints(found["channels"]).tolist()),
+        epochs=[_epochs(found["epochs"])],
+        sends=SendBook(sends, {_int(vertex): _int(count) for vertex, count in found["early"]}),
+    )
+    estimate = found["estimate"]
+    return Saved(
+        state=state,
+        closed=Closed(*(_int(value) for value in found["closed"])),
+        made=made,
+        fingerprint=_int(found["fingerprint"]),
+        rows={str(name): _int(count) for name, count in found["rows"].items()},
+        estimate=None if estimate is None else _clocks(estimate),
+        complete=bool(found["complete"]),
+        tables={str(name): _int(checksum) for name, checksum in found["tables"].items()},
+    )
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        message = f"{value!r} is no number"
+        raise TypeError(message)
+    return value
+
+
+def _ints(values: Any) -> I64:
+    return np.array([_int(value) for value in values], np.int64)
+
+
+def _or_none(make: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else make(value)
+
+
+def _worker(known: Mapping[str, Any]) -> WorkerState:
+    def vertex(values: Any) -> VertexAt:
+        return VertexAt(*(_int(value) for value in values))
+
+    def stack(values: Any) -> tuple[Open, ...]:
+        return tuple(Open(*(_int(value) for value in activity)) for activity in values)
+
+    return WorkerState(
+        rows=_int(known["rows"]),
+        first=_or_none(vertex, known["first"]),
+        last=_or_none(vertex, known["last"]),
+        segment=_int(known["segment"]),
+        activities=stack(known["activities"]),
+        applications=stack(known["applications"]),
+        last_row=_or_none(lambda values: RowAt(*(_int(value) for value in values)), known["last_row"]),
+        exit_ns=_or_none(_int, known["exit_ns"]),
+        parks=bool(known["parks"]),
+    )
+
+
+def _spawn(values: Any) -> Spawn:
+    worker, child, pos, t, epoch, seq = (_int(value) for value in values)
+    return Spawn(worker=worker, child=child, pos=pos, t=t, epoch=epoch, seq=seq)
+
+
+def _epochs(columns: Mapping[str, Any]) -> pl.DataFrame:
+    schema = epoch_frame([]).schema
+    rows = {name: [_or_none(_int, value) for value in columns[name]] for name in schema}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def _clocks(found: Mapping[str, Any]) -> ClockEstimate:
+    return ClockEstimate(
+        clocks={
+            int(worker): Clock(offset_ns=_int(offset), drift=float(drift))
+            for worker, (offset, drift) in found["clocks"].items()
+        },
+        uncertainty_ns={int(worker): _or_none(_int, bound) for worker, bound in found["uncertainty_ns"].items()},
+        margin_ns=_or_none(_int, found["margin_ns"]),
+        messages=_int(found["messages"]),
+    )
+
+
+def checksum(table: pa.Table) -> int:
+    """Return a number that tells a small table from another one."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return zlib.crc32(sink.getvalue())

@@ -1,0 +1,258 @@
+"""Reading a slice, and what of it reaches beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pag_graph.builder.conflicts import another_story
+from pag_graph.builder.epochs import epoch_frame
+from pag_graph.builder.match import match
+from pag_graph.builder.plan import check_memory
+from pag_graph.builder.reading import check_order, nothing, read_columns
+from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
+from pag_graph.kernels import epochs
+from pag_graph.kernels.activations import EPOCH_END, PARK, PUSH_PROGRESS, RECEIVE, SEND, START, STOP
+from pag_graph.kernels.applications import unbalanced
+from pag_graph.kernels.decoding import decode
+from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
+from pag_graph.rules.registry import of, wait_rules
+from pag_graph.rules.rows import (
+    APPLICATION_START,
+    APPLICATION_STOP,
+    CODE_OF_LABEL,
+    EDGE_CODES,
+    EXIT,
+    LABELS,
+    SPAWN,
+    Open,
+    Stack,
+    Survey,
+    WorkerRows,
+)
+from pag_graph.runtime.threads import each
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from pag_graph.builder.plan import RunPlan, Slice
+
+    I8 = NDArray[np.int8]
+    I64 = NDArray[np.int64]
+
+_COLUMNS = ("seq", "epoch", "t_ns", "kind", "operator", "channel", "peer", "message_seq")
+_DETAILS = ("records", "bytes", "timeout_ns")
+"""Columns that no scan looks at."""
+_WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
+_SMALL = 1 << 16
+_KIND_CODES = 1 + max(CODE_OF_LABEL.tolist())
+_NONE = np.empty(0, np.int8)
+_ALL_THERE = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRows:
+    """The rows of a slice, their messages matched as far as both ends lie in it."""
+
+    rows: list[WorkerRows]
+    surveys: list[Survey]
+    """The same workers."""
+    sends: pl.DataFrame
+    """As in `SliceScan`."""
+    receives: pl.DataFrame
+
+
+def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
+    """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
+
+    Parameters
+    ----------
+    plan, part
+        The build and the slice.
+    whole
+        Whether to read also what only `assemble` asks for; it is absent otherwise.
+
+    Returns
+    -------
+    SliceRows
+        Workers with rows in the slice, ascending.
+    """
+    check_memory(plan, part)
+    rules = wait_rules(plan.rules)
+
+    def read(worker: int) -> tuple[WorkerRows, Survey]:
+        rows = read_rows(plan, worker, part, whole=whole)
+        return rows, rules.survey(rows)
+
+    surveyed = each(read, sorted(part.rows))
+    rows = [worker_rows for worker_rows, _ in surveyed]
+    horizon = plan.parameters.horizon_ns
+    sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
+    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives)
+
+
+def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) -> WorkerRows:
+    """Read the rows of a worker in a slice, and check that they do not contradict each other.
+
+    Raises
+    ------
+    TraceFormatError
+        If they do.
+    StoreConflictError
+        If the row before them is not the one behind which an earlier build stopped.
+    """  # noqa: DOC501  (what makes the error is taken for one)
+    low, high = part.rows[worker]
+    names = [*_COLUMNS, *(_DETAILS if whole else ()), *of(plan.rules).columns]
+    first = max(low - 1, 0)
+    table: dict[str, Any] = read_columns(plan.log, worker, first, high, names, _WORDS)
+    check_order(plan.trace, plan.log, worker, low, high, table)
+    done, last_row = plan.follows.get(worker, (-1, None))
+    if done == low and last_row is not None:
+        before = (table["seq"][0], plan.clocks[worker].common(table["t_ns"])[0], table["epoch"][0])
+        if before != last_row[:3]:
+            # The log is not the one that was read before.
+            raise another_story([last_row.epoch])
+    columns = {name: values[low - first :] for name, values in table.items()}
+    if not whole:
+        columns |= dict.fromkeys(_DETAILS, nothing(high - low))
+    kind = np.empty(high - low, np.int8)
+    decode(columns["kind"], _ALL_THERE, 0, CODE_OF_LABEL, kind)
+    ends_log = high == plan.log.rows_of(worker)
+    return WorkerRows(
+        worker=worker,
+        first_order=low + 1,
+        starts_run=low == 0,
+        ends_log=ends_log,
+        ends_run=ends_log and part.ends_run,
+        seq=columns["seq"],
+        epoch=columns["epoch"],
+        t=plan.clocks[worker].common(columns["t_ns"]),
+        kind=kind,
+        label=columns["kind"],
+        operator=columns["operator"],
+        channel=columns["channel"],
+        peer=columns["peer"],
+        message_seq=columns["message_seq"],
+        records=columns["records"],
+        bytes=columns["bytes"],
+        timeout=columns["timeout_ns"],
+        activity=columns.get("activity", _NONE),
+        inferred=columns.get("inferred", _NONE),
+    )
+
+
+def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> SliceScan:
+    """Summarise what of a slice reaches beyond it.
+
+    Parameters
+    ----------
+    plan, part, read
+        The build, the slice and its rows.
+    waits
+        Whether to look for the last wait of each worker.
+
+    Returns
+    -------
+    SliceScan
+        O(rows).
+    """
+    rules, setting = wait_rules(plan.rules), plan.setting
+
+    def look(item: tuple[WorkerRows, Survey]) -> tuple[I64, WorkerScan, list[Spawn], set[int], set[int]]:
+        rows, survey = item
+        operators = _numbers(rows.kind, rows.operator, (START, STOP, PUSH_PROGRESS))
+        channels = _numbers(rows.kind, rows.channel, (SEND, RECEIVE))
+        return _epoch_rows(rows, survey), _worker_scan(rows, survey, part), _spawns(rows), operators, channels
+
+    looked = each(look, list(zip(read.rows, read.surveys, strict=True)))
+    workers = {rows.worker: found for rows, (_, found, *_) in zip(read.rows, looked, strict=True)}
+    if waits:
+        for rows, survey in zip(read.rows, read.surveys, strict=True):
+            wait = rules.last_wait(rows, survey, setting)
+            workers[rows.worker] = replace(workers[rows.worker], wait=wait)
+    return SliceScan(
+        number=part.number,
+        workers=workers,
+        epochs=epoch_frame([epoch_rows for epoch_rows, *_ in looked]),
+        sends=read.sends,
+        receives=read.receives,
+        spawns=tuple(spawn for *_, spawns, _, _ in looked for spawn in spawns),
+        operators=frozenset[int]().union(*(operators for *_, operators, _ in looked)),
+        channels=frozenset[int]().union(*(channels for *_, channels in looked)),
+    )
+
+
+def _worker_scan(rows: WorkerRows, survey: Survey, part: Slice) -> WorkerScan:
+    kept = survey.dropped == 0
+    first = last = last_row = None
+    if kept.any():
+        head, tail = int(kept.argmax()), rows.rows - 1 - int(kept[::-1].argmax())
+        first, last = (
+            VertexAt(2 * (rows.first_order + row), int(rows.t[row]), int(rows.epoch[row])) for row in (head, tail)
+        )
+    if rows.rows:
+        last_row = RowAt(int(rows.seq[-1]), int(rows.t[-1]), int(rows.epoch[-1]), int(rows.kind[-1] == EPOCH_END))
+    ended = rows.ends_log and rows.rows > 0 and rows.kind[-1] == EXIT
+    return WorkerScan(
+        rows=part.rows[rows.worker],
+        first=first,
+        last=last,
+        depth=survey.depth,
+        activities=survey.marks,
+        applications=application_marks(rows),
+        last_row=last_row,
+        exit_ns=int(rows.t[-1]) if ended else None,
+        parks=bool((rows.kind == PARK).any()),
+    )
+
+
+def _numbers(kind: I8, values: I64, kinds: tuple[int, ...]) -> set[int]:
+    """Say which numbers occur; small ones, as those of operators and channels are, are marked in one pass."""
+    wanted = np.zeros(_KIND_CODES, np.bool_)
+    wanted[list(kinds)] = True
+    marked = np.zeros(_SMALL, np.bool_)
+    numbers: set[int] = set()
+    if mark_numbers(kind, values, wanted, marked):
+        asked = values[wanted[kind]]
+        numbers.update(np.unique(asked[asked >= _SMALL]).tolist())
+    numbers.update(np.flatnonzero(marked).tolist())
+    return numbers
+
+
+def _spawns(rows: WorkerRows) -> list[Spawn]:
+    return [
+        Spawn(
+            worker=rows.worker,
+            child=int(rows.peer[row]),
+            pos=2 * (rows.first_order + int(row)),
+            t=int(rows.t[row]),
+            epoch=int(rows.epoch[row]),
+            seq=int(rows.seq[row]),
+        )
+        for row in np.flatnonzero(rows.kind == SPAWN)
+    ]
+
+
+def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
+    """Return the rows that start or stop an application activity, and which of them start one."""
+    at = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    return at, rows.kind[at] == APPLICATION_START
+
+
+def application_marks(rows: WorkerRows) -> Stack:
+    """Return the starts and stops of application activities that do not cancel each other, in order."""
+    at, starts = application_rows(rows)
+    left = unbalanced(starts, rows.operator[at])
+    position = np.where(starts, 2 * (rows.first_order + at), -1)
+    fields = (rows.operator[at], position, rows.seq[at])
+    return tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
+
+
+def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:
+    rests = np.zeros(rows.rows, np.bool_)
+    rests[survey.rests] = True
+    columns = epochs_of_rows(epochs.Rows(rows.epoch, rows.t, rows.kind, survey.dropped, rests), rows.first_order)
+    return np.vstack((np.full(columns.shape[1], rows.worker, np.int64), columns))

@@ -1,0 +1,127 @@
+"""Sends that wait for readers: what slices leave over for those that follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.builder.match import SENDS, STITCHED, first_sends
+from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+
+class SendBook:
+    """Sends that not all their receivers have read, in the order in which slices were scanned.
+
+    Parameters
+    ----------
+    columns
+        Columns `SENDS`, one row per send.
+    early
+        Per send, by its vertex, that will be scanned again: how often it was read already.
+    """
+
+    def __init__(self, columns: Mapping[str, I64] | None = None, early: Mapping[int, int] | None = None) -> None:
+        empty = np.empty(0, np.int64)
+        self._columns = {name: (columns[name] if columns else empty) for name in SENDS}
+        self._new: list[dict[str, I64]] = []
+        self._read: dict[int, int] = {}
+        self.early = dict(early or {})
+
+    def add(self, sends: pl.DataFrame) -> None:
+        """Add the sends that a slice could not match."""
+        if not sends.height:
+            return
+        columns = {name: sends[name].to_numpy() for name in SENDS}
+        if self.early:
+            missing = columns["missing"].copy()
+            for place, vertex in enumerate(columns["id"].tolist()):
+                missing[place] -= self.early.get(vertex, 0)
+            columns["missing"] = missing
+            columns = {name: values[missing != 0] for name, values in columns.items()}
+        self._new.append(columns)
+
+    def find(self, receives: pl.DataFrame, horizon_ns: int) -> pl.DataFrame:
+        """Return which receives of a slice belong to sends of the book, columns `STITCHED`; changes nothing.
+
+        Many sends may be under way, and few are read, so sends are looked up among receives. A key names its sender,
+        so that the first send that has it is the one with the lowest vertex.
+        """
+        if not receives.height:
+            return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
+        columns = self.columns()
+        send, receive = first_sends(columns, receives)
+        in_time = columns["t"][send] <= receives["t"].to_numpy()[receive] + horizon_ns
+        send, receive = send[in_time], receive[in_time]
+        found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
+        return pl.DataFrame(found | {name: columns[name][send] for name in ("id", "t", "epoch")})
+
+    def take(self, stitched: pl.DataFrame) -> None:
+        """Count that receives were found to belong to sends of the book."""
+        for vertex in stitched["id"].to_list():
+            self._read[vertex] = self._read.get(vertex, 0) + 1
+
+    def columns(self) -> dict[str, I64]:
+        """Return all sends of the book, without what `take` counted."""
+        if self._new:
+            parts = [self._columns, *self._new]
+            self._columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
+            self._new = []
+        return self._columns
+
+    def forget(self, done: Mapping[int, int]) -> None:
+        """Forget sends that all receivers have read, if they lie in the rows that are done: so many per worker."""
+        if not self._read:
+            return
+        columns = self.columns()
+        read = np.zeros(len(columns["id"]), np.int64)
+        for row in np.flatnonzero(np.isin(columns["id"], list(self._read))).tolist():
+            vertex = int(columns["id"][row])
+            if _order(vertex) <= done.get(vertex >> POSITION_BITS, 0):
+                read[row] = self._read.pop(vertex)
+        missing = columns["missing"] - read
+        kept = (missing != 0) | (read == 0)
+        self._columns = {name: values[kept] for name, values in columns.items()} | {"missing": missing[kept]}
+
+    def decided(self, done: Mapping[int, int]) -> SendBook:
+        """Return the book of the rows that are done alone: what an append goes on from.
+
+        Sends behind them are scanned again; of those only the reads that are done are kept.
+        """
+        self.forget(done)
+        columns = self.columns()
+        order = (columns["id"] & MAX_POSITION) // 2
+        rows = np.array([done.get(worker, 0) for worker in (columns["id"] >> POSITION_BITS).tolist()], np.int64)
+        kept = order <= rows if len(order) else np.zeros(0, np.bool_)
+        early = {vertex: count for vertex, count in self._read.items() if count}
+        for vertex, count in self.early.items():
+            if _order(vertex) > done.get(vertex >> POSITION_BITS, 0):
+                early[vertex] = early.get(vertex, 0) + count
+        return SendBook({name: values[kept] for name, values in columns.items()}, early)
+
+    def unread(self) -> pl.DataFrame:
+        """Return the sends that were not read as often as they should be, columns `SENDS`."""
+        columns = dict(self.columns())
+        if self._read:
+            read = np.array([self._read.get(vertex, 0) for vertex in columns["id"].tolist()], np.int64)
+            columns["missing"] = columns["missing"] - read
+        kept = columns["missing"] != 0
+        return pl.DataFrame({name: values[kept] for name, values in columns.items()}, schema=SENDS).sort("id")
+
+    def copy(self) -> SendBook:
+        """Return a book that stays as it is when this one goes on."""
+        copied = SendBook(self.columns(), self.early)
+        copied._read = dict(self._read)
+        return copied
+
+
+def _order(vertex: int) -> int:
+    return (vertex & MAX_POSITION) // 2
