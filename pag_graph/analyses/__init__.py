@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANALYSES",
-    "INDEX",
     "Analysis",
     "Chart",
     "Entry",
@@ -50,6 +49,9 @@ __all__ = [
     "table_of",
 ]
 
+_ENTRIES = tuple(
+    Entry(name=name, help=text, module=f"{__name__}.{name.replace('-', '_')}") for name, text in INDEX.items()
+)
 ENTRY_POINTS = "pag_graph.analyses"
 """Group of entry points by which other distributions add analyses: each names an `Analysis`."""
 
@@ -63,7 +65,7 @@ def all_entries() -> tuple[Entry, ...]:
     tuple of Entry
         Those of others by name. What cannot be loaded, or takes a name that is taken, is left out with a warning.
     """
-    entries = list(INDEX)
+    entries = list(_ENTRIES)
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             analysis = point.load()
@@ -88,7 +90,7 @@ def all_analyses() -> tuple[Analysis[Any], ...]:
 def __getattr__(name: str) -> Any:
     # To list them takes no time, to import them all a second: only who wants all definitions waits for it.
     if name == "ANALYSES":
-        return tuple(entry.load() for entry in INDEX)
+        return tuple(entry.load() for entry in _ENTRIES)
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
 

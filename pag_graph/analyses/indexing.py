@@ -33,26 +33,19 @@ MODULES = (
 )
 """All modules with an `ANALYSIS`, in the order in which they are listed."""
 _HEAD = '''\
-"""All analyses of this package, in the order in which they are listed.
+"""All analyses of this package, in the order in which they are listed: what they are called, and what they do.
 
 Made from their definitions: change them, and run `python -m pag_graph.analyses.indexing`.
 """
 
-from pag_graph.analyses.definition import Entry
-
-INDEX: tuple[Entry, ...] = (
+INDEX = {
 '''
 
 
 def source() -> str:
     """Return the text of ``pag_graph/analyses/index.py``."""
-    entries = []
-    for module in MODULES:
-        path = f"pag_graph.analyses.{module}"
-        analysis = import_module(path).ANALYSIS
-        lines = (f'name="{analysis.name}"', f'help="{analysis.help}"', f'module="{path}"')
-        entries.append("    Entry(\n" + "".join(f"        {line},\n" for line in lines) + "    ),\n")
-    return _HEAD + "".join(entries) + ")\n"
+    analyses = (import_module(f"pag_graph.analyses.{module}").ANALYSIS for module in MODULES)
+    return _HEAD + "".join(f'    "{analysis.name}": "{analysis.help}",\n' for analysis in analyses) + "}\n"
 
 
 if __name__ == "__main__":

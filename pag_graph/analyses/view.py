@@ -15,8 +15,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.snapshot import Snapshot, can_touch, epochs_between, read_together
-from pag_graph.graph.tiling import labels, members, read_tiling, scan_near, tile
+from pag_graph.graph.membership import can_touch, epochs_between, labels, members
+from pag_graph.graph.snapshot import Snapshot, read_together
+from pag_graph.graph.tiling import read_tiling, scan_near, tile
 from pag_graph.kernels.arranging import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.graph.membership import Belongs
     from pag_graph.graph.run import Run
-    from pag_graph.graph.tiling import Belongs, Tiling
+    from pag_graph.graph.tiling import Tiling
     from pag_graph.graph.window import Window
 
     Frame = nw.LazyFrame[Any]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pag_graph.analyses import PairAnalysis, RunAnalysis, WindowAnalysis, find_analysis, table_of
 from pag_graph.analyses.runner import Runner, rows_of_stretch, with_epoch
 from pag_graph.api.building import make_engine
-from pag_graph.api.pag import Pag, spreading
+from pag_graph.api.questions import Pag, spreading
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError, SinkError
 from pag_graph.graph.run import Run

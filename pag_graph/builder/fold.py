@@ -22,7 +22,7 @@ from pag_graph.builder.findings import without_send
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.made import Made
 from pag_graph.builder.scan import SliceRows, read_slice, scan
-from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, births_of, lives_of
+from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -138,8 +138,12 @@ def goes_on_open(plan: RunPlan, found: SliceScan, begun: set[int]) -> bool:
 
     `begun` has the workers with a vertex before the slice: one without would not know where its time begins.
     """
+
+    def goes_on(worker: int, known: WorkerScan) -> bool:
+        return known.exit_ns is None and (plan.tail or known.rows[1] < plan.log.rows_of(worker))
+
     return any(
-        (known.depth > 0 and known.rows[1] < plan.log.rows_of(worker))
+        (known.depth > 0 and goes_on(worker, known))
         or (known.last is None and worker not in begun and known.rows[0] < known.rows[1])
         for worker, known in found.workers.items()
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from pag_graph import errors
+from pag_graph.analyses import find_analysis
 from pag_graph.cli.analyses import (
     AnalysisGroup,
     BetweenOption,
@@ -47,7 +48,6 @@ from pag_graph.cli.output import (
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
-from pag_graph.graph.needs import aligned
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
@@ -316,7 +316,8 @@ def build(
         out.print(f"  {count:,} events are no vertices: {reason.replace('_', ' ')}")
     for name, count in counted.items():
         out.print(f"  finding: {count:,} x {name}", style="yellow")
-    hint = f"pag {'why' if aligned(RuleSet(facts['rules'])) else 'metrics'} {store}"
+    explained = find_analysis("why").needs.met_by(RuleSet(str(facts["rules"])))
+    hint = f"pag {'why' if explained else 'metrics'} {store}"
     out.print(f"Next: {hint}", style="dim")
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses import ANALYSES, Scope
 from pag_graph.analyses.reference_page import picture_name
 from pag_graph.cli.demo import SAMPLES
-from pag_graph.graph.needs import Needs
 from pag_graph.store.in_place import write_whole
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def main(folder: Path) -> None:
 
     with tempfile.TemporaryDirectory() as place:
         runs = {}
-        for rules in {needs.usual for needs in Needs}:
+        for rules in {analysis.needs.usual for analysis in ANALYSES}:
             api.build(SAMPLES / "skewed", Path(place) / rules, rules=rules, engine="local")
             runs[rules] = api.open(Path(place) / rules)
         for name, text in pictures(runs).items():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.diagnosis.spark.answer import SparkAnswer
+    from pag_graph.sources.spark.logfiles import LogFiles
 
 _CAUSE_COLUMNS = [
     *("log", "rank", "cause", "saved_ns", "saved_low_ns", "saved_high_ns", "share", "stage", "text", "advice"),
@@ -55,7 +56,6 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
-    from pag_graph.diagnosis.spark.answer import answer
     from pag_graph.diagnosis.spark.page import html_page, text_lines
     from pag_graph.sources.spark.logfiles import scan_logs
     from pag_graph.sources.spark.texts import private
@@ -66,15 +66,11 @@ def spark(
     skipped = [entry for _, own in scans for entry in own]
     answers: list[SparkAnswer] = []
     failed: list[errors.TraceFormatError] = []
-    quiet = form is not Format.TABLE
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
+        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, "cores": cores or ()}
         try:
-            with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
-                told = answer(
-                    log, folder=folder, replace=replace, keep_texts=keep_texts, cores=cores or (), progress=report
-                )
-                answers.append(told)
+            answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
         except errors.TraceFormatError as error:
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
@@ -100,6 +96,13 @@ def spark(
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+
+
+def _answered(log: LogFiles, *, quiet: bool, **options: Any) -> SparkAnswer:
+    from pag_graph.diagnosis.spark.answer import answer
+
+    with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
+        return answer(log, progress=report, **options)
 
 
 def _cause_rows(answers: Sequence[SparkAnswer]) -> list[dict[str, Any]]:

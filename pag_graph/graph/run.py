@@ -10,9 +10,10 @@ import polars as pl
 
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph import needs
+from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.peers import peers_of, time_in_operators
-from pag_graph.graph.snapshot import epochs_between, read_snapshot, read_snapshots
-from pag_graph.graph.window import Window, two_instants, whole_number
+from pag_graph.graph.snapshot import read_snapshot, read_snapshots
+from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.model.units import printable
 from pag_graph.store.readers import open_held
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.snapshot import Snapshot
 
-STRETCH = 1_000_000
-"""About how many edges are read at once where many windows are."""
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
 _MOST_WINDOWS = 100_000

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
+from pag_graph.graph.membership import can_touch, members
+from pag_graph.graph.tiling import tile
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
 
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from pag_graph.graph.run import Run
     from pag_graph.graph.tiling import Tiling
     from pag_graph.graph.window import Window
 
 _LOCAL = [str(kind) for kind in LOCAL_TYPES]
-_DENSE = 4
 
 
 def read_snapshot(run: Run, window: Window) -> Snapshot:
@@ -95,7 +94,6 @@ def read_snapshots(run: Run, windows: Sequence[Window]) -> Iterator[Snapshot]:
     Snapshot
         One per window, in their order; the same as `read_snapshot` gives. Memory holds some windows at a time.
     """
-    from pag_graph.graph.tiling import members
     from pag_graph.kernels.replay import group_arcs
 
     for part in run.stretches(windows):
@@ -110,31 +108,6 @@ def read_snapshots(run: Run, windows: Sequence[Window]) -> Iterator[Snapshot]:
         for number, window in enumerate(part):
             edges = wide.edges[rows[begins[number] : begins[number + 1]]]
             yield Snapshot(run=run, window=window, edges=edges, within=within)
-
-
-def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where numbers are in a list of different ones, -1 where they are not."""
-    low = int(known.min())
-    if int(known.max()) - low <= _DENSE * (len(known) + len(wanted)):
-        # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
-        table = np.full(int(known.max()) - low + 2, -1)
-        table[known - low] = np.arange(len(known))
-        return table[np.clip(wanted, low - 1, int(known.max()) + 1) - low]
-    order = np.argsort(known)
-    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    return np.where(known[order[at]] == wanted, order[at], -1)
-
-
-def epochs_between(low: int, high: int) -> pl.Expr:
-    """Say of a file whether it can hold rows of some epochs."""
-    return (pl.col("max_epoch") >= low) & (pl.col("min_epoch") <= high)
-
-
-def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
-    """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
-    near = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
-    lasts = pl.max_horizontal("max_duration_ns", 0)
-    return (near | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
 
 
 def _touches(window: Window) -> pl.Expr:
@@ -162,8 +135,6 @@ class Snapshot:
     @cached_property
     def tiling(self) -> Tiling:
         """The edges as kernels walk them."""
-        from pag_graph.graph.tiling import tile
-
         return tile(self, "touches")
 
     @cached_property

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.run import STRETCH
-from pag_graph.graph.snapshot import can_touch, epochs_between, places
-from pag_graph.kernels.arranging import arrange, sort_within, spread
+from pag_graph.graph.membership import members, near
+from pag_graph.graph.window import STRETCH
+from pag_graph.kernels.arranging import arrange, sort_within
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 
 if TYPE_CHECKING:
@@ -23,17 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pag_graph.graph.membership import Belongs
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-
-Belongs = Literal["ends", "touches", "labels"]
-"""Which edges belong to a window: those that end in it (each edge to one of windows that tile a run); all that it
-shows a part of, or that begin where it ends; or those that carry its epoch, wherever they lie (each edge to one epoch),
-where it is the window of an epoch, and those that end in it where it is not."""
 
 TYPES = pl.Enum([str(kind) for kind in ActivityType])
 """Types of edges, as numbers in the order of `ActivityType`."""
@@ -170,63 +166,8 @@ def scan_near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.LazyF
     LazyFrame
         Rows of `PAG_EDGES`, chosen by plain comparisons, so that files and row groups are skipped.
     """
-    files, rows = _near(run, windows, belongs)
+    files, rows = near(run, windows, belongs)
     return run.scan("edges", files).filter(rows)
-
-
-def _near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
-    """Say of files and of edges whether any of the windows may show them."""
-    if run.epochs_are_islands:
-        epochs = [window.epoch or 0 for window in windows]
-        return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
-    if belongs == "labels" and windows[0].epoch is not None:
-        low, high = labels(run, windows)
-        first, final = int(low.min()), int(high.max())
-        return epochs_between(first, final), pl.col("epoch").is_between(first, final)
-    lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
-    rows = ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
-    return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
-
-
-def labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
-    """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
-    # A row stands for all epochs after the row before it, the last row also for all later ones.
-    known = run.epochs["epoch"].to_numpy()
-    at = places(known, np.array([window.epoch for window in windows], np.int64))
-    low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
-    high = np.append(known[:-1], np.iinfo(np.int64).max)
-    return low[at], high[at]
-
-
-def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
-    """Say which edges belong to which of some windows.
-
-    Parameters
-    ----------
-    run, windows, belongs
-        As for `read_tiling`.
-    edges
-        Rows of `PAG_EDGES`, with the columns that say where an edge lies.
-
-    Returns
-    -------
-    edge
-        Rows, in their order, each once per window that it belongs to; None for each row once.
-    window
-        The place of the window per entry; -1 where a row belongs to none.
-    """
-    if run.epochs_are_islands:
-        return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
-    if belongs == "labels" and windows[0].epoch is not None:
-        return None, _among(edges["epoch"].to_numpy(), *labels(run, windows))
-    start = edges["start_ns"].to_numpy()
-    end = start + edges["duration_ns"].to_numpy()
-    after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
-    if belongs == "touches":
-        return spread(np.searchsorted(ends, np.minimum(start, end)), np.searchsorted(after, np.maximum(start, end)) - 1)
-    if np.any(after[1:] < ends[:-1]):
-        return spread(np.searchsorted(ends, end), np.searchsorted(after, end) - 1)
-    return None, _among(end, after + 1, ends)
 
 
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
@@ -237,15 +178,6 @@ def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs:
         order = edge[order]
     same = len(order) == edges.height and bool(np.all(order[:-1] + 1 == order[1:]))
     return Tiling(run=run, windows=windows, first=blocks, edges=edges if same else edges[order])
-
-
-def _among(values: I64, low: I64, high: I64) -> I64:
-    """Return per value the range, of several that follow each other, that it lies in, or -1."""
-    at = np.searchsorted(high, values)
-    out = at == len(high)
-    at[out] = 0
-    at[out | (values < low[at])] = -1
-    return at
 
 
 def ranks(values: I64) -> tuple[I64, I64]:

@@ -9,6 +9,9 @@ from typing import Any
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 
+STRETCH = 1_000_000
+"""About how many edges are read at once where many windows are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:

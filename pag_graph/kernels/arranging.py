@@ -318,8 +318,8 @@ def project(edges: Edges, begins: I64, finishes: I64) -> tuple[I64, I64, I64, I6
     """
     windows, rows = len(begins), len(edges.src)
     # Of this much only what is written to is taken.
-    room = np.empty((2, 3 * rows + 2 * windows), np.int64)
-    known = Vertices(np.empty(windows + 1, np.int64), *room, np.empty(rows, np.int64), np.empty(rows, np.int64))
+    ids, t = np.empty((2, 3 * rows + 2 * windows), np.int64)
+    known = Vertices(np.empty(windows + 1, np.int64), ids, t, np.empty(rows, np.int64), np.empty(rows, np.int64))
     count = number_vertices(
         edges, begins, finishes, np.empty(2 * int(np.diff(edges.first).max(initial=0)), np.int64), known
     )

@@ -131,33 +131,36 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     """
     kind, t, operator, dropped = rows
     innermost, role, consumed = running
+    unparks, verdicts, arrivals = intervals
+    row_of, pos_of, t_of, segment_of, edge, operator_of, activation_of, records, flags = graph
+    first_order, born = stretch.first_order, stretch.born
     segment, vertices, interval = stretch.segment, 0, 0
     previous_row = -1
     have_previous = not stretch.starts_run
     for row in range(kind.shape[0]):
         if dropped[row]:
             continue
-        pos = 2 * (stretch.first_order + row)
+        pos = 2 * (first_order + row)
         code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
         # A vertex that no event stands behind, right before this one.
         inserted, when, ends = 0, 0, NO_EDGE
         if not have_previous:
             segment = pos
             code = NO_EDGE
-            if t[row] > 0 and not stretch.born:
+            if t[row] > 0 and not born:
                 # The origin on this worker: what it did before its first event nobody knows.
                 segment = pos - 1
                 inserted, code = INSERTED_START, UNKNOWN
             have_previous = True
         else:
-            while interval < intervals.unparks.shape[0] and intervals.unparks[interval] < row:
+            while interval < unparks.shape[0] and unparks[interval] < row:
                 interval += 1
-            if interval < intervals.unparks.shape[0] and intervals.unparks[interval] == row:
-                verdict = intervals.verdict[interval]
+            if interval < unparks.shape[0] and unparks[interval] == row:
+                verdict = verdicts[interval]
                 if verdict == VERDICT_WAITING:
                     # The wait ends when the message arrives; the system needs the rest to wake the worker.
                     segment = pos - 1
-                    inserted, when, ends = INSERTED_ARRIVAL, intervals.arrival[interval], WAITING
+                    inserted, when, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
                     code = WAKE_UP
                 elif verdict == VERDICT_BUSY:
                     code = BUSY
@@ -175,47 +178,47 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                     code = PROCESSING
                     inferred = 1 if role[top] == INFERRED else 0
                 if top >= 0:
-                    who, activation = operator[top], 2 * (stretch.first_order + top)
+                    who, activation = operator[top], 2 * (first_order + top)
                     if top == previous_row:
                         size = consumed[top]
         if inserted < 0:
-            graph.row[vertices], graph.pos[vertices], graph.t[vertices], graph.segment[vertices] = (
+            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
                 inserted,
                 segment,
                 when,
                 segment,
             )
-            graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = ends, -1, -1
-            graph.records[vertices], graph.flags[vertices] = -1, 0
+            edge[vertices], operator_of[vertices], activation_of[vertices] = ends, -1, -1
+            records[vertices], flags[vertices] = -1, 0
             vertices += 1
-        graph.row[vertices], graph.pos[vertices] = row, pos
-        graph.t[vertices], graph.segment[vertices] = t[row], segment
-        graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = code, who, activation
-        graph.records[vertices], graph.flags[vertices] = size, inferred
+        row_of[vertices], pos_of[vertices] = row, pos
+        t_of[vertices], segment_of[vertices] = t[row], segment
+        edge[vertices], operator_of[vertices], activation_of[vertices] = code, who, activation
+        records[vertices], flags[vertices] = size, inferred
         vertices += 1
         previous_row = row
     if stretch.ends_run and not have_previous:
         # A worker without events: nobody knows what it did, from the origin to the end.
         segment = 1
-        graph.row[0], graph.pos[0], graph.t[0], graph.segment[0] = INSERTED_START, 1, 0, segment
-        graph.edge[0], graph.operator[0], graph.activation[0] = NO_EDGE, -1, -1
-        graph.records[0], graph.flags[0] = -1, 0
+        row_of[0], pos_of[0], t_of[0], segment_of[0] = INSERTED_START, 1, 0, segment
+        edge[0], operator_of[0], activation_of[0] = NO_EDGE, -1, -1
+        records[0], flags[0] = -1, 0
         vertices = 1
     previous_pos, previous_t = stretch.previous_pos, stretch.previous_t
     if vertices:
-        previous_pos, previous_t = graph.pos[vertices - 1], graph.t[vertices - 1]
+        previous_pos, previous_t = pos_of[vertices - 1], t_of[vertices - 1]
     if stretch.ends_run and not stretch.exits and previous_t < stretch.run_end_ns:
-        pos = 2 * (stretch.first_order + kind.shape[0]) - 1
+        pos = 2 * (first_order + kind.shape[0]) - 1
         if pos == previous_pos:
             pos += 2
-        graph.row[vertices], graph.pos[vertices], graph.t[vertices], graph.segment[vertices] = (
+        row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
             INSERTED_END,
             pos,
             stretch.run_end_ns,
             segment,
         )
-        graph.edge[vertices], graph.operator[vertices], graph.activation[vertices] = UNKNOWN, -1, -1
-        graph.records[vertices], graph.flags[vertices] = -1, 0
+        edge[vertices], operator_of[vertices], activation_of[vertices] = UNKNOWN, -1, -1
+        records[vertices], flags[vertices] = -1, 0
         vertices += 1
     return vertices
 

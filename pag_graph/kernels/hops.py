@@ -172,7 +172,8 @@ def count_walks_by_window(edges: Edges, groups: int, k: int, waits: bool) -> tup
     same worker before its next wait ends. O(k x edges).
     """
     most = int(np.diff(edges.first).max(initial=0))
-    scratch = Scratch(*np.empty((6, most), np.int64), np.full(groups, -1))
+    ids, src, dst, group, seeds, present = np.empty((6, most), np.int64)
+    scratch = Scratch(ids, src, dst, group, seeds, present, np.full(groups, -1))
     return count_in_windows(edges, scratch, k, waits)
 
 
@@ -231,7 +232,8 @@ class _Window(NamedTuple):
 @kernel
 def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tuple[int, int]:
     """Find the vertices that a window's edges lead to, and the edges of the first hop; return how many there are."""
-    dst, waiting = edges.dst, edges.waiting
+    dst, waiting, data = edges.dst, edges.waiting, edges.data
+    ids, target, chosen = scratch.ids, scratch.dst, scratch.seeds
     seeds, vertices, ended = 0, 0, -1
     edge = begin
     while edge < end:
@@ -239,15 +241,15 @@ def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tupl
         ends_wait = False
         while until < end and dst[until] == dst[edge]:
             ends_wait |= waiting[until]
-            scratch.dst[until - begin] = vertices
+            target[until - begin] = vertices
             until += 1
         if ends_wait:
             ended = dst[edge] >> POSITION_BITS
         opened = ended == dst[edge] >> POSITION_BITS
-        scratch.ids[vertices] = dst[edge]
+        ids[vertices] = dst[edge]
         while edge < until:
-            if (ends_wait and not waiting[edge]) or (opened and edges.data[edge]):
-                scratch.seeds[seeds] = edge - begin
+            if (ends_wait and not waiting[edge]) or (opened and data[edge]):
+                chosen[seeds] = edge - begin
                 seeds += 1
             edge += 1
         vertices += 1
@@ -258,13 +260,13 @@ def _find_vertices(edges: Edges, begin: int, end: int, scratch: Scratch) -> tupl
 def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) -> None:
     """Find the vertices where a window's edges begin."""
     source, target, begin, vertices = scratch.src, scratch.dst, window.begin, window.vertices
-    ids = scratch.ids[:vertices]
+    ids, src, waiting = scratch.ids[:vertices], edges.src, edges.waiting
     for step in range(window.end - begin):
-        wanted, place = edges.src[begin + step], target[step] - 1
+        wanted, place = src[begin + step], target[step] - 1
         if place < 0 or ids[place] != wanted:
             place = not_below(ids, wanted)
         source[step] = place if place < vertices and ids[place] == wanted else -1
-        if edges.waiting[begin + step] and not waits:
+        if waiting[begin + step] and not waits:
             # Nothing arrives there, so nobody walks over it.
             target[step] = vertices
 
@@ -272,7 +274,7 @@ def _find_sources(edges: Edges, window: _Window, waits: bool, scratch: Scratch) 
 @kernel
 def _find_groups(group: I64, begin: int, end: int, scratch: Scratch) -> int:
     """Find the groups that a window has, and return how many."""
-    present, number = scratch.present, scratch.number
+    present, number, numbered = scratch.present, scratch.number, scratch.group
     # An integer of any value: numba compiles what gets a 0 once more for the constant.
     kinds: Any = np.int64(0)
     for edge in range(begin, end):
@@ -284,7 +286,7 @@ def _find_groups(group: I64, begin: int, end: int, scratch: Scratch) -> int:
     for kind in range(kinds):
         number[present[kind]] = kind
     for edge in range(begin, end):
-        scratch.group[edge - begin] = number[group[edge]]
+        numbered[edge - begin] = number[group[edge]]
     for kind in range(kinds):
         number[present[kind]] = -1
     return kinds  # type: ignore[no-any-return]

@@ -174,19 +174,23 @@ def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, 
     number, low = np.empty(room, np.int64), np.empty(room, np.int64)
     high, message = np.empty(room, np.int64), np.empty(room, np.int64)
     hops, failed, outcome, vertex = 0, -1, REACHED_START, -1
-    window, first, begun, local_end = -1, 0, 0, local.end
-    local_dst, wait_dst = local.dst, waits.dst
-    for index in range(walks.vertex.shape[0]):
-        since, vertex = walks.since[index], walks.vertex[index]
-        if walks.window[index] != window:
-            window = walks.window[index]
-            first, begun = local.first[window], waits.first[window]
-            local_dst = local.dst[first : local.first[window + 1]]
-            wait_dst = waits.dst[begun : waits.first[window + 1]]
-        if walks.message[index] >= 0:
-            number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
-            high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
-            number[hops], low[hops], high[hops], message[hops] = index, first, first, walks.message[index]
+    windows, messages, vertices, instants = walks
+    local_first, all_dst, local_end = local
+    wait_first, all_waits, wait_end, ender = waits
+    sender, sent = sends
+    window, first, begun, local_dst, wait_dst = -1, 0, 0, all_dst, all_waits
+    for index in range(vertices.shape[0]):
+        since, vertex = instants[index], vertices[index]
+        if windows[index] != window:
+            window = windows[index]
+            first, begun = local_first[window], wait_first[window]
+            local_dst = all_dst[first : local_first[window + 1]]
+            wait_dst = all_waits[begun : wait_first[window + 1]]
+        if messages[index] >= 0:
+            if hops == number.shape[0]:
+                number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
+                high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
+            number[hops], low[hops], high[hops], message[hops] = index, first, first, messages[index]
             hops += 1
         left = wait_dst.shape[0] + 2
         while vertex >= 0:
@@ -198,18 +202,19 @@ def walk(walks: Walks, local: Local, waits: Waits, sends: Sends) -> tuple[Hops, 
             if outcome != REACHED_START:
                 break
             left -= 1
-            number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
-            high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
+            if hops == number.shape[0]:
+                number, low = grown(number, hops, hops + 1), grown(low, hops, hops + 1)
+                high, message = grown(high, hops, hops + 1), grown(message, hops, hops + 1)
             number[hops], high[hops], message[hops] = index, first + edge + 1, -1
             inside = wait >= 0 and wait_dst[wait] >> POSITION_BITS == vertex >> POSITION_BITS
-            if inside and waits.end[begun + wait] > since:
+            if inside and wait_end[begun + wait] > since:
                 low[hops] = first + above(local_dst, wait_dst[wait])
-                by = waits.ender[begun + wait]
+                by = ender[begun + wait]
                 if by < 0:
                     vertex, outcome = wait_dst[wait], NO_ENDER
                     break
                 message[hops] = by
-                vertex = sends.src[by] if sends.start[by] > since else -1
+                vertex = sender[by] if sent[by] > since else -1
             else:
                 while (
                     edge > 0
@@ -264,9 +269,11 @@ def last_edges(edges: Edges, windows: Windows) -> tuple[I64, I64]:
 @kernel
 def _last_edge(edges: Edges, low: int, high: int, window_end: int, end_vertex: int) -> tuple[int, int]:
     """Do as `last_edges` for one window, whose edges are those from `low` to `high` (exclusive)."""
-    _, src, dst, start, end, role = edges
+    # From 0, so that no place can be negative: half of the time.
+    src, dst, role = edges.src[low:high], edges.dst[low:high], edges.role[low:high]
+    start, end = edges.start[low:high], edges.end[low:high]
     working, until, rests, worker, active, rest, idle, latest = 0, 0, 0, -1, -1, -1, -1, -1
-    for edge in range(low, high):
+    for edge in range(high - low):
         if not start[edge] < window_end <= end[edge]:
             continue
         if role[edge] >= MESSAGE:
@@ -290,15 +297,16 @@ def _last_edge(edges: Edges, low: int, high: int, window_end: int, end_vertex: i
                 active = edge if active < 0 else active
     ends = working if working > 0 else rests
     if end_vertex >= 0:
-        closing = low + not_below(dst[low:high], end_vertex)
-        while closing < high and dst[closing] == end_vertex:
+        closing = not_below(dst, end_vertex)
+        while closing < dst.shape[0] and dst[closing] == end_vertex:
             if role[closing] != MESSAGE:
-                return closing, until + 1
+                return low + closing, until + 1
             closing += 1
         return -1, ends
+    chosen = latest if latest >= 0 else idle
     if ends > 0:
-        return (active if active >= 0 else rest), ends
-    return (latest if latest >= 0 else idle), 0
+        chosen = active if active >= 0 else rest
+    return (low + chosen if chosen >= 0 else -1), ends
 
 
 @kernel

@@ -111,16 +111,19 @@ def edges_of_reads(rows: Rows, reads: Reads, waits: Waits, reader: Reader) -> Ta
     Table
         O(messages + waits log messages).
     """
-    count = int(np.count_nonzero((reads.send_id >= 0) & (rows.peer[reads.row] != reader.worker)))
-    numbers, at = np.empty((count, ALL_NUMBERS), np.int64), np.empty(count, np.int64)
-    table = Table(numbers, at, np.zeros((count, 2), np.int32))
-    fill_edges(rows, reads, waits, reader, table)
-    return table
+    most = len(reads.row)
+    numbers, at, flags = (
+        np.empty((most, ALL_NUMBERS), np.int64),
+        np.empty(most, np.int64),
+        np.empty((most, 2), np.int32),
+    )
+    count = fill_edges(rows, reads, waits, reader, Table(numbers, at, flags))
+    return Table(numbers[:count], at[:count], flags[:count])
 
 
 @kernel
-def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Table) -> None:
-    """Do as `edges_of_reads`: write the edges where there is room for them.
+def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Table) -> int:
+    """Do as `edges_of_reads`: write the edges where there is room for them, and return how many there are.
 
     Examples
     --------
@@ -134,37 +137,43 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
     (array([ 4, 40,  0]), array([[1, 0]], dtype=int32))
     """
     numbers, at, flags = table
-    t, peer, processes, says = rows.t, rows.peer, reader.processes, reader.says
-    base = reader.worker << POSITION_BITS
+    epoch, t, peer, channel, records, size = rows
+    read_rows, send_id, sent, send_epoch = reads
+    worker, first_order, processes, says, inexact, negative = reader
+    base = worker << POSITION_BITS
     message = 0
-    for place in range(reads.row.shape[0]):
-        row, when = reads.row[place], reads.sent[place]
-        if reads.send_id[place] < 0 or peer[row] == reader.worker:
+    for place in range(read_rows.shape[0]):
+        row, when = read_rows[place], sent[place]
+        if send_id[place] < 0 or peer[row] == worker:
             continue
-        read = base | (2 * (row + reader.first_order))
+        read = base | (2 * (row + first_order))
         at[message] = row
-        numbers[message, SRC], numbers[message, SRC_EPOCH] = reads.send_id[place], reads.send_epoch[place]
-        numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, rows.epoch[row], read
+        numbers[message, SRC], numbers[message, SRC_EPOCH] = send_id[place], send_epoch[place]
+        numbers[message, DST], numbers[message, DST_EPOCH], numbers[message, READ] = read, epoch[row], read
         numbers[message, START], numbers[message, DURATION] = when, t[row] - when
         # What it was for is not known yet.
         numbers[message, WHO], numbers[message, ACTIVATION] = ABSENT, ABSENT
-        numbers[message, CHANNEL], numbers[message, BUFFERED] = rows.channel[row], ABSENT
-        numbers[message, RECORDS], numbers[message, BYTES] = rows.records[row], rows.size[row]
+        numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
+        numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
         early = t[row] < when
-        flags[message, 0] = (0 if says else reader.inexact) | (reader.negative if early else 0)
+        flags[message, 1] = 0
+        flags[message, 0] = (0 if says else inexact) | (negative if early else 0)
         # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
         # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
         if says and not early:
             numbers[message, BUFFERED] = 0
-        elif not says and not early and processes[peer[row]] == processes[reader.worker]:
+        elif not says and not early and processes[peer[row]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - when
         message += 1
+    count = message
+    at = at[:count]
     for wait in range(waits.ender.shape[0]):
         message = not_below(at, waits.ender[wait])
         row, end, when = waits.ender[wait], waits.arrival[wait], numbers[message, START]
-        numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], rows.epoch[waits.row[wait]]
+        numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], epoch[waits.row[wait]]
         numbers[message, DURATION] = end - when
         early = t[row] < when
-        if not says and not early and processes[peer[row]] != processes[reader.worker]:
+        if not says and not early and processes[peer[row]] != processes[worker]:
             numbers[message, BUFFERED] = t[row] - end
         flags[message, 1] = waits.alternatives[wait]
+    return count

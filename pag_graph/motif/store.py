@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.snapshot import epochs_between
+from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.window import whole_number
 from pag_graph.motif.plan import Counts
 from pag_graph.motif.polars_query import Graph, shares

@@ -14,7 +14,7 @@ from pag_graph.engines.frames import read_table
 from pag_graph.engines.motif import SparkGraph, to_spark
 from pag_graph.engines.session import GRAPHFRAMES_COORDINATE, GRAPHFRAMES_JAR_VARIABLE, graphframes_jar
 from pag_graph.errors import InvalidParameterError, MissingExtraError, UnsupportedPlanError
-from pag_graph.graph.snapshot import epochs_between
+from pag_graph.graph.membership import epochs_between
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.motif.plan import chosen_fields

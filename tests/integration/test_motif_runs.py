@@ -14,7 +14,7 @@ from pag_graph.cli import motif as motif_command
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cli.motif import parse_epochs
 from pag_graph.errors import InvalidParameterError, MotifSyntaxError
-from pag_graph.graph.snapshot import epochs_between
+from pag_graph.graph.membership import epochs_between
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import K_HOP_PATHS, PAG_EDGES, PAG_VERTICES

@@ -40,7 +40,7 @@ _MODULES = {
     "pag_graph.engines.session": ("graphframes_jar", "spark_session"),
     "pag_graph.errors": (),
     "pag_graph.model.enums": (),
-    "pag_graph.motif.query": ("ask",),
+    "pag_graph.motif.question": ("ask",),
     "pag_graph.motif.shape": ("PAG_SHAPE",),
     "pag_graph.rules.rows": ("RuleParameters",),
     "pag_graph.samples": (),
@@ -242,11 +242,7 @@ def _answers() -> Iterator[str]:
             pags[rules] = pag_graph.open(store)
         yield from (f"python run.{line}" for line in _run_names(pags["timely"]))
         for analysis in ANALYSES:
-            words = [
-                str(analysis.scope),
-                f"rows under {analysis.rows!r}",
-                f"rules {_shown(sorted(analysis.needs.rule_sets))}",
-            ]
+            words = [str(analysis.scope), f"rows under {analysis.rows!r}", f"rules {_shown(analysis.needs.rule_sets)}"]
             words += ["across partitions"] * analysis.across + ["alarm"] * analysis.alarm
             words += [f"query {analysis.cypher}"] if analysis.cypher else []
             yield f"analysis {analysis.name}: {', '.join(words)}"

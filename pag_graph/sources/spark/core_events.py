@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
-from pag_graph.sources.spark.driver import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT, DriverPoints
 from pag_graph.sources.spark.operators import APPLICATION
+from pag_graph.sources.spark.points import EXECUTORS, LAUNCH, OFFERS, RECEIVE, RESULT
 from pag_graph.sources.spark.task_rows import widened
 from pag_graph.sources.spark.trace_rows import (
     ACTIVITIES,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.sources.spark.driver import DriverPoints
     from pag_graph.sources.spark.schedule import Schedule
 
     I64 = NDArray[np.int64]
@@ -288,6 +289,7 @@ def _idle_rows(
 
 
 def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame:
+    """Return what tasks are: launches and results, their parts, and the waits between them."""
     if not tasks.height:
         return pl.DataFrame(schema=ROW)
     job = tasks["job"].fill_null(0).to_numpy()
@@ -297,93 +299,84 @@ def _task_rows(tasks: pl.DataFrame, job_lane: I64, job_end: I64) -> pl.DataFrame
         before=pl.col("begin") - pl.col("receipt"),
         after=pl.col("free") - (pl.col("begin") + pl.col("deserialize") + pl.col("run") + pl.col("serialize")),
     )
-    base, fixed = pl.col("i") * 64, {"worker": pl.col("worker")}
-    control = of_activity(ActivityType.CONTROL_MESSAGE)
-    frames = [
+    return pl.concat([*_launch_rows(tasks), *_phase_rows(tasks), *_wait_rows(tasks)], how="diagonal")
+
+
+def _launch_rows(tasks: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the messages by which tasks come, and their results go."""
+    sent = {
+        "worker": pl.col("worker"),
+        "activity": of_activity(ActivityType.CONTROL_MESSAGE),
+        "peer": pl.col("peer"),
+        "message_seq": pl.col("number"),
+    }
+    return [
         tasks.filter(pl.col("job").is_not_null()).select(
-            **fixed,
-            key=base,
+            **sent,
+            key=pl.col("i") * 64,
             t_ns="receipt",
             kind=of_kind(EventKind.RECEIVE),
-            activity=control,
             channel=pl.lit(LAUNCH, pl.Int64),
-            peer="peer",
-            message_seq="number",
         ),
         tasks.filter("seen").select(
-            **fixed,
-            key=base + 44,
+            **sent,
+            key=pl.col("i") * 64 + 44,
             t_ns="free",
             kind=of_kind(EventKind.SEND),
-            activity=control,
             channel=pl.lit(RESULT, pl.Int64),
-            peer="peer",
-            message_seq="number",
             bytes="result_bytes",
         ),
     ]
+
+
+def _phase_rows(tasks: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the begins and ends of the tasks' parts, in the order of `_PHASES`."""
+    frames = []
+    fixed = {"worker": pl.col("worker"), "operator": pl.col("operator")}
+    read = pl.col("input_bytes") + pl.col("remote_bytes") + pl.col("local_bytes")
     at: pl.Expr = pl.col("receipt")
-    for phase, (column, activity) in enumerate(_PHASES):
-        length = pl.col(column)
-        own = tasks.filter(length > 0)
-        works = column == "work"
-        read = pl.col("input_bytes") + pl.col("remote_bytes") + pl.col("local_bytes")
-        frames.append(
+    for phase, (column, activity_type) in enumerate(_PHASES):
+        length, key = pl.col(column), pl.col("i") * 64 + 8 + 4 * phase
+        own, works = tasks.filter(length > 0), column == "work"
+        frames += [
             own.select(
                 **fixed,
-                key=base + 8 + 4 * phase,
+                key=key,
                 t_ns=at,
                 kind=of_kind(EventKind.START),
-                activity=of_activity(activity),
-                operator="operator",
+                activity=of_activity(activity_type),
                 records=pl.col("input_records") + pl.col("shuffle_read_records") if works else pl.lit(None, pl.Int64),
                 bytes=read if works else pl.lit(None, pl.Int64),
                 inferred=pl.lit(True),  # noqa: FBT003 a literal column
-            )
-        )
-        frames.append(
-            own.select(
-                **fixed,
-                key=base + 9 + 4 * phase,
-                t_ns=at + length,
-                kind=of_kind(EventKind.STOP),
-                operator="operator",
-            )
-        )
+            ),
+            own.select(**fixed, key=key + 1, t_ns=at + length, kind=of_kind(EventKind.STOP)),
+        ]
         at += length
     # A task of no duration is an activity of none: it keeps the launch before it apart from the one after it.
     nothing = tasks.filter(pl.col("free") == pl.col("receipt"))
-    for key, kind, stated in ((8, EventKind.START, str(ActivityType.PROCESSING)), (9, EventKind.STOP, None)):
+    for place, kind, stated in ((8, EventKind.START, str(ActivityType.PROCESSING)), (9, EventKind.STOP, None)):
+        activity = pl.lit(stated, ACTIVITIES)
         frames.append(
-            nothing.select(
-                **fixed,
-                key=base + key,
-                t_ns="receipt",
-                kind=of_kind(kind),
-                activity=pl.lit(stated, ACTIVITIES),
-                operator="operator",
-            )
+            nothing.select(**fixed, key=pl.col("i") * 64 + place, t_ns="receipt", kind=of_kind(kind), activity=activity)
         )
-    frames.append(
+    return frames
+
+
+def _wait_rows(tasks: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the begins of waits after tasks, and the ends of those before them."""
+    fixed = {"worker": pl.col("worker"), "operator": pl.lit(APPLICATION, pl.Int64)}
+    return [
         tasks.filter(pl.col("next_receipt") > pl.col("free")).select(
             **fixed,
-            key=base + 50,
+            key=pl.col("i") * 64 + 50,
             t_ns="free",
             kind=of_kind(EventKind.START),
             activity=of_activity(ActivityType.WAITING),
-            operator=pl.lit(APPLICATION, pl.Int64),
-        )
-    )
-    frames.append(
+        ),
         tasks.filter(pl.col("previous_free") < pl.col("receipt")).select(
-            **fixed,
-            key=base + 1,
-            t_ns="receipt",
-            kind=of_kind(EventKind.STOP),
-            operator=pl.lit(APPLICATION, pl.Int64),
-        )
-    )
-    return pl.concat(frames, how="diagonal")
+            **fixed, key=pl.col("i") * 64 + 1, t_ns="receipt", kind=of_kind(EventKind.STOP)
+        ),
+    ]
 
 
 def _offer_rows(tasks: pl.DataFrame, offers: pl.DataFrame) -> pl.DataFrame:

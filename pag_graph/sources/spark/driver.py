@@ -13,8 +13,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spark.executor_points import add_executors
 from pag_graph.sources.spark.operators import APPLICATION
-from pag_graph.sources.spark.schedule import MS, executor_ends
+from pag_graph.sources.spark.points import (
+    BUSY,
+    EXIT,
+    GOT,
+    IN_JOB,
+    JOB_END,
+    JOB_START,
+    LANES,
+    LAUNCH,
+    NOTE,
+    OFFERS,
+    RECEIVE,
+    RESULT,
+    SAME,
+    SEND,
+    SPAWN,
+    WAIT,
+    Places,
+    PointRows,
+)
+from pag_graph.sources.spark.schedule import MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,66 +48,7 @@ if TYPE_CHECKING:
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-__all__ = [
-    "BUSY",
-    "EXECUTORS",
-    "EXIT",
-    "GOT",
-    "IN_JOB",
-    "JOB_END",
-    "JOB_START",
-    "LANES",
-    "LAUNCH",
-    "NOTE",
-    "OFFERS",
-    "RECEIVE",
-    "RESULT",
-    "SEND",
-    "SPAWN",
-    "WAIT",
-    "DriverPoints",
-    "driver_points",
-]
-
-LAUNCH, RESULT, LANES, EXECUTORS, OFFERS = range(5)
-"""Channels: task launched, task done, between driver lanes, executor came or went, core free for another lane's job."""
-
-NOTE, JOB_START, JOB_END, SEND, RECEIVE, GOT, SPAWN, EXIT = range(8)
-"""What happens at a point."""
-
-_SAME, IN_JOB, BUSY, WAIT = range(-1, 3)
-"""What a lane does from a point on; otherwise it goes on as before."""
-
-
-class _PointRows:
-    """Points in the making: columns of lists."""
-
-    names = ("lane", "stretch", "t", "rank", "kind", "peer", "channel", "number", "operator", "mode", "unit")
-
-    def __init__(self) -> None:
-        self.columns: dict[str, list[int]] = {name: [] for name in self.names}
-
-    def add(
-        self,
-        lane: int,
-        stretch: int,
-        t: int,
-        rank: int,
-        kind: int,
-        *,
-        peer: int = -1,
-        channel: int = -1,
-        number: int = -1,
-        operator: int = -1,
-        mode: int = _SAME,
-        unit: int = -1,
-    ) -> None:
-        values = (lane, stretch, t, rank, kind, peer, channel, number, operator, mode, unit)
-        for name, value in zip(self.names, values, strict=True):
-            self.columns[name].append(value)
-
-    def frame(self) -> pl.DataFrame:
-        return pl.DataFrame(self.columns, schema=dict.fromkeys(self.names, pl.Int64))
+__all__ = ["DriverPoints", "driver_points"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +117,7 @@ class DriverPoints:
             "channel": pl.lit(channel),
             "number": pl.Series(rows),
             "operator": pl.Series(self.operators[rows]),
-            "mode": pl.lit(_SAME),
+            "mode": pl.lit(SAME),
             "unit": pl.lit(-1),
             "fetches": fetches,
         }
@@ -228,30 +190,16 @@ def driver_points(schedule: Schedule, operators: Operators, of_tasks: I64) -> Dr
         Few of them at hand, those of tasks to be had stretch by stretch.
     """
     lanes = len(schedule.lanes)
-    rows = _PointRows()
-    place = _Places(schedule)
+    rows = PointRows()
+    place = Places(schedule)
     _skeleton(schedule, operators, rows, place)
-    _executors(schedule, lanes, rows, place)
+    add_executors(schedule, lanes, rows, place)
     few = pl.concat([rows.frame(), _offers(schedule, of_tasks, lanes)]) if lanes > 1 else rows.frame()
     few = few.sort("lane", "stretch", "t", "rank", maintain_order=True)
     return DriverPoints(schedule=schedule, operators=of_tasks, lanes=lanes, few=few)
 
 
-class _Places:
-    """Finds the stretch of a lane that an instant lies in."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._starts = [np.array([schedule.jobs[j].start_ns for j in lane.jobs]) for lane in schedule.lanes]
-        self._ends = [np.array([schedule.jobs[j].end_ns for j in lane.jobs]) for lane in schedule.lanes]
-
-    def stretch(self, lane: int, t: int) -> int:
-        """Return 2k + 1 within job k, else 2k before it; the instant of a job's end is its own."""
-        before = int(np.searchsorted(self._ends[lane], t, side="left"))
-        inside = before < len(self._starts[lane]) and self._starts[lane][before] <= t
-        return 2 * before + (1 if inside else 0)
-
-
-def _skeleton(schedule: Schedule, operators: Operators, rows: _PointRows, place: _Places) -> None:
+def _skeleton(schedule: Schedule, operators: Operators, rows: PointRows, place: Places) -> None:
     """Add jobs, the driver's work between them, and what lanes tell each other."""
     jobs = schedule.jobs
     busy = _Busy(schedule, operators)
@@ -318,7 +266,7 @@ def _stretch_before_job(schedule: Schedule, lane: int, t: int) -> int:
 
 
 def _between(
-    rows: _PointRows,
+    rows: PointRows,
     busy: _Busy,
     lane: int,
     stretch: int,
@@ -339,7 +287,7 @@ def _between(
     return end
 
 
-def _job(rows: _PointRows, operators: Operators, lane: int, stretch: int, index: int, schedule: Schedule) -> None:
+def _job(rows: PointRows, operators: Operators, lane: int, stretch: int, index: int, schedule: Schedule) -> None:
     job, operator = schedule.jobs[index], operators.jobs[index]
     rows.add(lane, stretch, job.start_ns, 0, JOB_START, operator=operator, mode=IN_JOB)
     rows.add(lane, stretch, job.end_ns, 100, JOB_END, operator=operator, mode=BUSY, unit=index)
@@ -391,122 +339,6 @@ class _Busy:
         return out
 
 
-def _executors(schedule: Schedule, lanes: int, rows: _PointRows, place: _Places) -> None:
-    """Add what the driver learns of executors: they come, they go, others take their place."""
-    workers: dict[int, list[int]] = {}
-    for index, core in enumerate(schedule.cores):
-        workers.setdefault(core.executor, []).append(lanes + index)
-    lost_at, replaced = _losses(schedule, lanes, workers, rows, place)
-    # Without its settings a log does not say whether executors come on demand: those that came late are taken to.
-    on_demand = schedule.log.properties.get("spark.dynamicAllocation.enabled") == "true" or not schedule.log.properties
-    starts = np.array([schedule.jobs[j].start_ns for j in schedule.lanes[0].jobs], np.int64)
-    launches = _lane_launches(schedule)
-    taken = 0
-    for executor, row in sorted(
-        enumerate(schedule.executors.iter_rows(named=True)), key=lambda item: (item[1]["added"], item[0])
-    ):
-        if executor not in workers:
-            continue
-        added = row["added"]
-        cause, stretch, rank = 0, 0, 45
-        if taken < len(lost_at) and lost_at[taken][0] <= added:
-            # It takes the place of one that was lost.
-            cause, stretch = lost_at[taken]
-            rank = 16 if stretch % 2 else 45
-            taken += 1
-        elif (on_demand or (replaced and replaced[0] <= added)) and len(starts) and starts[0] <= added:
-            # Before it came: a launch of that very instant can be its own.
-            last = int(np.searchsorted(launches, added, side="left")) - 1
-            cause = max(
-                int(starts[np.searchsorted(starts, added, side="right") - 1]), int(launches[last]) if last >= 0 else 0
-            )
-            stretch = place.stretch(0, cause)
-            rank = 28 if stretch % 2 else 45
-        for worker in workers[executor]:
-            rows.add(0, stretch, cause, rank, SPAWN, peer=worker)
-    _registrations(schedule, workers, rows, place, len(lost_at))
-
-
-def _losses(
-    schedule: Schedule, lanes: int, workers: dict[int, list[int]], rows: _PointRows, place: _Places
-) -> tuple[list[tuple[int, int]], list[int]]:
-    """Let the driver learn that executors went whose last task was lost with them.
-
-    Nothing waited for one that had nothing to do: its going is no message, or a path could lead to an idle core.
-
-    Returns
-    -------
-    lost_at
-        Instants and stretches of lane 0 at which it learns of a loss, in order.
-    silent
-        When the others went, in order.
-    """
-    ends = executor_ends(schedule)
-    last = {
-        code: (core, succeeded)
-        for code, core, succeeded in schedule.tasks.sort("free", maintain_order=True)
-        .group_by("executor")
-        .agg(pl.col("core").last(), pl.col("succeeded").last())
-        .iter_rows()
-    }
-    lost_at: list[tuple[int, int]] = []
-    silent: list[int] = []
-    rows_of = list(schedule.executors.select("code", "removed").iter_rows())
-    for t, executor in sorted((ends[i], i) for i, (_, t) in enumerate(rows_of) if t is not None and i in workers):
-        if t >= schedule.end_ns:
-            continue
-        core, succeeded = last.get(rows_of[executor][0], (0, True))
-        if succeeded:
-            silent.append(t)
-            continue
-        stretch = place.stretch(0, t)
-        lost_at.append((t, stretch))
-        number = len(lost_at)
-        rows.add(0, stretch, t, 15, RECEIVE, peer=lanes + core, channel=EXECUTORS, number=number, unit=executor)
-    return lost_at, silent
-
-
-def _lane_launches(schedule: Schedule) -> I64:
-    """Return the launches on lane 0, sorted."""
-    lane = np.array([job.lane for job in schedule.jobs] or [0], np.int64)
-    tasks = schedule.tasks.select("job", "launch").filter(pl.col("job").is_not_null())
-    return np.sort(tasks["launch"].to_numpy()[lane[tasks["job"].to_numpy()] == 0])
-
-
-def _registrations(
-    schedule: Schedule, workers: dict[int, list[int]], rows: _PointRows, place: _Places, messages: int
-) -> None:
-    """Let a job that nobody could run wait for the executor that came."""
-    job_of = schedule.tasks["job"].fill_null(-1).to_numpy()
-    codes, at = (schedule.tasks[name].to_numpy() for name in ("executor", "launch"))
-    # Tasks come by their launches: backwards, the first one of an executor or a job is the last to be written down.
-    backwards = np.flatnonzero(job_of >= 0).astype(np.int32)[::-1]
-    of_executor = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
-    of_executor[codes[backwards]] = backwards
-    of_job = np.full(len(schedule.jobs), -1, np.int64)
-    of_job[job_of[backwards]] = backwards
-    for executor, row in enumerate(schedule.executors.iter_rows(named=True)):
-        first = int(of_executor[row["code"]]) if 0 <= row["code"] < of_executor.size else -1
-        if first < 0 or executor not in workers:
-            continue
-        launch, job = int(at[first]), int(job_of[first])
-        started = schedule.jobs[job].start_ns
-        if started < row["added"] <= launch == at[of_job[job]]:
-            lane = schedule.jobs[job].lane
-            messages += 1
-            rows.add(
-                lane,
-                place.stretch(lane, row["added"]),
-                row["added"],
-                10,
-                RECEIVE,
-                peer=workers[executor][0],
-                channel=EXECUTORS,
-                number=messages,
-                unit=executor,
-            )
-
-
 def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
     """Return the messages by which a job learns that another lane's task left a core.
 
@@ -542,25 +374,10 @@ def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
         )
     )
     if not before.height:
-        return _PointRows().frame()
-    seen = pl.col("delivered") <= pl.col("job_end")
-    points = pl.concat(
-        base.filter(kept).select("lane", "stretch", t=t)
-        for t, kept in (
-            (pl.col("launch"), pl.lit(value=True)),
-            (pl.col("delivered"), seen),
-            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
-        )
-    )
-    last = (
-        points.sort("lane", "t", maintain_order=True)
-        .unique(["lane", "t"], keep="last", maintain_order=True)
-        .with_columns(
-            previous_t=pl.col("t").shift(1).over("lane"), previous_stretch=pl.col("stretch").shift(1).over("lane")
-        )
-        .select("lane", "t", "previous_t", "previous_stretch")
-    )
-    blocked = before.join(last, left_on=["lane", "launch"], right_on=["lane", "t"], how="left").filter(
+        return PointRows().frame()
+    blocked = before.join(
+        _instants_before(base), left_on=["lane", "launch"], right_on=["lane", "t"], how="left"
+    ).filter(
         pl.col("previous_t").is_null()
         | (pl.col("previous_stretch") != pl.col("stretch"))
         | (pl.col("previous_t") < pl.col("freed"))
@@ -575,6 +392,27 @@ def _offers(schedule: Schedule, of_tasks: I64, lanes: int) -> pl.DataFrame:
         channel=pl.lit(OFFERS),
         number="previous",
         operator=pl.Series(of_tasks[blocked["number"].to_numpy()]),
-        mode=pl.lit(_SAME),
+        mode=pl.lit(SAME),
         unit=pl.lit(-1),
     ).cast(pl.Int64)
+
+
+def _instants_before(base: pl.DataFrame) -> pl.DataFrame:
+    """Return for each instant of a lane at which something happens to its tasks the one before, with its stretch."""
+    seen = pl.col("delivered") <= pl.col("job_end")
+    points = pl.concat(
+        base.filter(kept).select("lane", "stretch", t=t)
+        for t, kept in (
+            (pl.col("launch"), pl.lit(value=True)),
+            (pl.col("delivered"), seen),
+            (pl.min_horizontal("done", "job_end"), seen & (pl.col("done") > pl.col("delivered"))),
+        )
+    )
+    return (
+        points.sort("lane", "t", maintain_order=True)
+        .unique(["lane", "t"], keep="last", maintain_order=True)
+        .with_columns(
+            previous_t=pl.col("t").shift(1).over("lane"), previous_stretch=pl.col("stretch").shift(1).over("lane")
+        )
+        .select("lane", "t", "previous_t", "previous_stretch")
+    )

@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.model.enums import ActivityType, EventKind
-from pag_graph.sources.spark.driver import (
-    BUSY,
-    EXIT,
-    IN_JOB,
-    JOB_END,
-    JOB_START,
-    NOTE,
-    RECEIVE,
-    SEND,
-    SPAWN,
-    WAIT,
-    DriverPoints,
-)
 from pag_graph.sources.spark.operators import APPLICATION
+from pag_graph.sources.spark.points import BUSY, EXIT, IN_JOB, JOB_END, JOB_START, NOTE, RECEIVE, SEND, SPAWN, WAIT
 from pag_graph.sources.spark.trace_rows import ACTIVITIES, KINDS, Epochs, finished, in_order, of_activity, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+    from pag_graph.sources.spark.driver import DriverPoints
 
 __all__ = ["lane_events"]
 

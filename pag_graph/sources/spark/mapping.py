@@ -14,9 +14,10 @@ import pyarrow as pa
 from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.spark.core_events import core_events
-from pag_graph.sources.spark.driver import EXECUTORS, LANES, LAUNCH, OFFERS, RESULT, DriverPoints, driver_points
+from pag_graph.sources.spark.driver import DriverPoints, driver_points
 from pag_graph.sources.spark.lane_events import lane_events
 from pag_graph.sources.spark.operators import Operators, name_operators
+from pag_graph.sources.spark.points import EXECUTORS, LANES, LAUNCH, OFFERS, RESULT
 from pag_graph.sources.spark.schedule import MS, Schedule
 from pag_graph.sources.spark.shuffles import FIRST_SHUFFLE, Shuffles, shuffle_messages
 from pag_graph.sources.spark.trace_rows import Epochs, Lives, close_epochs, lives_of

@@ -16,8 +16,10 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
 from pag_graph.sources.spark.codecs import Stopped, decode
+from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
+from pag_graph.sources.spark.log_lines import LONGEST_LINE, Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
-from pag_graph.sources.spark.plans import Plan, is_unsplittable, plan_nodes
+from pag_graph.sources.spark.plans import Plan, plan_nodes
 from pag_graph.sources.spark.settings import known_settings
 from pag_graph.sources.spark.task_rows import (
     ENDED,
@@ -33,13 +35,12 @@ from pag_graph.sources.spark.task_rows import (
 from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
 __all__ = ["enough_memory", "read_log"]
 
-_LONGEST_LINE = 64 << 20
 _MOST_EXECUTORS = 100_000
 """Each of them is a worker at least, whatever it did."""
 _MOST_NAMES = 1_000
@@ -119,7 +120,7 @@ def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, 
         def advance(done: int, before: int = before) -> None:
             progress("reading", before + done, total)
 
-        for line in _lines(decode(file, stopped=stops.append, progress=advance), reading):
+        for line in reading.lines.of(decode(file, stopped=stops.append, progress=advance)):
             reading.line(line)
             if len(reading.executors) > _MOST_EXECUTORS:
                 message = f"{log.name} has more than {_MOST_EXECUTORS:,} executors, which is the limit."
@@ -130,42 +131,13 @@ def _read_files(log: LogFiles, reading: _Reading, progress: Callable[[str, int, 
         before += file.stat().st_size
 
 
-def _lines(pieces: Iterable[bytes], reading: _Reading) -> Iterator[bytes]:
-    rest, too_long = b"", False
-    for piece in pieces:
-        reading.read_bytes += len(piece)
-        lines = piece.split(b"\n")
-        if len(lines) == 1:
-            if len(rest) + len(piece) > _LONGEST_LINE:
-                too_long, rest = True, b""
-            elif not too_long:
-                rest += piece
-            continue
-        first = rest + lines[0]
-        if too_long:
-            reading.too_long += 1
-        elif first:
-            yield first
-        too_long = False
-        yield from filter(None, lines[1:-1])
-        rest = lines[-1]
-    if too_long:
-        reading.too_long += 1
-    elif rest:
-        reading.unended = True
-        yield rest
-
-
 class _Reading:
     """The state of a pass over a log."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
-        self.read_bytes = 0
-        self.too_long = 0
-        self.unended = False
+        self.lines = Lines()
         self.unparsed = 0
-        self.unended_unparsed = False
         self.counts: dict[str, int] = {}
         self.unknown: dict[str, int] = {}
         self.damaged: dict[str, int] = {}
@@ -329,40 +301,40 @@ class _Reading:
         self._stage_info(event["Stage Info"], event.get("Properties") or {})
 
     def _stage_info(self, info: dict[str, Any], properties: dict[str, Any]) -> None:
-        key = (_id(info["Stage ID"]), _id(info.get("Stage Attempt ID", 0)))
-        stage = self.stages.setdefault(key, {"execution": None, **_stage_facts(info, self.texts)})
+        key = (id_of(info["Stage ID"]), id_of(info.get("Stage Attempt ID", 0)))
+        stage = self.stages.setdefault(key, {"execution": None, **stage_facts(info, self.texts)})
         stage["submitted_ms"] = self._time(info.get("Submission Time")) or stage.get("submitted_ms")
         stage["completed_ms"] = self._time(info.get("Completion Time")) or stage.get("completed_ms")
         if execution := properties.get("spark.sql.execution.id"):
-            stage["execution"] = _id(execution, LARGEST)
+            stage["execution"] = id_of(execution, LARGEST)
         if items := info.get("Accumulables"):
             self.accumulators.add_stage(*key, items)
 
     def _job_start(self, event: dict[str, Any]) -> None:
-        number = _id(event["Job ID"])
+        number = id_of(event["Job ID"])
         properties = event.get("Properties") or {}
         submitted = self._time(event.get("Submission Time"))
         infos = [info for info in event.get("Stage Infos") or () if isinstance(info, dict)]
         for info in infos:
-            facts = _stage_facts(info, self.texts)
-            self.job_stages[number, _id(info["Stage ID"])] = facts
+            facts = stage_facts(info, self.texts)
+            self.job_stages[number, id_of(info["Stage ID"])] = facts
         for stage in event.get("Stage IDs") or ():
-            self.job_stages.setdefault((number, _id(stage)), _stage_facts({}, self.texts))
-        last = max(infos, key=lambda info: _id(info["Stage ID"]), default={})
+            self.job_stages.setdefault((number, id_of(stage)), stage_facts({}, self.texts))
+        last = max(infos, key=lambda info: id_of(info["Stage ID"]), default={})
         self.jobs[number] = {
             "submitted_ms": submitted,
             "completed_ms": None,
             "name": self.texts.call_site(properties.get("spark.job.description"))
             or self.texts.call_site(last.get("Stage Name")),
-            "execution": _integer(properties.get("spark.sql.execution.id")),
-            "root": _integer(properties.get("spark.sql.execution.root.id")),
+            "execution": integer(properties.get("spark.sql.execution.id")),
+            "root": integer(properties.get("spark.sql.execution.root.id")),
             "query": self.texts.query(properties.get("sql.streaming.queryId")),
-            "batch": _integer(properties.get("streaming.sql.batchId")),
+            "batch": integer(properties.get("streaming.sql.batchId")),
             "result": None,
         }
 
     def _job_end(self, event: dict[str, Any]) -> None:
-        number = _id(event["Job ID"])
+        number = id_of(event["Job ID"])
         job = self.jobs.get(number)
         completed = self._time(event.get("Completion Time"))
         if job is None:
@@ -379,7 +351,7 @@ class _Reading:
     def _databricks_start(self, event: dict[str, Any]) -> None:
         """Take in what Databricks writes at the begin of each part of a log, in place of Spark's own first event."""
         self.log.version = self.log.version or self.texts.version(event.get("Spark Version"))
-        part = _integer(event.get("Rollover Number"))
+        part = integer(event.get("Rollover Number"))
         if part is not None:
             self.rolled.add(part)
 
@@ -406,7 +378,7 @@ class _Reading:
 
     def _cores(self, value: Any) -> int:
         """Return how many cores an executor has; 0, which is unknown, for a number that cannot be."""
-        cores = _integer(value)
+        cores = integer(value)
         if cores is None or not 0 <= cores <= LARGEST_ID:
             self.tasks.odd_values += 1
             return 0
@@ -425,9 +397,9 @@ class _Reading:
             executor["decommissioned_ms"] = self._time(event.get("Timestamp"))
 
     def _execution_start(self, event: dict[str, Any]) -> None:
-        number = _id(event["executionId"], LARGEST)
+        number = id_of(event["executionId"], LARGEST)
         self.executions[number] = {
-            "root": _integer(event.get("rootExecutionId")),
+            "root": integer(event.get("rootExecutionId")),
             "name": self.texts.call_site(event.get("description")),
             "started_ms": self._time(event["time"]),
             "ended_ms": None,
@@ -437,7 +409,7 @@ class _Reading:
         self._plan(number, event)
 
     def _execution_plan(self, event: dict[str, Any]) -> None:
-        self._plan(_id(event["executionId"], LARGEST), event)
+        self._plan(id_of(event["executionId"], LARGEST), event)
 
     def _plan(self, number: int, event: dict[str, Any]) -> None:
         plan = plan_nodes(event.get("sparkPlanInfo") or {}, self.texts)
@@ -447,7 +419,7 @@ class _Reading:
         self.accumulators.wanted.update(accumulator for _, accumulator, _, _ in plan.metrics)
 
     def _execution_end(self, event: dict[str, Any]) -> None:
-        execution = self.executions.get(_id(event["executionId"], LARGEST))
+        execution = self.executions.get(id_of(event["executionId"], LARGEST))
         ended = self._time(event["time"])
         if execution is not None:
             execution["ended_ms"] = ended
@@ -487,7 +459,7 @@ class _Reading:
         out.node_metrics = frame(tables.NODE_METRICS, rows)
         out.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
-        out.read_bytes = self.read_bytes
+        out.read_bytes = self.lines.read_bytes
         # They hold this object, which would be in memory until Python looks for such rings.
         self.handlers.clear()
         return out
@@ -496,9 +468,9 @@ class _Reading:
         if self.unparsed:
             detail = "lines that are no event (the last one may be cut short); left out"
             self.find("line_unreadable", "warning", self.unparsed, "lines", detail)
-        if self.too_long:
-            detail = f"lines longer than {_LONGEST_LINE >> 20} MiB; left out"
-            self.find("line_too_long", "warning", self.too_long, "lines", detail)
+        if self.lines.too_long:
+            detail = f"lines longer than {LONGEST_LINE >> 20} MiB; left out"
+            self.find("line_too_long", "warning", self.lines.too_long, "lines", detail)
         for name, count in sorted(self.damaged.items()):
             detail = f"{name} events that lack a value or hold one of another type; left out"
             self.find("event_damaged", "warning", count, "events", detail)
@@ -515,38 +487,3 @@ class _Reading:
             state = "still ran when the log was read" if log.in_progress else "has no end in the log"
             detail = f"the application {state}; answers are about what is there"
             self.find("log_incomplete", "warning", 1, "logs", detail)
-
-
-def _stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
-    rdds = [rdd for rdd in info.get("RDD Info") or () if isinstance(rdd, dict)]
-    scopes = []
-    for rdd in rdds:
-        if scope := rdd.get("Scope"):
-            try:
-                scopes.append(texts.node(str(orjson.loads(scope)["name"])))
-            except (ValueError, KeyError, TypeError):
-                continue
-    return {
-        "name": texts.call_site(info.get("Stage Name")),
-        "tasks": _integer(info.get("Number of Tasks")) or 0,
-        "parents": [_id(parent) for parent in info.get("Parent IDs") or ()],
-        "rdd": max((_id(rdd["RDD ID"]) for rdd in rdds if "RDD ID" in rdd), default=None),
-        "scopes": list(dict.fromkeys(scopes)),
-        "unsplittable": any(is_unsplittable(str(rdd.get("Name") or "")) for rdd in rdds),
-    }
-
-
-def _id(value: Any, largest: int = LARGEST_ID) -> int:
-    """Return the number of a thing; one that Spark cannot have given raises."""
-    number = int(value)
-    if not 0 <= number <= largest:
-        raise ValueError
-    return number
-
-
-def _integer(value: Any) -> int | None:
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if abs(number) <= LARGEST else None

@@ -293,41 +293,45 @@ def _jobs(log: SparkLog, tasks: pl.DataFrame, origin: int, end_ms: int) -> tuple
     jobs: list[Job] = []
     index: dict[int, int] = {}
     for number in sorted(rows.keys() | extent.keys(), key=lambda n: (n < 0, abs(n))):
-        row = rows.get(number, {})
-        own = extent.get(number)
-        low, high = (own[0], own[1]) if own else (None, None)
-        start = within(row.get("submitted_ms") or low, origin, end_ms)
-        if start is None:
-            continue
-        start = min(start, low) if low is not None else start
-        end = within(row.get("completed_ms"), origin, end_ms)
-        if end is None:
-            # Without its end a job lasts as long as its tasks, or was running when the log stopped.
-            end = high if log.complete and high is not None else end_ms
-        # What the job is seen to launch belongs to it, whatever the log says of its end.
-        end = max(end, start, own[2] if own else start)
-        index[number] = len(jobs)
-        batch, query = row.get("batch"), row.get("query")
-        execution = row.get("execution")
-        root = row.get("root")
-        unit = f"job {number}"
-        if batch is not None:
-            unit = f"batch {batch}" + (f" of query {query[:8]}" if query else "")
-        elif execution is not None:
-            unit = f"query {root if root is not None else execution}"
-        jobs.append(
-            Job(
-                job=number,
-                name=row.get("name") or "",
-                start_ns=(start - origin) * MS,
-                end_ns=(end - origin) * MS,
-                execution=execution,
-                unit=unit,
-                succeeded=None if row.get("result") is None else row.get("result") == "JobSucceeded",
-                failure=row.get("failure") or "",
-            )
-        )
+        job = _job(number, rows.get(number, {}), extent.get(number), log, (origin, end_ms))
+        if job is not None:
+            index[number] = len(jobs)
+            jobs.append(job)
     return jobs, {key: index[job] for key, job in chosen.items() if job in index}
+
+
+def _job(number: int, row: dict[str, Any], own: list[int] | None, log: SparkLog, extent: tuple[int, int]) -> Job | None:
+    """Return a job from its row and from first launch, last result and last launch of its tasks; None without a begin.
+
+    `extent` is when the application began and ended, in milliseconds.
+    """
+    origin, end_ms = extent
+    start = within(row.get("submitted_ms") or (own[0] if own else None), origin, end_ms)
+    if start is None:
+        return None
+    start = min(start, own[0]) if own else start
+    end = within(row.get("completed_ms"), origin, end_ms)
+    if end is None:
+        # Without its end a job lasts as long as its tasks, or was running when the log stopped.
+        end = own[1] if log.complete and own else end_ms
+    # What the job is seen to launch belongs to it, whatever the log says of its end.
+    end = max(end, start, own[2] if own else start)
+    batch, query, execution, root = (row.get(name) for name in ("batch", "query", "execution", "root"))
+    unit = f"job {number}"
+    if batch is not None:
+        unit = f"batch {batch}" + (f" of query {query[:8]}" if query else "")
+    elif execution is not None:
+        unit = f"query {root if root is not None else execution}"
+    return Job(
+        job=number,
+        name=row.get("name") or "",
+        start_ns=(start - origin) * MS,
+        end_ns=(end - origin) * MS,
+        execution=execution,
+        unit=unit,
+        succeeded=None if row.get("result") is None else row.get("result") == "JobSucceeded",
+        failure=row.get("failure") or "",
+    )
 
 
 def _job_of(at: int, candidates: list[int], rows: dict[int, dict[str, Any]]) -> int | None:

@@ -65,6 +65,8 @@ _FAILURE = re.compile(
     r"total size of serialized results|is bigger than spark\.driver\.maxresultsize|"
     r"could not recover from a failed barrier|"
     r"(?:[a-z_]\w{0,60}\.){1,12}[a-z$_]\w{0,80}(?:error|exception)\b|"
+    r"(?:(?<=executor \d\): )|(?<=executor \d\d\): )|(?<=executor \d\d\d\): )|(?<=executor driver\): ))"
+    r"(?:[a-z_]\w{0,60}\.){1,12}[a-z$_]\w{0,80}(?=:|$)|"
     r"(?:(?<=: )|(?<=^))[a-z]\w{0,60}(?:error|exception)(?=:|$)",
     re.IGNORECASE | re.ASCII | re.MULTILINE,
 )

@@ -257,3 +257,25 @@ def test_streams_stay_apart_by_their_ids() -> None:
 )
 def test_ends_of_tasks(reason: dict[str, Any], expected: str) -> None:
     assert Texts().task_end(reason) == expected
+
+
+ABORTED = "Job aborted due to stage failure: Task 5 in stage 3.0 failed 4 times, most recent failure: Lost task (TID 1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{ABORTED} (host executor 0): com.acme.GpuSplitAndRetryOOM: buffer of ada's secret\n\tat a.b.C",
+            "Job aborted due to stage failure, failed 4 times, com.acme.GpuSplitAndRetryOOM",
+        ),
+        (f"{ABORTED} (host executor 17): a.b.C: no", "Job aborted due to stage failure, failed 4 times, a.b.C"),
+        ("Job 34 cancelled because SparkContext was shut down", "Job 34 cancelled, because SparkContext was shut down"),
+        ("Traceback (most recent call last):\nValueError: pin 1234 of ada", "ValueError"),
+        ("ada's hunter2Exception is 1234", ""),
+        (None, ""),
+        ({"a": "secret"}, ""),
+    ],
+)
+def test_failures_of_jobs_are_phrases_and_classes(text: Any, expected: str) -> None:
+    assert Texts().failure(text) == expected

@@ -1,0 +1,117 @@
+"""Which edges belong to which windows: said of files, of rows that are read, and of edges in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+
+from pag_graph.kernels.arranging import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
+
+    I64 = NDArray[np.int64]
+
+Belongs = Literal["ends", "touches", "labels"]
+"""Which edges belong to a window: those that end in it (each edge to one of windows that tile a run); all that it
+shows a part of, or that begin where it ends; or those that carry its epoch, wherever they lie (each edge to one epoch),
+where it is the window of an epoch, and those that end in it where it is not."""
+
+_DENSE = 4
+"""Numbers are looked up in a table as long as it is at most so many times longer than they are many."""
+
+
+def places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where numbers are in a list of different ones, -1 where they are not."""
+    low = int(known.min())
+    if int(known.max()) - low <= _DENSE * (len(known) + len(wanted)):
+        # Epochs mostly count on by one: a table of all of them takes a quarter of the time of a search.
+        table = np.full(int(known.max()) - low + 2, -1)
+        table[known - low] = np.arange(len(known))
+        return table[np.clip(wanted, low - 1, int(known.max()) + 1) - low]
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(known[order[at]] == wanted, order[at], -1)
+
+
+def epochs_between(low: int, high: int) -> pl.Expr:
+    """Say of a file whether it can hold rows of some epochs."""
+    return (pl.col("max_epoch") >= low) & (pl.col("min_epoch") <= high)
+
+
+def can_touch(lowest_epoch: int, end_ns: int, after_ns: int = -1) -> pl.Expr:
+    """Say of a file of edges whether any of them can touch a stretch of time (see `_touches`)."""
+    near = (pl.col("max_epoch") >= lowest_epoch) & (pl.col("min_start_ns") <= end_ns)
+    lasts = pl.max_horizontal("max_duration_ns", 0)
+    return (near | (pl.col("min_duration_ns") < 0)) & (pl.col("max_start_ns") + lasts > after_ns)
+
+
+def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr, pl.Expr]:
+    """Say of files and of edges whether any of the windows may show them."""
+    if run.epochs_are_islands:
+        epochs = [window.epoch or 0 for window in windows]
+        return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
+    if belongs == "labels" and windows[0].epoch is not None:
+        low, high = labels(run, windows)
+        first, final = int(low.min()), int(high.max())
+        return epochs_between(first, final), pl.col("epoch").is_between(first, final)
+    lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
+    rows = ((pl.col("epoch") >= lowest) & (pl.col("start_ns") <= last)) | (pl.col("duration_ns") < 0)
+    return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
+
+
+def labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
+    """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
+    # A row stands for all epochs after the row before it, the last row also for all later ones.
+    known = run.epochs["epoch"].to_numpy()
+    at = places(known, np.array([window.epoch for window in windows], np.int64))
+    low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
+    high = np.append(known[:-1], np.iinfo(np.int64).max)
+    return low[at], high[at]
+
+
+def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> tuple[I64 | None, I64]:
+    """Say which edges belong to which of some windows.
+
+    Parameters
+    ----------
+    run, windows, belongs
+        As for `read_tiling`.
+    edges
+        Rows of `PAG_EDGES`, with the columns that say where an edge lies.
+
+    Returns
+    -------
+    edge
+        Rows, in their order, each once per window that it belongs to; None for each row once.
+    window
+        The place of the window per entry; -1 where a row belongs to none.
+    """
+    if run.epochs_are_islands:
+        return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
+    if belongs == "labels" and windows[0].epoch is not None:
+        return None, _among(edges["epoch"].to_numpy(), *labels(run, windows))
+    start = edges["start_ns"].to_numpy()
+    end = start + edges["duration_ns"].to_numpy()
+    after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))
+    if belongs == "touches":
+        return spread(np.searchsorted(ends, np.minimum(start, end)), np.searchsorted(after, np.maximum(start, end)) - 1)
+    if np.any(after[1:] < ends[:-1]):
+        return spread(np.searchsorted(ends, end), np.searchsorted(after, end) - 1)
+    return None, _among(end, after + 1, ends)
+
+
+def _among(values: I64, low: I64, high: I64) -> I64:
+    """Return per value the range, of several that follow each other, that it lies in, or -1."""
+    at = np.searchsorted(high, values)
+    out = at == len(high)
+    at[out] = 0
+    at[out | (values < low[at])] = -1
+    return at

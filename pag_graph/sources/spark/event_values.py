@@ -1,0 +1,52 @@
+"""Values of events: numbers that Spark can have given, and what a stage's description says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pag_graph.sources.spark.plans import is_unsplittable
+from pag_graph.sources.spark.task_rows import LARGEST, LARGEST_ID
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.texts import Texts
+
+__all__ = ["id_of", "integer", "stage_facts"]
+
+
+def stage_facts(info: dict[str, Any], texts: Texts) -> dict[str, Any]:
+    """Return what is kept of a stage's description."""
+    rdds = [rdd for rdd in info.get("RDD Info") or () if isinstance(rdd, dict)]
+    scopes = []
+    for rdd in rdds:
+        if scope := rdd.get("Scope"):
+            try:
+                scopes.append(texts.node(str(orjson.loads(scope)["name"])))
+            except (ValueError, KeyError, TypeError):
+                continue
+    return {
+        "name": texts.call_site(info.get("Stage Name")),
+        "tasks": integer(info.get("Number of Tasks")) or 0,
+        "parents": [id_of(parent) for parent in info.get("Parent IDs") or ()],
+        "rdd": max((id_of(rdd["RDD ID"]) for rdd in rdds if "RDD ID" in rdd), default=None),
+        "scopes": list(dict.fromkeys(scopes)),
+        "unsplittable": any(is_unsplittable(str(rdd.get("Name") or "")) for rdd in rdds),
+    }
+
+
+def id_of(value: Any, largest: int = LARGEST_ID) -> int:
+    """Return the number of a thing; one that Spark cannot have given raises."""
+    number = int(value)
+    if not 0 <= number <= largest:
+        raise ValueError
+    return number
+
+
+def integer(value: Any) -> int | None:
+    """Return a number; None for what is none, or too large."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) <= LARGEST else None

@@ -1,0 +1,48 @@
+"""Lines of event logs; those that no event is as long as are left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["LONGEST_LINE", "Lines"]
+
+LONGEST_LINE = 64 << 20
+"""Bytes of a line that is read."""
+
+
+class Lines:
+    """Cuts the content of a log's files into lines, and counts."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+        """Bytes of content."""
+        self.too_long = 0
+        """Lines that were left out."""
+
+    def of(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the lines of a file that comes in pieces."""
+        rest, too_long = b"", False
+        for piece in pieces:
+            self.read_bytes += len(piece)
+            lines = piece.split(b"\n")
+            if len(lines) == 1:
+                if len(rest) + len(piece) > LONGEST_LINE:
+                    too_long, rest = True, b""
+                elif not too_long:
+                    rest += piece
+                continue
+            first = rest + lines[0]
+            if too_long:
+                self.too_long += 1
+            elif first:
+                yield first
+            too_long = False
+            yield from filter(None, lines[1:-1])
+            rest = lines[-1]
+        if too_long:
+            self.too_long += 1
+        elif rest:
+            yield rest

@@ -1,0 +1,193 @@
+"""Random portions of random logs: appended one after the other they give the rows of one build, and nothing changes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pag_graph import api
+from pag_graph.store.delta import open_store
+from pag_graph.testing.reference import build_reference
+from pag_graph.testing.strategies import slice_sizes, small_traces
+from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.compare import committed, differences
+from tests.support.stated_reference import random_stated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROVE = os.environ.get("PAG_PROVE") == "1"
+APPENDS = settings(max_examples=500 if PROVE else 6)
+
+
+def until(trace: SmallTrace, rows: list[int]) -> SmallTrace:
+    """Return the first rows of each worker: what of a log that goes on is there."""
+    return replace(
+        trace, complete=False, events=tuple(log[:count] for log, count in zip(trace.events, rows, strict=True))
+    )
+
+
+@st.composite
+def portions(draw_: st.DrawFn, trace: SmallTrace) -> list[SmallTrace]:
+    """Draw how a log grows: no worker's part of it gets shorter, and some are behind."""
+    parts = []
+    shares = [sorted(draw_(st.lists(st.integers(0, 100), min_size=2, max_size=2))) for _ in trace.events]
+    for step in range(2):
+        rows = [len(log) * share[step] // 100 for log, share in zip(trace.events, shares, strict=True)]
+        parts.append(until(trace, rows))
+    return [*(part for part in parts if part.rows), trace]
+
+
+def decided_files(store: Path) -> dict[str, set[str]]:
+    info = open_store(store)
+    return {
+        name: {part.path for part in info.parts(name) if not part.provisional}
+        for name in ("vertices", "edges", "findings", "epochs")
+    }
+
+
+def closed_rows(store: Path) -> Counter[str]:
+    """Return all rows of closed epochs."""
+    info = open_store(store)
+    last = info.run["last_closed_epoch"]
+    found: Counter[str] = Counter()
+    for name in ("vertices", "edges", "epochs"):
+        found.update(repr(row) for row in info.scan(name).collect().to_dicts() if row["epoch"] <= last)
+    return found
+
+
+def grows(parts: list[SmallTrace], place: Path, slice_events: int, expected: Any = build_reference) -> None:
+    """Append portion after portion: each time the store holds what one build gives, and nothing decided changes."""
+    files: dict[str, set[str]] = {}
+    rows: Counter[str] = Counter()
+    for number, part in enumerate(parts):
+        written = part.write(place / f"trace-{number}")
+        api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
+        if expected is not None:
+            assert differences(committed(place / "store"), expected(part)) == ""
+        now = decided_files(place / "store")
+        assert all(files.get(name, set()) <= now[name] for name in now)
+        if not part.complete:
+            files, closed = now, closed_rows(place / "store")
+            assert not rows - closed
+            rows = closed
+    final = closed_rows(place / "store")
+    assert not rows - final
+    api.build(place / f"trace-{len(parts) - 1}", place / "once", engine="local")
+    assert differences(committed(place / "store"), committed(place / "once")) == ""
+    infos = [open_store(place / name) for name in ("store", "once")]
+    assert (
+        len({(info.run["closed_fingerprint"], info.closed_epochs, str(sorted(info.dropped.items()))) for info in infos})
+        == 1
+    )
+
+
+@APPENDS
+@given(
+    st.one_of(
+        small_traces(max_workers=3),
+        small_traces(max_workers=3, skewed=True),
+        small_traces(max_workers=3, skewed=True, damaged=True),
+    ),
+    st.data(),
+    slice_sizes(),
+)
+def test_portions_give_what_one_build_gives(
+    tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject, slice_events: int
+) -> None:
+    parts = data.draw(portions(replace(trace, complete=True)))
+    grows(parts, tmp_path_factory.mktemp("portions"), slice_events)
+
+
+@APPENDS
+@given(seed=st.integers(0, 2**32), data=st.data(), slice_events=slice_sizes())
+def test_portions_of_stated_logs_do(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
+) -> None:
+    parts = data.draw(portions(replace(random_stated(seed, causal=True), complete=True)))
+    grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None)
+
+
+def rounds(count: int) -> SmallTrace:
+    """Two workers that wait for each other in each round, as long as the run goes on."""
+    logs: list[list[str]] = [[], []]
+    for e in range(count):
+        t = 20 * e
+        logs[0].append(f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{e} | {t + 8} send 4>1 #{e} | {t + 9} end")
+        logs[1].append(
+            f"{t} start 1 | {t + 5} send 3>0 #{e} | {t + 5} stop 1"
+            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
+        )
+    return draw(*(" | ".join(log) for log in logs))
+
+
+@pytest.mark.parametrize("slice_events", [7, 1_000])
+def test_epochs_close_as_the_log_grows(tmp_path: Path, slice_events: int) -> None:
+    whole = rounds(8)
+    closed = []
+    for epochs in (1, 3, 5, 8):
+        part = whole.until_epoch(epochs - 1)
+        grown = part if epochs == 8 else replace(part, complete=False)
+        info = api.build(
+            grown.write(tmp_path / f"{epochs}"),
+            tmp_path / "store",
+            mode="append",
+            engine="local",
+            slice_events=slice_events,
+        ).store
+        closed.append(info.closed_epochs)
+        assert differences(committed(tmp_path / "store"), build_reference(grown)) == ""
+    # The last idle interval that begins is certain only when the next one does.
+    assert closed == [0, 2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("log", "other", "late"),
+    [
+        # D2: what is read after the last unpark may end that wait.
+        ("0 park | 5 unpark | 9 end", "0 start 1 | 3 stop 1 | 12 end", ("| 15 recv 3<1", "| 20 send 3>0")),
+        # D1: what is open may turn out to have worked.
+        ("0 start 1 | 9 end", "0 start 1 | 3 stop 1 | 9 end", ("| 10 send 3>1 | 11 stop 1", "| 15 recv 3<0")),
+        # D3: what was read may be sent yet, as far as the clocks tell.
+        (
+            "0 park | 5 unpark | 6 recv 3<1 | 9 end | 10 park | 11 unpark",
+            "0 start 1 | 9 end",
+            ("| 20 end", "| 10 send 3>0"),
+        ),
+        # D4: who begins may have been spawned by one whose log is behind.
+        ("0 start 1 | 4 stop 1 | 5 end", "3 start 1 | 4 stop 1 | 5 end", ("| 9 end", "| 9 end")),
+    ],
+)
+def test_what_more_of_the_log_may_change_is_not_decided(
+    tmp_path: Path, log: str, other: str, late: tuple[str, str]
+) -> None:
+    before = replace(draw(log, other), complete=False)
+    after = draw(f"{log} {late[0]}", f"{other} {late[1]}")
+    grows([before, after], tmp_path, 1)
+
+
+def test_what_is_logged_later_than_the_horizon_is_not_what_was_read(tmp_path: Path) -> None:
+    from pag_graph.rules.rows import RuleParameters
+
+    other = "0 start 1 | 200 send 3>0 | 201 stop 1 | 210 end"
+    trace = draw("0 park | 5 unpark | 6 recv 3<1 | 9 end | 10 park | 15 unpark | 220 end", other)
+    found = {}
+    for horizon in (193, 194):
+        for slice_events in (1, 1_000):
+            store = tmp_path / f"{horizon}-{slice_events}"
+            report = api.build(
+                trace.write(tmp_path / "trace", replace=True),
+                store,
+                engine="local",
+                parameters=RuleParameters(horizon_ns=horizon),
+                slice_events=slice_events,
+            )
+            found[horizon, slice_events] = sorted(set(report.findings["finding"].to_pylist()))
+    assert found[193, 1] == found[193, 1_000] == ["receive_without_send", "send_without_receive"]
+    assert found[194, 1] == found[194, 1_000] == ["negative_transfer"]
