@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
 JOBS ?= 2
-PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo quick test prove adapter adapter-prove check format lock surfaces house rooms bench clean setup
 

@@ -34,13 +34,31 @@ settings.load_profile(
     next((name for name in ("prove", "quick") if os.environ.get(f"PAG_{name.upper()}") == "1"), "default")
 )
 
-_LONG_FIRST = ("integration", "properties")
+# What is started is dear: a process that has Neo4j or Spark keeps it for all tests that need it.
+_SHARED = ("neo4j", "spark")
+_LONG_FIRST = ("integration", "properties", "attack")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a test the group whose tests run in one process: its server's, or its file's."""
+    kinds = [name for name in _SHARED if item.get_closest_marker(name)]
+    item.add_marker(pytest.mark.xdist_group(kinds[0] if kinds else item.nodeid.partition("::")[0]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders whose files take minutes, so that no process is left alone with one of them at the end."""
+    """Begin with what takes minutes, so that no process is left alone with it at the end.
+
+    Tests that only read what Neo4j was loaded with come before those that empty it.
+    """
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONG_FIRST)
+
+    def place(item: pytest.Item) -> tuple[int, bool, bool]:
+        kinds = [number for number, name in enumerate(_SHARED) if item.get_closest_marker(name)]
+        names = getattr(item, "fixturenames", ())
+        folder = item.path.relative_to(here).parts[0]
+        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, folder not in _LONG_FIRST
+
+    items.sort(key=place)
 
 
 class _Killed(BaseException):

@@ -16,11 +16,21 @@ if TYPE_CHECKING:
 
     import neo4j
 
-    from pag_graph.graph.snapshot import Run
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
 LAST_ROUND = 3
 """Of `first_rounds`, without ``PAG_PROVE=1``."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_java() -> Iterator[None]:
+    """Let Java compile once and quickly, servers and jobs of Spark included: most live for seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not PROVE:
+            patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +44,7 @@ def skewed(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="session")
 def first_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Build the first rounds of the same trace: what is loaded again and again; all of it with ``PAG_PROVE=1``."""
-    if os.environ.get("PAG_PROVE") == "1":
+    if PROVE:
         return skewed
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -69,13 +79,64 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
     assert server.stop(home)
 
 
-@pytest.fixture
-def neo4j_driver(neo4j_server: ServerStatus) -> Iterator[neo4j.Driver]:
-    """Open a driver to the server, whose database has no node; constraints may be there or not."""
+class Database:
+    """The one database of the shared server; knows whether it still holds the bundled traces.
+
+    Parameters
+    ----------
+    driver
+        Open to the server.
+    """
+
+    def __init__(self, driver: neo4j.Driver) -> None:
+        self.driver = driver
+        self._bundled = False
+
+    def wipe(self) -> None:
+        """Remove all nodes; constraints may stay."""
+        self._bundled = False
+        text = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
+        while self.driver.execute_query(text).records[0]["removed"]:
+            pass
+
+    def load_bundled(self, runs: dict[str, Run]) -> None:
+        """Load the bundled traces in full, where they are not there any more."""
+        from pag_graph.sinks.neo4j.loader import load_run
+
+        if not self._bundled:
+            self.wipe()
+            for run in runs.values():
+                load_run(run, self.driver)
+            self._bundled = True
+
+
+@pytest.fixture(scope="session")
+def neo4j_database(neo4j_server: ServerStatus) -> Iterator[Database]:
+    """Open the database of the shared server."""
     from pag_graph.neo4j_server import server
 
     with server.driver(neo4j_server) as driver:
-        wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
-        while driver.execute_query(wipe).records[0]["removed"]:
-            pass
-        yield driver
+        yield Database(driver)
+
+
+@pytest.fixture
+def neo4j_driver(neo4j_database: Database) -> neo4j.Driver:
+    """Return a driver to the server, whose database has no node; constraints may be there or not."""
+    neo4j_database.wipe()
+    return neo4j_database.driver
+
+
+@pytest.fixture(scope="session")
+def bundled_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Build all bundled traces; nobody changes their stores."""
+    folder = tmp_path_factory.mktemp("bundled")
+    for name in samples.names():
+        api.build(samples.path(name), folder / name, engine="local")
+    return {name: api.open(folder / name).run for name in samples.names()}
+
+
+@pytest.fixture
+def bundled_driver(neo4j_database: Database, bundled_runs: dict[str, Run]) -> neo4j.Driver:
+    """Return a driver to a server that holds all epochs of all bundled traces; tests only read."""
+    neo4j_database.load_bundled(bundled_runs)
+    return neo4j_database.driver

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pag_graph import api
-from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
 from pag_graph.motif.patterns import PATTERNS, Pattern
-from pag_graph.neo4j_server import server
-from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.query import answer_query, complete
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import neo4j
 
-    from pag_graph.neo4j_server.server import ServerStatus
+    from pag_graph.graph.run import Run
 
 pytestmark = pytest.mark.neo4j
 
@@ -45,24 +40,8 @@ CASES: list[tuple[str, str, dict[str, int]]] = [
 
 
 @pytest.fixture(scope="module")
-def pags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.Pag]:
-    folder = tmp_path_factory.mktemp("patterns")
-    samples = sorted({sample for _, sample, _ in CASES})
-    for sample in samples:
-        api.build(SAMPLES / sample, folder / sample, engine="local")
-    return {sample: api.open(folder / sample) for sample in samples}
-
-
-@pytest.fixture(scope="module")
-def driver(neo4j_server: ServerStatus, pags: dict[str, api.Pag]) -> Iterator[neo4j.Driver]:
-    """Open a driver to a server that holds all epochs of the samples; tests only read."""
-    with server.driver(neo4j_server) as opened:
-        wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
-        while opened.execute_query(wipe).records[0]["removed"]:
-            pass
-        for pag in pags.values():
-            loader.load_run(pag.run, opened)
-        yield opened
+def pags(bundled_runs: dict[str, Run]) -> dict[str, api.Pag]:
+    return {sample: api.open(run.info.path) for sample, run in bundled_runs.items()}
 
 
 def by_motif(pag: api.Pag, pattern: Pattern, **options: Any) -> list[tuple[Any, ...]]:
@@ -81,17 +60,17 @@ def by_cypher(driver: neo4j.Driver, pag: api.Pag, pattern: Pattern, values: dict
 
 @pytest.mark.parametrize(("name", "sample", "values"), CASES)
 def test_motif_and_cypher_return_the_same_rows(
-    driver: neo4j.Driver, pags: dict[str, api.Pag], name: str, sample: str, values: dict[str, int]
+    bundled_driver: neo4j.Driver, pags: dict[str, api.Pag], name: str, sample: str, values: dict[str, int]
 ) -> None:
     pag, pattern = pags[sample], PATTERNS[name]
     expected = by_motif(pag, pattern, parameters=values)
     assert expected, "this pattern is not in this sample"
-    assert by_cypher(driver, pag, pattern, values) == expected
+    assert by_cypher(bundled_driver, pag, pattern, values) == expected
     # Half of the run: what lies across its border counts for neither.
     epochs = pag.epochs["epoch"].to_list()
     first, last = epochs[len(epochs) // 4], epochs[3 * len(epochs) // 4]
     some = by_motif(pag, pattern, parameters=values, epochs=range(first, last + 1))
-    assert by_cypher(driver, pag, pattern, {**values, "first_epoch": first, "last_epoch": last}) == some
+    assert by_cypher(bundled_driver, pag, pattern, {**values, "first_epoch": first, "last_epoch": last}) == some
     assert set(some) <= set(expected)
 
 

@@ -156,12 +156,12 @@ class Threads:
         raise NotImplementedError(staging)
 
 
-@pytest.mark.parametrize("epochs", [None, [1, 3]], ids=["all", "some"])
+@pytest.mark.parametrize("epochs", [None, [0, 1, 3]], ids=["all", "some"])
 @pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
 def test_tasks_load_what_one_process_loads(
     neo4j_driver: neo4j.Driver, connection: Connection, first_rounds: Run, detail: Detail, epochs: list[int] | None
 ) -> None:
-    options = LoadOptions(detail=detail, group_edges=200, batch_rows=50)
+    options = LoadOptions(detail=detail, group_edges=100, batch_rows=50)
     load_run(first_rounds, neo4j_driver, epochs=epochs, options=options)
     expected = contents(neo4j_driver)
     wipe(neo4j_driver)

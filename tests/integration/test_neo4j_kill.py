@@ -1,6 +1,6 @@
 """Loads that are killed, and servers that are: afterwards the database is what a clean load makes it, node by node.
 
-Meanwhile somebody polls, and never sees half an epoch. Five loaders and one server by default; with ``PAG_PROVE=1``
+Meanwhile somebody polls, and never sees half an epoch. Four loaders and one server by default; with ``PAG_PROVE=1``
 fifty and ten, as the product promises.
 """
 
@@ -39,7 +39,7 @@ waits = find_analysis("waits")
 pytestmark = pytest.mark.neo4j
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-LOADERS = 50 if PROVE else 5
+LOADERS = 50 if PROVE else 4
 SERVERS = 10 if PROVE else 1
 PAUSE_S = 0.0 if PROVE else 0.1
 """Between two looks: without it, looking is what the server is busy with."""
