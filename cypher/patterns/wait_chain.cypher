@@ -12,9 +12,9 @@
 //   third_worker, second_waited_ns, third_waited_ns, sent_first, second_wait_end, sent_second and third_wait_end (events)
 // example: skewed --limit 3
 //   first_worker | second_worker | third_worker | second_waited_ns | third_waited_ns | sent_first | second_wait_end | sent_second   | third_wait_end
-//   0            | 3             | 1            | 1101125          | 618324          | 106        | 3298534883425   | 3298534883490 | 1099511627971
-//   0            | 3             | 2            | 1101125          | 606522          | 106        | 3298534883425   | 3298534883490 | 2199023255775
 //   0            | 1             | 3            | 1602442          | 129837          | 830        | 1099511628201   | 1099511628260 | 3298534883877
+//   0            | 2             | 1            | 1612962          | 117820          | 830        | 2199023256013   | 2199023256074 | 1099511628287
+//   0            | 1             | 2            | 2641954          | 110787          | 1028       | 1099511628317   | 1099511628378 | 2199023256195
 //   3 rows
 
 MATCH (round:Epoch {run: $run, published: true})

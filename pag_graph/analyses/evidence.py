@@ -21,7 +21,7 @@ from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, local_inside, op
 from pag_graph.analyses.runner import with_epochs
 from pag_graph.analyses.view import View
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
-from pag_graph.builder.rule_choice import CONTRADICTS
+from pag_graph.builder.rule_choice import CONTRADICTS, INFERRED_WAITS
 from pag_graph.errors import AnalysisError, PagError
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, EpochRole
 
@@ -325,7 +325,8 @@ class Evidence:
     def confidence(self) -> str:
         """``high``, ``medium`` or ``low``."""
         explained, path = self.path.explained, self.path
-        doubtful = bool(path.alternatives or path.ties or self.negative or self.findings[0])
+        inferred = INFERRED_WAITS in self.findings[1]
+        doubtful = bool(path.alternatives or path.ties or self.negative or inferred or self.findings[0])
         if path.all_waiting or explained < 0.8 or CONTRADICTS in self.findings[1]:  # noqa: PLR2004
             return "low"
         return "medium" if doubtful or explained < 0.95 else "high"  # noqa: PLR2004

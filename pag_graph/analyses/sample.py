@@ -17,7 +17,7 @@ import polars as pl
 from pag_graph.analyses.definition import Chart, Report, RunAnalysis
 from pag_graph.analyses.distributions import hypergeometric, student_quantile
 from pag_graph.analyses.expressions import rounds, worker_label
-from pag_graph.analyses.profile import ProfileParameters, profile
+from pag_graph.analyses.profile import ProfileParameters, divided
 from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
@@ -183,7 +183,6 @@ def round_facts(view: View, parameters: SampleParameters) -> pl.DataFrame:
         waited for the other; `by`, `key` and `value_ns`. Only edges of the windows are read.
     """
     del parameters
-    path = profile(view, ProfileParameters(n=0)).select("window", "by", "key", value_ns="path_ns")
     waits = view.collect(
         view.local.filter(nw.col("type") == WAITING, nw.col("inside_ns") > 0).select(
             "window", "dst", "worker", "inside_ns"
@@ -200,6 +199,7 @@ def round_facts(view: View, parameters: SampleParameters) -> pl.DataFrame:
         .agg(pl.col("value_ns").sum())
         .sort("window", "key")
     )
+    path = divided(view, ProfileParameters(n=0)).select("window", "by", "key", value_ns="path_ns")
     return pl.concat([path, waited.select("window", pl.lit("wait").alias("by"), "key", "value_ns")])
 
 

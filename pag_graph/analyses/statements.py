@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.evidence import Cause, Evidence
-from pag_graph.builder.rule_choice import CONTRADICTS
+from pag_graph.builder.rule_choice import CONTRADICTS, INFERRED_WAITS
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 from pag_graph.model.units import duration, printable
 
@@ -404,6 +404,9 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
     inside, whole = evidence.findings
     if CONTRADICTS in whole:
         text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
+        yield Statement(topic="doubt", text=text)
+    if INFERRED_WAITS in whole:
+        text = "the log does not say when workers had nothing to do: all waits are inferred from what they did"
         yield Statement(topic="doubt", text=text)
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())

@@ -102,7 +102,7 @@ class View:
         """Return per window its ``start_ns``, ``end_ns`` or ``after_ns``."""
         return np.array([getattr(window, name) for window in self.windows], np.int64)
 
-    def blocks(self, belongs: Belongs, columns: Sequence[str]) -> Tiling:
+    def blocks(self, belongs: Belongs, columns: Sequence[str], windows: Sequence[Window] | None = None) -> Tiling:
         """Return the edges as kernels walk them.
 
         Parameters
@@ -111,16 +111,21 @@ class View:
             Which edges belong to a window.
         columns
             Columns of `PAG_EDGES` that are needed; there may be more.
+        windows
+            Some of the windows; all where absent.
 
         Returns
         -------
         Tiling
             A block of edges for each window.
         """
-        if self.snapshot is None or belongs == "labels":
+        windows = self.windows if windows is None else windows
+        loaded: Snapshot | None = self.snapshot or self.__dict__.get("shown")
+        if loaded is None or belongs == "labels":
             # What carries a window's label may lie outside of what it shows.
-            return read_tiling(self.run, self.windows, columns, belongs)
-        return self.snapshot.tiling if belongs == "touches" else tile(self.snapshot, belongs)
+            return read_tiling(self.run, windows, columns, belongs)
+        alone = belongs == "touches" and list(windows) == [loaded.window]
+        return loaded.tiling if alone else tile(loaded, belongs, windows)
 
     def over(
         self, belongs: Belongs, columns: Sequence[str], rows: Callable[[Tiling], pl.DataFrame], schema: pa.Schema
@@ -144,8 +149,7 @@ class View:
         shown = [place for place, window in enumerate(self.windows) if belongs != "touches" or window.span_ns > 0]
         if not shown:
             return pl.DataFrame(pl.from_arrow(schema.empty_table())).with_columns(window=pl.lit(0, pl.Int64))
-        view = self if len(shown) == len(self.windows) else replace(self, windows=[self.windows[at] for at in shown])
-        tiling = view.blocks(belongs, columns)
+        tiling = self.blocks(belongs, columns, [self.windows[place] for place in shown])
         parts = tiling.parts(max(_PART, -(-tiling.edges.height // threads.allowed())))
         made, before = [], 0
         for part, part_rows in zip(parts, threads.each(rows, parts), strict=True):

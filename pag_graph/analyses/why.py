@@ -257,9 +257,9 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
     `alarm` is true for all but `work`, `input` and `unknown`. What would help are replays (see `what-if`): everything
     else takes as long as it did and comes in the same order. Confidence is `high` where at least 95 % of the path are
     explained and nothing is doubtful (messages that may have ended a wait instead, other workers on which the path may
-    end, negative transfers, findings inside the window), `low` below 80 %, where everybody waits at the end, or where
-    the trace contradicts the rules. Cost: that of the analyses named, with `baseline` earlier rounds read; under the
-    rule set `stated` also four columns of all edges of the run, once.
+    end, negative transfers, waits that are inferred, findings inside the window), `low` below 80 %, where everybody
+    waits at the end, or where the trace contradicts the rules. Cost: that of the analyses named, with `baseline`
+    earlier rounds read; under the rule set `stated` also four columns of all edges of the run, once.
     """
     parameters = parameters or WhyParameters()
     evidence = Evidence(

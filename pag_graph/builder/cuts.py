@@ -131,6 +131,11 @@ def _is_park(_before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
     return np.equal(kind, PARK)
 
 
+def ever_parks(log: TraceLog, worker: int) -> bool:
+    """Say whether a worker's log has a park, or the start of another idle stretch."""
+    return first_row(log, worker, 0, _is_park) < log.rows_of(worker)
+
+
 def first_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
     """Return the first row from `start` on that is wanted, or the number of the worker's rows.
 

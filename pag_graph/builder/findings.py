@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pag_graph.builder.rule_choice import INFERRED_WAITS
 from pag_graph.builder.scan import application_marks
 from pag_graph.builder.state import still_open
 from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, OPEN
@@ -281,6 +282,10 @@ def of_log(plan: RunPlan) -> list[pa.Table]:
     if not plan.trace.meta.complete:
         action = "built as far as it goes; what is younger than its last event is not known"
         result.append(findings("log_cut_short", Severity.WARNING, action, file="meta.json"))
+    if plan.idle_inferred:
+        action = "the log does not say when the worker had nothing to do; its waits are inferred from what it did"
+        workers = list(plan.workers)
+        result.append(findings(INFERRED_WAITS, Severity.WARNING, action, rows=len(workers), worker=workers))
     for scope in plan.trace.meta.missing_progress:
         action = f"nobody listened to the progress of scope {scope}: waits for it are typed input_wait or unknown"
         result.append(findings("progress_not_registered", Severity.WARNING, action, file="meta.json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from pag_graph.builder.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.builder.conflicts import another_story
-from pag_graph.builder.cuts import cut_by_epoch, cut_by_time
+from pag_graph.builder.cuts import cut_by_epoch, cut_by_time, ever_parks
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.rules.protocol import Setting
 from pag_graph.rules.registry import of, wait_rules
@@ -105,6 +106,8 @@ class RunPlan:
     """What the messages say of the clocks, where it was asked for."""
     processes: I64
     uncertainty: I64
+    idle_inferred: bool
+    """Whether the rules have to find out when workers had nothing to do, because the log does not say it."""
     slices: tuple[Slice, ...]
     follows: Mapping[int, tuple[int, RowAt]]
     """Per worker whose first rows an earlier build has done: how many, and the last of them."""
@@ -114,7 +117,7 @@ class RunPlan:
     @property
     def setting(self) -> Setting:
         """What the rules need to judge the waits of any worker."""
-        return Setting(self.processes, self.uncertainty, self.parameters)
+        return Setting(self.processes, self.uncertainty, self.parameters, self.idle_inferred)
 
     def metadata(self) -> dict[str, Any]:
         """Return the run's identity and provenance, for the store's commit."""
@@ -123,11 +126,12 @@ class RunPlan:
             "trace_id": self.trace.meta.trace_id,
             "rules": str(self.rules),
             "parameters": asdict(self.parameters),
-            "product_version": version("pag-graph"),
+            "product_version": _product(),
             "origin_unix_ns": self.origin_unix_ns,
             "end_ns": self.end_ns,
             "workers": len(self.workers),
             "source": asdict(self.trace.meta.source),
+            "idle": "inferred" if self.idle_inferred else "logged",
             "clocks": {
                 "from": "recorded offsets" if self.estimate is None else "messages",
                 "margin_ns": self.estimate.margin_ns if self.estimate else None,
@@ -224,6 +228,7 @@ def plan_run(
     if not facts.aligned:
         # Times are on the workers' own clocks, and nothing is shifted.
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
+    inferred = facts.reads_idleness and _says_nothing_of_idleness(trace, log, workers)
     if facts.epochs_are_islands:
         tail, slices = False, cut_by_epoch(log, workers, slice_events)
     else:
@@ -234,7 +239,12 @@ def plan_run(
             shorter = [known.last_rows[worker][1].epoch for worker in workers if log.rows_of(worker) < start[worker]]
             if shorter:
                 raise another_story(sorted(set(shorter)))
-        slices = cut_by_time(wait_rules(rules), log, relative, slice_events, start=start, parks=parks, tail=tail)
+        # Whether a pause is one, and what ends it, is seen in what the worker does later.
+        slices = (
+            [{w: (start[w], log.rows_of(w)) for w in workers}]
+            if inferred
+            else cut_by_time(wait_rules(rules), log, relative, slice_events, start=start, parks=parks, tail=tail)
+        )
     return RunPlan(
         trace=trace,
         log=log,
@@ -248,6 +258,7 @@ def plan_run(
         estimate=estimate,
         processes=processes,
         uncertainty=uncertainty,
+        idle_inferred=inferred,
         slices=tuple(
             Slice(number=number, rows=rows, ends_run=number == len(slices) - 1) for number, rows in enumerate(slices)
         ),
@@ -256,7 +267,20 @@ def plan_run(
     )
 
 
+@cache
+def _product() -> str:
+    """Return the version of this package, which takes a while to find out."""
+    return version("pag-graph")
+
+
+def _says_nothing_of_idleness(trace: Trace, log: TraceLog, workers: tuple[int, ...]) -> bool:
+    """Say whether a log never says that a worker had nothing to do; where its source does not tell, its rows do."""
+    if trace.meta.idle_logged is not None:
+        return not trace.meta.idle_logged
+    return not any(ever_parks(log.forward(), worker) for worker in workers)
+
+
 def run_id_of(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:
     """Return the identity of a run: rule sets, parameters and releases of this package each make it another one."""
-    what = json.dumps([trace_id, str(rules), asdict(parameters), version("pag-graph")], sort_keys=True)
+    what = json.dumps([trace_id, str(rules), asdict(parameters), _product()], sort_keys=True)
     return hashlib.sha256(what.encode()).hexdigest()[:16]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CONTRADICTS = "rules_contradict_trace"
 """The finding of a build by rules that its trace contradicts."""
+INFERRED_WAITS = "no_idle_logged"
+"""The finding of a build from a log that says nothing of idleness."""
 
 
 def choose_rules(trace: Trace, rules: RuleSet | None = None, *, force: bool = False) -> tuple[RuleSet, pa.Table]:

@@ -91,7 +91,12 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     rows = [worker_rows for worker_rows, _ in surveyed]
     horizon = plan.parameters.horizon_ns
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
-    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives)
+
+    def settle(item: tuple[WorkerRows, Survey]) -> Survey:
+        settled: Survey = rules.settle(*item, plan.setting)
+        return settled
+
+    return SliceRows(rows, each(settle, surveyed), sends, receives)
 
 
 def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) -> WorkerRows:

@@ -49,6 +49,7 @@ from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
+from pag_graph.model.units import duration
 from pag_graph.store.in_place import NO_ROOM, check_output, write_whole
 
 if TYPE_CHECKING:
@@ -347,6 +348,9 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
     out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
+    if run.get("idle") == "inferred":
+        waiting = duration(sum(row["waiting_ns"] for row in epochs))
+        out.print(f"waits are inferred ({waiting} in all): the log does not say when workers had nothing to do")
     ranked = sorted(epochs, key=lambda row: -row["span_ns"])[:top]
     title = f"windows, longest first ({len(ranked)} of {len(epochs)})"
     names = ["epoch", "window", "start_ns", "span_ns", "events", "vertices", "edges", "waiting_ns", "coverage"]

@@ -56,9 +56,8 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
-    from pag_graph.diagnosis.spark.page import html_page, text_lines
+    from pag_graph.diagnosis.spark.page import text_lines
     from pag_graph.sources.spark.logfiles import scan_logs
-    from pag_graph.sources.spark.texts import private
 
     check_output(html, ".html", ".htm")
     scans = [scan_logs(path) for path in logs]
@@ -79,10 +78,7 @@ def spark(
     if not answers:
         raise failed[0]
     if html is not None:
-        with private(keep_texts):
-            if keep_texts and html.is_file():
-                html.chmod(0o600)
-            write_whole(html, html_page(answers))
+        _write_page(html, answers, keep_texts=keep_texts)
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)
@@ -96,6 +92,16 @@ def spark(
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+
+
+def _write_page(html: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:
+    from pag_graph.diagnosis.spark.page import html_page
+    from pag_graph.sources.spark.texts import private
+
+    with private(keep_texts):
+        if keep_texts and html.is_file():
+            html.chmod(0o600)
+        write_whole(html, html_page(answers))
 
 
 def _answered(log: LogFiles, *, quiet: bool, **options: Any) -> SparkAnswer:

@@ -90,8 +90,8 @@ def is_type(edges: pl.DataFrame, *kinds: ActivityType) -> Bools:
     return found
 
 
-def tile(snapshot: Snapshot, belongs: Belongs) -> Tiling:
-    """Return the tiling of one window.
+def tile(snapshot: Snapshot, belongs: Belongs, windows: Sequence[Window] | None = None) -> Tiling:
+    """Return the tiling of a snapshot's window, or of windows that it shows together.
 
     Parameters
     ----------
@@ -99,13 +99,16 @@ def tile(snapshot: Snapshot, belongs: Belongs) -> Tiling:
         Of any run.
     belongs
         Which of its edges to take.
+    windows
+        As for `read_tiling`; the snapshot's own where absent.
 
     Returns
     -------
     Tiling
         With all columns of the snapshot's edges.
     """
-    return _arranged(snapshot.run, [snapshot.window], snapshot.edges.with_columns(pl.col("type").cast(TYPES)), belongs)
+    edges = snapshot.edges.with_columns(pl.col("type").cast(TYPES))
+    return _arranged(snapshot.run, windows or [snapshot.window], edges, belongs)
 
 
 def read_tiling(run: Run, windows: Sequence[Window], columns: Sequence[str], belongs: Belongs) -> Tiling:

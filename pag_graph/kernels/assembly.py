@@ -178,7 +178,8 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                     code = PROCESSING
                     inferred = 1 if role[top] == INFERRED else 0
                 if top >= 0:
-                    who, activation = operator[top], 2 * (first_order + top)
+                    # The start of one in which the worker only polled until then may be no vertex.
+                    who, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
                     if top == previous_row:
                         size = consumed[top]
         if inserted < 0:

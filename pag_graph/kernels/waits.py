@@ -30,7 +30,8 @@ class Reads(NamedTuple):
     reads: I32
     """Rows that read a message, ascending."""
     sent: I64
-    """Per such row: when the message was sent (common clock); the smallest integer where that is not known."""
+    """Per such row: when the message was sent (common clock), or later, if it is known not to have arrived then; the
+    smallest integer where that is not known."""
     sender: I64
     """Per row of the worker; for those that read a message: its key."""
     channel: I64
@@ -133,10 +134,10 @@ def judge_intervals(
         begin, end = t[parks[interval]], t[unparks[interval]]
         until = parks[interval + 1] if interval + 1 < count else t.shape[0]
         first = upto
-        while first < reads.shape[0] and reads[first] <= unparks[interval]:
+        while first < reads.shape[0] and reads[first] < unparks[interval]:
             first += 1
         upto = first
-        while upto < reads.shape[0] and reads[upto] < until:
+        while upto < reads.shape[0] and reads[upto] <= until:
             upto += 1
         buffered = False
         inside, before = -1, -1
@@ -181,7 +182,7 @@ def judge_intervals(
                     alternatives[interval] += 1
         elif timeout[last_parks[interval]] >= 0 and end - t[last_parks[interval]] >= timeout[last_parks[interval]]:
             verdict[interval] = IDLE
-        elif _works(kind, role, unparks[interval] + 1, until):
+        elif _works(kind, role, unparks[interval], until):
             verdict[interval] = INPUT_WAIT
         elif end - begin < busy_below_ns:
             verdict[interval] = BUSY

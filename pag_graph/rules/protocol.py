@@ -32,6 +32,8 @@ class Setting(NamedTuple):
     uncertainty: I64
     """Per worker: how far its clock may be off, in ns."""
     parameters: RuleParameters
+    idle_inferred: bool
+    """Whether it has to be found out when workers had nothing to do, because the log does not say it."""
 
 
 class Before(NamedTuple):
@@ -97,6 +99,11 @@ class _Facts(Protocol):
         ...
 
     @property
+    def reads_idleness(self) -> bool:
+        """Whether waits are looked for where workers had nothing to do."""
+        ...
+
+    @property
     def no_place_to_cut(self) -> str:
         """Why a log cannot be cut somewhere, for a message."""
         ...
@@ -126,6 +133,23 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
 
     def survey(self, rows: WorkerRows, /) -> _Survey:
         """Say what the rows of one worker tell by themselves, in O(rows)."""
+        ...
+
+    def settle(self, rows: WorkerRows, seen: _Survey, setting: Setting, /) -> _Survey:
+        """Add to the survey of one worker what can only be said when its messages are matched.
+
+        Parameters
+        ----------
+        rows, seen
+            The worker's rows, `sent` filled in, and their survey.
+        setting
+            Of the run.
+
+        Returns
+        -------
+        Survey
+            The same, where nothing needs to be added.
+        """
         ...
 
     def judge(self, rows: WorkerRows, seen: _Survey, setting: Setting, before: Sequence[Open], /) -> _Judged:

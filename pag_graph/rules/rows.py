@@ -210,10 +210,16 @@ class Judged:
     """The same: how many other messages may have ended it, within the clocks' uncertainty."""
 
 
-DROPPED = {1: "worker_local_message", 2: "push_progress", 3: "merged_park", 4: "epoch_end_in_wait"}
+DROPPED = {
+    1: "worker_local_message",
+    2: "push_progress",
+    3: "merged_park",
+    4: "epoch_end_in_wait",
+    5: "polling_activation",
+}
 """Reasons why an event becomes no vertex, by code."""
 
-LOCAL_MESSAGE, PUSHED, MERGED, ENDED_IN_WAIT = DROPPED
+LOCAL_MESSAGE, PUSHED, MERGED, ENDED_IN_WAIT, POLLING = DROPPED
 
 
 def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:

@@ -74,6 +74,7 @@ aligned: Final = False
 epochs_are_islands: Final = True
 states_activities: Final = False
 reads_prepared: Final = True
+reads_idleness: Final = False
 no_place_to_cut: Final = "they are of one epoch"
 
 MESSAGE_ENDS = pa.schema(

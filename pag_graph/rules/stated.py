@@ -38,6 +38,7 @@ aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = True
 reads_prepared: Final = False
+reads_idleness: Final = False
 no_place_to_cut: Final = "no activity starts there right after another one stopped"
 
 _WAITING, _UNKNOWN, _BUSY, _PROCESSING = (
@@ -141,6 +142,11 @@ def survey(rows: WorkerRows) -> StatedSurvey:
 def _types(activity: I8) -> I64:
     kind = np.where(activity < 0, _PROCESSING, activity).astype(np.int64)
     return np.where(np.isin(kind, _NOT_LOCAL), _UNKNOWN, kind)
+
+
+def settle(_rows: WorkerRows, seen: StatedSurvey, _setting: Setting) -> StatedSurvey:
+    """Return the survey as it is (`WaitRules.settle`): the source says itself when its workers waited."""
+    return seen
 
 
 def judge(rows: WorkerRows, seen: StatedSurvey, setting: Setting, before: Sequence[Open]) -> StatedJudged:

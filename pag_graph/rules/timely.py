@@ -5,16 +5,17 @@ Definitions: CPA (Sager 2016) ch. 5, translated to activations and parks; `docs/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import assembly, waits
-from pag_graph.model.enums import Severity
+from pag_graph.model.enums import EdgeFlags, Severity
+from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.protocol import Remark
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, PUSHED, Judged, Survey
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = False
 reads_prepared: Final = False
+reads_idleness: Final = True
 no_place_to_cut: Final = "no wait begins there, and no epoch ends on a worker that never waits"
 
 
@@ -47,6 +49,8 @@ class TimelySurvey(Survey):
     parks: I64
     unparks: I64
     last_parks: I64
+    arrived: I64 | None = None
+    """Per row that reads a message: when it arrived at the earliest, where idleness is inferred; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +125,38 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     )
 
 
+def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurvey:
+    """Put stretches without anything to do in the place of parks, where a log says nothing of idleness.
+
+    What a worker did in them was polling, and becomes no vertex (`WaitRules.settle`); O(rows log rows).
+    """
+    if not setting.idle_inferred:
+        return seen
+    pause_ns = setting.parameters.busy_below_ns
+    parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
+    none = np.empty(0, np.int64)
+    intervals = act.Intervals(parks, unparks, parks)
+    dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, POLLING))
+    # An interval begins and ends at vertices, whatever they are of.
+    dropped[parks] = dropped[unparks] = 0
+    idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
+    return replace(
+        seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, arrived=arrived, rests=none
+    )
+
+
 def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Sequence[Open] = ()) -> TimelyJudged:
     """Judge activations and idle intervals of one worker (`WaitRules.judge`); none is open before its rows."""
     parameters = setting.parameters
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
+    sent = rows.sent if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
         waits.Rows(rows.t, rows.kind, seen.role, rows.timeout),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, rows.sent, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, sent, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
@@ -186,6 +211,9 @@ def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, bef
             life.run_end_ns,
         ),
     )
+    if seen.arrived is not None:
+        kind, flags = graph[4], graph[8]
+        flags[(kind == assembly.WAITING) | (kind == assembly.INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
     return graph
 
 

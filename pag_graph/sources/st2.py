@@ -499,6 +499,7 @@ def _write(
         workers=len(numbers),
         prepared=format_name == RECORDS_FORMAT,
         aligned=False,
+        idle_logged=False,
         dropped=dropped,
     )
     write_trace(

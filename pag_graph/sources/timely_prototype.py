@@ -115,6 +115,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
         source=TraceSource(system="timely", version=facts[0]["timely"], format=FORMAT),
         workers=len(facts),
         dropped={reason: count for reason, count in dropped.items() if count},
+        idle_logged=True,
     )
     write_trace(
         target,

@@ -34,6 +34,7 @@ from pag_graph.store.delta_log import (
     newest_known,
     note_newest,
     read_commit,
+    read_next,
     read_state,
     write_version,
 )
@@ -503,7 +504,8 @@ def commit(
                 files = {**stay, **files}
             digests[name] = digest(files)
             if name != "epochs":
-                versions[name] = _commit_table(path / name, name, files, commit_id, transaction)
+                before = _newest(path / name, previous, name)
+                versions[name] = _commit_table(path / name, before, files, commit_id, transaction)
                 continue
             content = json.dumps(
                 {
@@ -546,15 +548,26 @@ def _check_latest(path: Path, previous: StoreInfo | None) -> None:
         raise StoreConflictError.from_concurrent_build(path)
 
 
+def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableState:
+    """Return what a table holds now: what killed builds put there meanwhile was never visible, and goes."""
+    newest = latest(directory)
+    if previous is not None and previous.versions.get(name) == newest:
+        return previous.table(name)
+    return read_state(directory, newest)
+
+
 def _commit_table(
-    directory: Path, name: str, files: Mapping[str, PartFile], commit_id: str, transaction: tuple[str, int]
+    directory: Path,
+    before: TableState,
+    files: Mapping[str, PartFile],
+    commit_id: str,
+    transaction: tuple[str, int],
 ) -> int:
     """Let a table hold certain files and no others, and return the version with which it does."""
-    # What killed builds put there meanwhile was never visible, and goes.
-    before = read_state(directory, latest(directory))
     info = {_COMMIT_KEY: json.dumps({"commit_id": commit_id})}
-    version = write_version(directory, STORE_TABLES[name], before, files, info=info, transaction=transaction)
-    if digest(read_state(directory, version).files) != digest(files):
+    schema = STORE_TABLES[directory.name]
+    version = write_version(directory, schema, before, files, info=info, transaction=transaction)
+    if digest(read_next(directory, before).files) != digest(files):
         raise damaged(commit_file(directory, version), "it does not read as it was written")
     return version
 

@@ -19,6 +19,7 @@ import uuid
 import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version as version_of
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -100,6 +101,12 @@ class TableState:
     """Per application: the last transaction that it has done."""
     id: str = ""
     """Delta's name of the table."""
+
+
+@cache
+def _product() -> str:
+    """Return the version of this package, which takes a while to find out."""
+    return version_of("pag-graph")
 
 
 def latest(directory: Path) -> int:
@@ -255,6 +262,39 @@ def read_state(directory: Path, version: int) -> TableState:
         id_ = _replay(newest, files, transactions) or id_
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(file, f"it holds no commit of this package ({error!r})") from error
+    return TableState(version=version, base=base, files=files, transactions=transactions, id=id_)
+
+
+def read_next(directory: Path, before: TableState) -> TableState:
+    """Return what a table holds at the version after one that was read: only what is new is read.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    before
+        What it holds at the version before.
+
+    Returns
+    -------
+    TableState
+        As of `read_state`.
+
+    Raises
+    ------
+    StoreError
+        If the log is damaged; names the file.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    version = before.version + 1
+    newest = read_commit(directory, version)
+    base = _base(directory, version, newest)
+    if base.version not in {before.base.version, before.version} or before.version < 0:
+        return read_state(directory, version)
+    files, transactions = dict(before.files), dict(before.transactions)
+    try:
+        id_ = _replay(newest, files, transactions) or before.id
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(commit_file(directory, version), f"it holds no commit of this package ({error!r})") from error
     return TableState(version=version, base=base, files=files, transactions=transactions, id=id_)
 
 

@@ -118,6 +118,9 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
 
 def _remove_unfinished(store: Path, *, own: Path, failed: bool = False) -> None:
     """Remove what was never visible and never will be; leaves all where another build may still commit it."""
+    if not failed and not _builds(store, own).dead:
+        # To list all files of a store takes as long as it is old.
+        return
     files, builds = _files(store), _builds(store, own)
     if builds.living or builds.unknown:
         if failed:

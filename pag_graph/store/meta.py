@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_IDLE_LOGGED = {"st2-raw": False, "st2-lrs": False, "timely-prototype": True, "pag-timely": True}
+"""For traces without the entry, by format: whether such logs say when a worker had nothing to do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSource:
@@ -56,6 +59,9 @@ class TraceMeta:
     """Scopes in which data moved but whose progress messages nobody logged; empty when the source cannot tell."""
     rules: RuleSet = RuleSet.TIMELY
     """Rule set that the source asks for."""
+    idle_logged: bool | None = None
+    """Whether the log says when its workers had nothing to do; None where the source does not tell. Where the log does
+    not say it, it is inferred."""
 
 
 def read_meta(file: Path) -> TraceMeta:
@@ -94,6 +100,7 @@ def read_meta(file: Path) -> TraceMeta:
             _scope_name(scope) for scope in _entry({"missing_progress": [], **found}, "missing_progress", list, file)
         ),
         rules=_rules(found, file),
+        idle_logged=_idle_logged(found, file),
     )
 
 
@@ -109,6 +116,13 @@ def _rules(found: dict[str, object], file: Path) -> RuleSet:
         message = f"{file}: the entry 'rules' is {word!r}, and must be one of {', '.join(RuleSet)}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file), "entry": "rules"})
     return RuleSet(str(word))
+
+
+def _idle_logged(found: dict[str, object], file: Path) -> bool | None:
+    if found.get("idle_logged") is None:
+        source = found["source"]
+        return _IDLE_LOGGED.get(str(source.get("format"))) if isinstance(source, dict) else None
+    return _entry(found, "idle_logged", bool, file)
 
 
 def _scope_name(scope: object) -> str:

@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -50,6 +52,8 @@ class _Item:
     """Start of the innermost application activity that is open before the event."""
     sent: _Item | None = None
     """For a read: the send."""
+    looked: int = _NO_TIME
+    """For a read: the latest time at which the worker looked and did not find the message yet."""
 
     @property
     def id(self) -> int:
@@ -66,6 +70,11 @@ class _Item:
     @property
     def wakes(self) -> bool:
         return self.kind in {"unpark", "idle_stop"}
+
+    @property
+    def came(self) -> int:
+        """For a read of what was sent: when the message arrived at the earliest."""
+        return max(_sender(self).t, self.looked)
 
     @property
     def is_local(self) -> bool:
@@ -107,6 +116,8 @@ class _Interval:
     ender: _Item | None = None
     arrival: int = _NO_TIME
     alternatives: int = 0
+    polled: bool = False
+    """Whether it is inferred, for a log that says nothing of idleness."""
 
 
 def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Reference:
@@ -139,9 +150,13 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     _match(trace, logs, graph)
     intervals = []
     opened = []
-    for log in logs:
+    for worker, log in enumerate(logs):
         activations = _activations(log, graph)
-        mine = list(_intervals(log, activations, graph))
+        if trace.idle_logged:
+            mine = list(_intervals(log, activations, graph))
+        else:
+            mine = list(_polled(log, activations, trace, busy_below_ns))
+            graph.findings["no_idle_logged", worker, None, None] += 1
         for interval in mine:
             _judge(interval, trace, busy_below_ns)
         intervals.append(mine)
@@ -295,31 +310,67 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
         )
 
 
+def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace, pause_ns: int) -> Iterator[_Interval]:
+    """Stretches in which the worker had nothing to do, though its log does not say it."""
+    works = {activation.start.order for activation in activations if activation.is_work}
+    rows = []
+    for item in log:
+        is_read = item.kind in _READS and item.sent is not None
+        rows.append(
+            PolledRow(
+                t=item.t,
+                kind=item.kind,
+                operator=item.event.operator,
+                depth=int(item.inside is not None),
+                works=item.order in works,
+                sent=_sender(item).t if is_read and _sender(item).t <= item.t else None,
+                same_process=is_read and _of_one_process(item, trace),
+            )
+        )
+    for place, arrival in arrivals(rows).items():
+        log[place].looked = arrival
+    stretches = polled_stretches(rows, pause_ns)
+    for number, (low, high) in enumerate(stretches):
+        until = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
+        yield _Interval(
+            park=log[low],
+            unpark=log[high],
+            last_park=log[low],
+            reads=[item for item in log[high : until + 1] if item.kind in _READS and item.sent],
+            starts=[activation for activation in activations if high < activation.start.order <= until],
+            polled=True,
+        )
+
+
+def _of_one_process(item: _Item, trace: SmallTrace) -> bool:
+    return trace.processes[_sender(item).event.worker] == trace.processes[item.event.worker]
+
+
 def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     begin, end = interval.park.t, interval.unpark.t
     me = interval.park.event.worker
 
     def same_process(item: _Item) -> bool:
-        return trace.processes[_sender(item).event.worker] == trace.processes[me]
+        return _of_one_process(item, trace)
 
-    if any(_sender(item).t < begin and same_process(item) for item in interval.reads):
+    if any(item.came < begin and same_process(item) for item in interval.reads):
         interval.type = "busy"
         return
     # A message with negative transfer ends no wait.
-    remote = [item for item in interval.reads if not item.is_local and _sender(item).t <= min(end, item.t)]
-    inside = [item for item in remote if _sender(item).t >= begin]
-    before = [item for item in remote if _sender(item).t < begin]
+    remote = [item for item in interval.reads if not item.is_local and item.came <= min(end, item.t)]
+    inside = [item for item in remote if item.came >= begin]
+    before = [item for item in remote if item.came < begin]
 
     def key(item: _Item) -> tuple[int, ...]:
         sent = _sender(item)
-        arrival = sent.t if same_process(item) else end
+        arrival = item.came if same_process(item) else end
         numbers = (sent.event.worker, sent.event.channel, sent.event.message_seq)
-        return (sent.t if inside else -sent.t, arrival, *(number or 0 for number in numbers))
+        return (item.came if inside else -item.came, arrival, *(number or 0 for number in numbers))
 
     if candidates := inside or before:
         ender = min(candidates, key=key)
         interval.type, interval.ender = "waiting", ender
-        interval.arrival = _sender(ender).t if same_process(ender) else end
+        interval.arrival = ender.came if same_process(ender) else end
 
         def slop(item: _Item) -> int:
             if same_process(item):
@@ -327,9 +378,7 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
             return (trace.uncertainty_ns[_sender(item).event.worker] or 0) + (trace.uncertainty_ns[me] or 0)
 
         interval.alternatives = sum(
-            abs(_sender(item).t - _sender(ender).t) <= max(slop(item), slop(ender))
-            for item in candidates
-            if item is not ender
+            abs(item.came - ender.came) <= max(slop(item), slop(ender)) for item in candidates if item is not ender
         )
         return
     limit = interval.last_park.event.timeout_ns
@@ -347,8 +396,13 @@ def _sender(item: _Item) -> _Item:
 
 
 def _drop(log: list[_Item], intervals: list[_Interval], graph: Reference) -> None:
+    ends = {end.order for interval in intervals for end in (interval.park, interval.unpark) if interval.polled}
     for item in log:
-        if item.is_local:
+        if item.order in ends:
+            continue
+        if any(interval.park.order < item.order < interval.unpark.order and interval.polled for interval in intervals):
+            item.dropped = "polling_activation"
+        elif item.is_local:
             item.dropped = "worker_local_message"
         elif item.kind == "push_progress":
             item.dropped = "push_progress"
@@ -461,7 +515,7 @@ def _chain(
         interval = ended.get(item.order)
         if interval and interval.type == "waiting":
             arrival = _point(item.id - 1, item.event.epoch, interval.arrival, "arrival", item.id - 1)
-            graph.edges.append(_edge(vertices[-1], arrival, "waiting"))
+            graph.edges.append(_edge(vertices[-1], arrival, "waiting", flags=int(interval.polled)))
             vertices.append(arrival)
             segment = arrival["id"]
         vertex = _vertex(item, segment)
@@ -480,7 +534,8 @@ def _chain(
 
 def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None) -> Row:
     if interval:
-        return _edge(src, dst, "wake_up" if interval.type == "waiting" else interval.type)
+        kind = "wake_up" if interval.type == "waiting" else interval.type
+        return _edge(src, dst, kind, flags=int(interval.polled and kind == "input_wait"))
     if previous is None or previous.sleeps:
         return _edge(src, dst, "unknown")
     activation = previous.inside
@@ -491,7 +546,7 @@ def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval 
         dst,
         activation.type,
         operator=activation.start.event.operator,
-        activation=activation.start.id,
+        activation=None if activation.start.dropped else activation.start.id,
         records=activation.records if previous is activation.start else None,
         flags=1 if activation.type == "processing" and not activation.has_data else 0,
     )

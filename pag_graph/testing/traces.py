@@ -95,6 +95,8 @@ class SmallTrace:
     """Whether the run had ended when the log was read."""
     rules: RuleSet = RuleSet.TIMELY
     """What the source asks for."""
+    idle_logged: bool = True
+    """Whether the logs say when their workers had nothing to do."""
 
     @property
     def workers(self) -> int:
@@ -112,6 +114,12 @@ class SmallTrace:
             self,
             events=tuple(tuple(replace(event, t_ns=event.t_ns + by_ns) for event in log) for log in self.events),
         )
+
+    def silenced(self) -> SmallTrace:
+        """Return the trace as a log that says nothing of idleness would hold it."""
+        idle = {EventKind.PARK, EventKind.UNPARK, EventKind.IDLE_START, EventKind.IDLE_STOP}
+        events = tuple(tuple(event for event in log if event.kind not in idle) for log in self.events)
+        return replace(self, events=events, idle_logged=False)
 
     def changed(self, worker: int, index: int, **changes: object) -> SmallTrace:
         """Return the trace with other values in one event; without values the event is left out."""
@@ -154,6 +162,7 @@ class SmallTrace:
             workers=self.workers,
             complete=self.complete,
             rules=self.rules,
+            idle_logged=self.idle_logged,
         )
         write_trace(
             path,
@@ -214,6 +223,7 @@ def draw(
     offsets_ns: Sequence[int] | None = None,
     uncertainty_ns: Sequence[int | None] | None = None,
     rules: RuleSet = RuleSet.TIMELY,
+    idle_logged: bool = True,
 ) -> SmallTrace:
     """Read a trace drawn in the notation of this module.
 
@@ -225,6 +235,8 @@ def draw(
         Per worker; one process, no offsets and no known uncertainty when absent.
     rules
         What the source asks for.
+    idle_logged
+        Whether the logs say when their workers had nothing to do.
 
     Returns
     -------
@@ -244,6 +256,7 @@ def draw(
         offsets_ns=tuple(offsets_ns or [0] * count),
         uncertainty_ns=tuple(uncertainty_ns or [None] * count),
         rules=rules,
+        idle_logged=idle_logged,
     )
 
 

@@ -16,6 +16,7 @@ INDIRECT = {
     "application_not_stopped",
     "message_across_epochs",
     "message_received_twice",
+    "no_idle_logged",
     "receive_without_send",
     "rules_contradict_trace",
     "send_without_receive",

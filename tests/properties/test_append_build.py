@@ -188,6 +188,7 @@ def test_what_is_logged_later_than_the_horizon_is_not_what_was_read(tmp_path: Pa
                 parameters=RuleParameters(horizon_ns=horizon),
                 slice_events=slice_events,
             )
-            found[horizon, slice_events] = sorted(set(report.findings["finding"].to_pylist()))
+            names = set(report.findings["finding"].to_pylist())
+            found[horizon, slice_events] = sorted(names - {"epoch_incomplete"})
     assert found[193, 1] == found[193, 1_000] == ["receive_without_send", "send_without_receive"]
     assert found[194, 1] == found[194, 1_000] == ["negative_transfer"]

@@ -18,6 +18,7 @@ from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.engines.local import LocalEngine
+from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.delta import open_store
 from pag_graph.store.trace import Trace
 from pag_graph.testing.reference import Reference
@@ -60,6 +61,7 @@ def assembled(
     shuffle: int | None = None,
     passes: int = 1,
     tasks: int | None = None,
+    busy_below_ns: int = 5_000,
 ) -> Reference:
     """Build the graph of a trace by all steps of a build but the commit, which costs more than all others.
 
@@ -75,6 +77,8 @@ def assembled(
         1 to read each slice once where that can be, 2 to read it twice.
     tasks
         How many stretches there are where each slice is read once; they know nothing of each other.
+    busy_below_ns
+        As of the rules' parameters.
 
     Returns
     -------
@@ -82,7 +86,8 @@ def assembled(
         Rows in no order.
     """
     written = trace.write(folder / "trace", shuffle=shuffle)
-    plan = plan_run(Trace.open(written), trace.rules, slice_events=slice_events)
+    parameters = RuleParameters(busy_below_ns=busy_below_ns)
+    plan = plan_run(Trace.open(written), trace.rules, parameters, slice_events=slice_events)
     engine = LocalEngine() if tasks is None else Apart(tasks)
     sink = StoreSink(folder / "store")
     if passes == 2:

@@ -40,7 +40,7 @@ _MODULES = {
     "pag_graph.engines.session": ("graphframes_jar", "spark_session"),
     "pag_graph.errors": (),
     "pag_graph.model.enums": (),
-    "pag_graph.motif.question": ("ask",),
+    "pag_graph.motif.query": ("ask",),
     "pag_graph.motif.shape": ("PAG_SHAPE",),
     "pag_graph.rules.rows": ("RuleParameters",),
     "pag_graph.samples": (),

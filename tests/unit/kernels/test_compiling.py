@@ -109,7 +109,9 @@ def test_a_kernel_works_where_nothing_can_be_written(monkeypatch: pytest.MonkeyP
     assert kernels.kernel(lambda number: number + 1)(1) == 2
 
 
-@pytest.mark.parametrize("text", ["int64 bool", "int64[] int8[]! bool[]", "uint64[,] int32[,]!"])
+@pytest.mark.parametrize(
+    "text", ["int64 bool", "int64[] int8[]! bool[]", "uint64[,] int32[,]!", "path.Sends(int64[];int64[]!) bool"]
+)
 def test_types_are_read_as_they_are_written(text: str) -> None:
     types = tuple(kernels._type(word) for word in text.split())
     assert kernels.spelled(types) == text

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -28,7 +29,7 @@ WORK = " | ".join(
     f"{t} start 1 | {t + 3} send 3>1 #{e} | {t + 5} stop 1 | {t + 8} end" for e, t in enumerate((0, 20, 40))
 )
 WAIT = " | ".join(f"{t} park | {t + 6} unpark | {t + 7} recv 3<0 #{e} | {t + 9} end" for e, t in enumerate((0, 20, 40)))
-WHOLE = draw(f"{WORK} | 60 start 1", WAIT, "")
+WHOLE = draw(f"{WORK} | 60 start 1", WAIT)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of three commits, with files that stay, that were replaced, and that belong to open epochs."""
     folder = tmp_path_factory.mktemp("damage")
     for epoch in (0, 1):
-        trace = WHOLE.until_epoch(epoch).write(folder / f"trace-{epoch}")
+        trace = replace(WHOLE.until_epoch(epoch), complete=False).write(folder / f"trace-{epoch}")
         api.build(trace, folder / "store", engine="local", mode="append")
     api.build(WHOLE.write(folder / "whole"), folder / "store", engine="local", mode="append")
     return folder / "store"
@@ -203,7 +204,8 @@ def test_a_window_reads_only_files_that_it_needs(tmp_path: Path) -> None:
     """So does its check: what lies far away may be damaged."""
     line = " | ".join(f"{t} start 1 | {t + 5} stop 1 | {t + 9} end" for t in (0, 20, 40))
     for epoch in range(3):
-        trace = draw(line).until_epoch(epoch).write(tmp_path / f"trace-{epoch}")
+        grown = replace(draw(line).until_epoch(epoch), complete=epoch == 2)
+        trace = grown.write(tmp_path / f"trace-{epoch}")
         info = api.build(trace, tmp_path / "store", engine="local", mode="append").store
     files = info.bounds("edges").with_columns(path=pl.Series([part.path for part in info.parts("edges")]))
     (tmp_path / "store" / "edges" / files.sort("min_epoch")["path"][-1]).write_bytes(b"nothing")

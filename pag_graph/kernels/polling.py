@@ -1,0 +1,201 @@
+"""When a worker that polls had nothing to do: for logs that say nothing about idleness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pag_graph.kernels.activations import (
+    I8,
+    I32,
+    I64,
+    INFERRED,
+    PROCESSING,
+    PROGRESS_RECEIVE,
+    PROGRESS_SEND,
+    PUSH_PROGRESS,
+    START,
+)
+from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import not_below
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_NEVER = np.iinfo(np.int64).min
+
+
+class LoggedRows(NamedTuple):
+    """Rows of one worker in log order."""
+
+    kind: I8
+    t: I64
+    operator: I64
+    role: I8
+    """From `activations.activations`."""
+    innermost: I32
+    """The same."""
+    by_itself: NDArray[np.bool_]
+    """Rows by which the worker does something of its own accord where no activation is open."""
+
+
+class Steps(NamedTuple):
+    """What a worker went through, one activation inside no other after the other."""
+
+    begin: I64
+    """Per row: row at which its step began; the row itself outside of steps."""
+    end: I64
+    """Per row: row at which its step ended; the row itself outside of steps."""
+    number: I64
+    """Per row: number of the last step that began up to it. Between two steps with a pause of their own lies a number
+    that no step has: what happened before such a pause reaches no further than it."""
+
+
+class Causes(NamedTuple):
+    """Stretches of time in which a worker was not waiting."""
+
+    begin: I64
+    end: I64
+
+
+@kernel
+def steps(rows: LoggedRows, pause_ns: int) -> Steps:
+    """Divide a worker's rows into steps.
+
+    Parameters
+    ----------
+    rows
+        Of one worker.
+    pause_ns
+        Where so much time lies between two steps, the worker did not poll meanwhile.
+
+    Returns
+    -------
+    Steps
+        O(rows).
+    """
+    count = rows.kind.shape[0]
+    begin, end, number = np.arange(count), np.arange(count), np.zeros(count, np.int64)
+    current, first, stopped = 0, -1, _NEVER
+    for row in range(count):
+        if first < 0 and rows.innermost[row] >= 0:
+            current += 1 if stopped == _NEVER or rows.t[row] - stopped < pause_ns else 2
+            first = row
+        number[row] = current
+        if first >= 0:
+            begin[row] = first
+            if rows.innermost[row] < 0:
+                end[first : row + 1] = row
+                first, stopped = -1, rows.t[row]
+    if first >= 0:
+        end[first:] = count - 1
+    return Steps(begin, end, number)
+
+
+@kernel
+def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
+    """Find the stretches in which a worker does something useful, or is bound to because of what it has read.
+
+    Parameters
+    ----------
+    rows, steps
+        Of one worker.
+    operators
+        One more than the largest number of an operator that starts.
+
+    Returns
+    -------
+    Causes
+        In no order. What is done in a step lasts up to its end, for its scopes have yet to take in what was done.
+
+    Notes
+    -----
+    O(rows log rows). Definitions: CPA 5.1.2; "in the same step or the next one" is its "until every operator has run
+    once".
+    """
+    count = rows.kind.shape[0]
+    begin, end = np.empty(count, np.int64), np.empty(count, np.int64)
+    causes = 0
+    read, push, active = -1, -1, -1
+    ran = np.full(operators, -1, np.int64)
+    progress = np.empty(count, np.int64)
+    known = 0
+    # First row of the step before the one that is gone through, if they follow each other without a pause.
+    back, last = 0, 0
+    for row in range(count):
+        if row and steps.number[row] != steps.number[row - 1]:
+            back = last if steps.number[row] == steps.number[row - 1] + 1 else row
+            last = row
+        code = rows.kind[row]
+        origin, useful = -1, False
+        if code == START:
+            useful = rows.role[row] in (PROCESSING, INFERRED)
+            if useful:
+                # What progress it may be about: all since the operator ran last.
+                first = not_below(progress[:known], max(ran[rows.operator[row]] + 1, back))
+                origin = progress[first] if first < known else -1
+                active = row
+            ran[rows.operator[row]] = row
+        elif code == PROGRESS_RECEIVE:
+            useful, read = True, row
+        elif code == PUSH_PROGRESS:
+            useful, origin = True, max(read, push)
+            push = row
+        elif code == PROGRESS_SEND:
+            useful, origin = True, active
+        else:
+            useful = rows.by_itself[row]
+        if code in (PROGRESS_RECEIVE, PUSH_PROGRESS):
+            progress[known] = row
+            known += 1
+        if useful:
+            begin[causes] = rows.t[origin if origin >= back else row]
+            end[causes] = rows.t[steps.end[row]]
+            causes += 1
+    return Causes(begin[:causes].copy(), end[:causes].copy())
+
+
+@kernel
+def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tuple[I64, I64]:
+    """Find the maximal stretches in which a worker had nothing to do.
+
+    Parameters
+    ----------
+    causes
+        Stretches in which it had, by their beginnings: own ones, and messages from their arrival to their read.
+    rows, steps
+        Of the worker.
+    pause_ns
+        A stretch in which no whole step lies counts only if it takes so much time.
+
+    Returns
+    -------
+    begin, end
+        Per stretch, in order: the last row before it, and the first one after it. What lies between is polling.
+
+    Notes
+    -----
+    O(causes + rows). What lies before the first cause and after the last one is none: nothing ends it.
+    """
+    count = causes.begin.shape[0]
+    before, after = np.empty(count, np.int64), np.empty(count, np.int64)
+    found = 0
+    row, rows_ = 0, rows.t.shape[0]
+    reach = causes.end[0] if count else 0
+    for cause in range(1, count):
+        opens = causes.begin[cause]
+        if opens > reach:
+            while row < rows_ and rows.t[row] <= reach:
+                row += 1
+            low = row - 1
+            while row < rows_ and rows.t[row] < opens:
+                row += 1
+            whole = False
+            for inner in range(low + 1, row):
+                whole |= steps.begin[inner] > low and steps.begin[inner] < inner and steps.end[inner] == inner
+            if whole or opens - reach >= pause_ns:
+                before[found], after[found] = low, row
+                found += 1
+        reach = max(reach, causes.end[cause])
+    return before[:found].copy(), after[:found].copy()

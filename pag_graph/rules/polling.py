@@ -1,0 +1,99 @@
+"""Waits of workers that poll: candidate idle intervals where a log says nothing about idleness (CPA 5.1 to 5.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pag_graph.kernels import activations as act
+from pag_graph.kernels import polling
+from pag_graph.model.enums import EventKind
+from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP, EXIT, KIND_CODES, NEVER, SPAWN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.rules.rows import WorkerRows
+
+    I8 = NDArray[np.int8]
+    I32 = NDArray[np.int32]
+    I64 = NDArray[np.int64]
+
+_ARRIVAL = KIND_CODES[EventKind.ARRIVAL]
+
+
+def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64, pause_ns: int) -> tuple[I64, I64, I64]:
+    """Find the stretches in which a worker that logs no parks had nothing to do (`docs/model.md`, "Workers that poll").
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker, with `sent` filled.
+    role, innermost
+        From `pag_graph.kernels.activations.activations`.
+    processes
+        Per worker of the run: its process.
+    pause_ns
+        A stretch in which the worker did not poll once counts only if it takes so much time.
+
+    Returns
+    -------
+    begin, end
+        Per interval: the rows on both sides of it, as a park and its unpark would be.
+    arrived
+        Per row that reads a message, as `rows.sent`: when it arrived, as far as the worker's log bounds that.
+    """
+    outside = innermost < 0
+    ends_step = (rows.kind == act.STOP) | (rows.kind == act.START)
+    by_itself = outside & ~ends_step & (rows.kind != _ARRIVAL) & (rows.kind != act.RECEIVE)
+    # Whatever is open, the program itself does these.
+    by_itself |= (rows.kind == act.EPOCH_END) | (rows.kind == SPAWN) | (rows.kind == EXIT)
+    logged = polling.LoggedRows(rows.kind, rows.t, rows.operator, role, innermost, by_itself)
+    steps = polling.steps(logged, pause_ns)
+    started = rows.kind == act.START
+    operators = int(rows.operator[started].max(initial=-1)) + 1
+    own = polling.own_causes(logged, steps, operators)
+    arrived = _arrivals(rows, steps, processes)
+    parts = [own, _buffered(rows, steps, processes, arrived), _applications(rows)]
+    begin, end = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    order = np.argsort(begin, kind="stable")
+    return *polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), arrived
+
+
+def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
+    """Return when messages arrived at the earliest: not before their send, nor before a step that did not find them.
+
+    A step reads what is there when it begins, so what one step reads came after the step before it had begun.
+    """
+    begun = np.flatnonzero((steps.begin == np.arange(len(rows.t))) & (steps.end > steps.begin))
+    before = np.searchsorted(begun, steps.begin[rows.reads]) - 1
+    looked = np.full(len(before), NEVER)
+    looked[before >= 0] = rows.t[begun[before[before >= 0]]]
+    here = processes[rows.peer[rows.reads]] == processes[rows.worker]
+    return np.where(here & (rows.sent != NEVER), np.maximum(rows.sent, looked), rows.sent)
+
+
+def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I64) -> polling.Causes:
+    """Return when messages lay in the worker's buffers: from their arrival to their read.
+
+    When a message of another process came in, the reader's log does not tell: as late as the step that read it began.
+    """
+    read = rows.t[rows.reads]
+    known = (arrived != NEVER) & (arrived <= read)
+    here = processes[rows.peer[rows.reads]] == processes[rows.worker]
+    latest = np.where(here, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
+    return polling.Causes(np.where(known, latest, read), read)
+
+
+def _applications(rows: WorkerRows) -> polling.Causes:
+    """Return when the worker was in any activity that the program names."""
+    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    step = np.where(rows.kind[marks] == APPLICATION_START, 1, -1)
+    sums = np.cumsum(step)
+    # A stop of what never started closes nothing.
+    depth = sums - np.minimum(np.minimum.accumulate(sums), 0) if len(sums) else sums
+    opens = marks[(step > 0) & (depth == 1)]
+    closes = marks[(step < 0) & (depth == 0) & (np.roll(depth, 1) == 1)]
+    ends = np.append(closes, len(rows.t) - 1)[np.searchsorted(closes, opens)]
+    return polling.Causes(rows.t[opens], rows.t[ends])

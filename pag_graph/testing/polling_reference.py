@@ -1,0 +1,163 @@
+"""Waits of workers that poll, a second time: brute force over all pairs of rows, straight from `docs/model.md`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledRow:
+    """One row of a worker's log, and what the definitions ask of it."""
+
+    t: int
+    kind: str
+    operator: int | None = None
+    depth: int
+    """How many activations are open after it."""
+    works: bool = False
+    """Whether an activation starts here that sends or reads data, or to which progress was pushed just before."""
+    sent: int | None = None
+    """When the message that it reads was sent, if that is known and the clocks do not contradict it."""
+    same_process: bool = True
+    """Whether it was sent by a worker of the same process."""
+
+
+def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int, int]]:
+    """Find the stretches in which a worker that logs no parks had nothing to do.
+
+    Parameters
+    ----------
+    rows
+        Of one worker in log order; their times do not decrease.
+    pause_ns
+        A stretch in which the worker did not poll once counts only if it takes so much time, and nothing is looked
+        ahead over so much time between two steps.
+
+    Returns
+    -------
+    list
+        Per stretch: places of the last row before it and of the first one after it. O(rows^2).
+    """
+    steps = _steps(rows)
+    causes = sorted({*_own(rows, steps, pause_ns), *_buffered(rows, steps), *_applications(rows)})
+    instants = sorted({instant for cause in causes for instant in cause})
+    free = [
+        (low, high)
+        for low, high in pairwise(instants)
+        if not any(begin <= low and high <= end for begin, end in causes)
+    ]
+    result = []
+    for low, high in _merged(free, causes):
+        before = max(place for place, row in enumerate(rows) if row.t <= low)
+        after = min(place for place, row in enumerate(rows) if row.t >= high)
+        polled = any(before < first and last < after for first, last in steps)
+        if polled or high - low >= pause_ns:
+            result.append((before, after))
+    return result
+
+
+def arrivals(rows: Sequence[PolledRow]) -> dict[int, int]:
+    """Return, per row that reads a message of the same process, when that arrived at the earliest."""
+    steps = _steps(rows)
+    result = {}
+    for place, row in enumerate(rows):
+        if row.sent is not None and row.same_process:
+            own = next((first for first, last in steps if first <= place <= last), place)
+            looked = [rows[first].t for first, _ in steps if first < own]
+            result[place] = max([row.sent, *looked])
+    return result
+
+
+def _merged(free: list[tuple[int, int]], causes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join stretches that touch, unless something happens in the instant between them."""
+    result: list[tuple[int, int]] = []
+    for low, high in free:
+        if result and result[-1][1] == low and not any(begin <= low <= end for begin, end in causes):
+            result[-1] = (result[-1][0], high)
+        else:
+            result.append((low, high))
+    return result
+
+
+def _steps(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
+    """First and last row of each activation inside no other; the last one of a log may not have stopped."""
+    result, first = [], None
+    for place, row in enumerate(rows):
+        if first is None and row.depth:
+            first = place
+        elif first is not None and not row.depth:
+            result.append((first, place))
+            first = None
+    return [*result, (first, len(rows) - 1)] if first is not None else result
+
+
+def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int) -> list[tuple[int, int]]:
+    def number(place: int) -> int:
+        return sum(first <= place for first, _ in steps)
+
+    def reaches(cause: int, effect: int) -> bool:
+        low, high = number(cause), number(effect)
+        if cause > effect or high - low > 1:
+            return False
+        return low in (high, 0) or rows[steps[high - 1][0]].t - rows[steps[low - 1][1]].t < pause_ns
+
+    def latest(effect: int, kinds: set[str], *, works: bool = False) -> list[int]:
+        known = [p for p in range(effect) if rows[p].kind in kinds and (not works or rows[p].works)]
+        return known[-1:]
+
+    progress = {"progress_receive", "push_progress"}
+    result = []
+    for place, row in enumerate(rows):
+        origins: list[int] = []
+        if row.kind == "start":
+            if not row.works:
+                continue
+            ran = [p for p in range(place) if rows[p].kind == "start" and rows[p].operator == row.operator]
+            since = ran[-1] if ran else -1
+            origins = [p for p in range(since + 1, place) if rows[p].kind in progress and reaches(p, place)][:1]
+        elif row.kind == "push_progress":
+            origins = latest(place, progress)
+        elif row.kind == "progress_send":
+            origins = latest(place, {"start"}, works=True)
+        elif row.kind not in {*progress, "epoch_end", "spawn", "exit"} and (
+            row.depth or row.kind in {"stop", "receive", "arrival"}
+        ):
+            continue
+        begin = next((p for p in origins if reaches(p, place)), place)
+        end = next((last for first, last in steps if first <= place <= last), place)
+        result.append((rows[begin].t, rows[end].t))
+    return result
+
+
+def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    early = arrivals(rows)
+    result = []
+    for place, row in enumerate(rows):
+        if row.kind not in {"receive", "progress_receive"}:
+            continue
+        begin = row.t
+        if row.sent is not None and not row.same_process:
+            own = next((first for first, last in steps if first <= place <= last), place)
+            begin = max(row.sent, rows[own].t)
+        elif row.sent is not None:
+            begin = early[place]
+        result.append((min(begin, row.t), row.t))
+    return result
+
+
+def _applications(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
+    result, depth, begin = [], 0, 0
+    for row in rows:
+        if row.kind == "application_start":
+            begin = row.t if depth == 0 else begin
+            depth += 1
+        elif row.kind == "application_stop" and depth:
+            depth -= 1
+            if depth == 0:
+                result.append((begin, row.t))
+    return [*result, (begin, rows[-1].t)] if depth else result

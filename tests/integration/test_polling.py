@@ -1,0 +1,40 @@
+"""Waits that are inferred, beside those that the same log tells of; and a real log that tells of none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from pag_graph import api, samples
+from pag_graph.cli.app import app
+from pag_graph.sources import convert
+from tests.support.silenced import compare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", ["skewed", "triangles", "ground_truth"])
+def test_inferred_waits_are_those_of_the_log(name: str, tmp_path: Path) -> None:
+    found = compare(samples.path(name), tmp_path)
+    assert found.recall >= 0.95
+    assert found.precision >= 0.9
+    assert max(abs(change) for change in found.shares.values()) <= 0.05
+
+
+@pytest.mark.oracle
+def test_a_log_of_timely_0_10_names_its_straggler(oracles: Path, tmp_path: Path) -> None:
+    convert(oracles / "st2" / "imb1-w4" / "raw.parquet", tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "run.pag")
+    pag = api.open(tmp_path / "run.pag")
+    assert pag.findings().filter(finding="no_idle_logged")["worker"].to_list() == [0, 1, 2, 3]
+    for epoch in (3, 5, 7):
+        said = str(pag.why(epoch=epoch))
+        assert "worker 0 is slow" in said
+        assert "workers 1, 2 and 3 waited" in said
+        assert "medium confidence" in said
+        assert "the log does not say when workers had nothing to do" in said
+    shown = CliRunner().invoke(app, ["info", str(tmp_path / "run.pag")]).output
+    assert "waits are inferred (" in shown

@@ -1,0 +1,93 @@
+"""Waits of workers that poll: the kernels against brute force on random logs."""
+
+from __future__ import annotations
+
+import os
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pag_graph.kernels import activations as act
+from pag_graph.rules.polling import polled_intervals
+from pag_graph.rules.rows import KIND_CODES, NEVER
+from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
+
+LOGS = 10_000 if os.environ.get("PAG_PROVE") == "1" else 300
+PROCESSES = np.array([0, 0, 1], np.int64)
+KINDS = (
+    *("start", "start", "start", "stop", "stop", "stop", "stop", "send", "receive", "progress_send"),
+    *("progress_receive", "push_progress", "epoch_end", "application_start", "application_stop", "arrival"),
+)
+
+
+def random_log(seed: int) -> list[dict[str, Any]]:
+    """Rows of a worker 0, whose peers are worker 1 of the same process and worker 2 of another one."""
+    draw = random.Random(seed)
+    now, stack, log = 0, [], []
+
+    def add(kind: str, operator: int | None = None, peer: int = -1, sent: int | None = None) -> None:
+        log.append({"t": now, "kind": kind, "operator": operator, "peer": peer, "sent": sent})
+
+    for _ in range(draw.randint(1, 40)):
+        now += draw.choice([0, 1, 1, 2, 5, 20])
+        kind = draw.choice(KINDS)
+        if kind == "start":
+            stack.append(draw.randint(0, 3))
+            add(kind, stack[-1])
+        elif kind == "stop":
+            add(kind, stack.pop() if stack and draw.random() < 0.9 else draw.randint(0, 3))
+        elif kind == "push_progress":
+            add(kind, draw.randint(0, 3))
+            if draw.random() < 0.6:
+                now += draw.choice([0, 1])
+                stack.append(log[-1]["operator"])
+                add("start", stack[-1])
+        elif kind in {"receive", "progress_receive"}:
+            known = draw.random() < 0.9
+            add(kind, peer=draw.randint(0, 2), sent=now - draw.choice([0, 1, 3, 10, 40, -2]) if known else None)
+        else:
+            add(kind, peer=draw.randint(0, 2) if kind == "send" else -1)
+    return log
+
+
+def test_stretches_are_those_of_the_definition() -> None:
+    counts = set()
+    for seed in range(LOGS):
+        log = random_log(seed)
+        kind = np.array([KIND_CODES[row["kind"]] for row in log], np.int8)
+        operator = np.array([-1 if row["operator"] is None else row["operator"] for row in log], np.int64)
+        innermost, role, _, _ = act.activations(kind, operator, np.full(len(log), -1, np.int64))
+        reads = np.flatnonzero((kind == act.RECEIVE) | (kind == act.PROGRESS_RECEIVE)).astype(np.int32)
+        rows: Any = SimpleNamespace(
+            worker=0,
+            kind=kind,
+            t=np.array([row["t"] for row in log], np.int64),
+            operator=operator,
+            peer=np.array([row["peer"] for row in log], np.int64),
+            reads=reads,
+            sent=np.array([NEVER if log[row]["sent"] is None else log[row]["sent"] for row in reads], np.int64),
+        )
+        same = [
+            PolledRow(
+                t=row["t"],
+                kind=row["kind"],
+                operator=row["operator"],
+                depth=int(innermost[place] >= 0),
+                works=bool(kind[place] == act.START and role[place] in {act.PROCESSING, act.INFERRED}),
+                sent=row["sent"] if row["sent"] is not None and row["sent"] <= row["t"] else None,
+                same_process=row["peer"] != 2,
+            )
+            for place, row in enumerate(log)
+        ]
+        early = arrivals(same)
+        for pause_ns in (3, 15, 1_000_000):
+            begin, end, arrived = polled_intervals(rows, role, innermost, PROCESSES, pause_ns)
+            expected = polled_stretches(same, pause_ns)
+            assert list(zip(begin.tolist(), end.tolist(), strict=True)) == expected, seed
+            counts.add(len(expected))
+            for read, instant in zip(reads.tolist(), arrived.tolist(), strict=True):
+                if read in early:
+                    assert instant == early[read], seed
+    assert len(counts) > 4
