@@ -83,7 +83,7 @@ class SliceScan:
     number: int
     workers: Mapping[int, WorkerScan]
     epochs: pl.DataFrame
-    """One row per worker and epoch, as `pag_graph.builder.epochs` reads them."""
+    """One row per worker and epoch, as of `pag_graph.builder.epochs.epoch_frame`."""
     sends: pl.DataFrame
     """Sends without all their receives, columns `pag_graph.builder.match.SENDS`."""
     receives: pl.DataFrame

@@ -64,7 +64,7 @@ def test_what_is_not_listed_is_summed_up(in_memory: Fixture, whole_run: Fixture)
 
 def test_the_number_of_keys_is_not_negative() -> None:
     with pytest.raises(InvalidParameterError, match=r"0 .for all. or more"):
-        profile(None, ProfileParameters(n=-1))  # type: ignore[arg-type]
+        profile.function(None, ProfileParameters(n=-1))
 
 
 def test_over_the_rounds_of_the_sample(skewed: Any) -> None:

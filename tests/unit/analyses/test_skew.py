@@ -56,7 +56,7 @@ def test_a_straggler_has_more_data_or_is_slower(
 @pytest.mark.parametrize(("analysis", "parameters"), [(skew, SkewParameters), (stragglers, StragglersParameters)])
 def test_limits_below_one_mean_nothing(analysis: Any, parameters: Any) -> None:
     with pytest.raises(InvalidParameterError, match="at least 1"):
-        analysis(None, parameters(above=0.5))
+        analysis.function(None, parameters(above=0.5))
 
 
 def test_the_data_skew_study(skewed: Any) -> None:
