@@ -130,7 +130,7 @@ def test_the_worked_examples_can_be_followed(copy: Path) -> None:
 
 def test_they_are_all_there_and_short() -> None:
     titles = {block.title for block in blocks()}
-    assert titles == {"A source", "A finding", "An analysis", "An export"}
+    assert titles == {"A source", "A finding", "An analysis", "A rule set", "An export"}
     sections = PAGE.partition("## Worked examples")[2].split("\n### ")[1:]
     assert all(len(section.splitlines()) < 120 for section in sections)
     assert {block.language for block in blocks()} <= {"python", "diff", "csv", "text"}

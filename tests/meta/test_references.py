@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
-    *("Cargo.lock", "uv.lock", "lib.rs", "pag.rs", "neo4j.conf", "trace.json.gz"),  # files of other programs
+    *(
+        "Cargo.lock",
+        "uv.lock",
+        "lib.rs",
+        "pag.rs",
+        "neo4j.conf",
+        "saved.zip",
+        "trace.json.gz",
+    ),  # files of other programs
     *("FILE.svg", "NAME.py", "epoch4.svg", "epoch5.svg", "etl.py", "job.py", "khops.txt", "logs/README.md", "why.html"),
     *("Job.id", "Run.origin_unix_ns"),  # properties of nodes in Neo4j
     *("graph.graph", "taskset", "python3"),  # NetworkX, and programs

@@ -306,7 +306,10 @@ def _findings() -> Iterator[str]:
     docs = _package().parent / "docs"
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(_package().rglob("*.py")))
     for page in ("model.md", "spark.md"):
-        for row in re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", (docs / page).read_text("utf-8"), re.MULTILINE):
+        section = (docs / page).read_text("utf-8")
+        if page == "model.md":
+            section = section.partition("## Findings")[2].partition("\n## ")[0]
+        for row in re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", section, re.MULTILINE):
             for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", row):
                 if f'"{name}"' in text:
                     yield f"finding {name}"

@@ -272,7 +272,7 @@ class _Look:
             loaded = _ranges(self.known.epochs)
             self.refuse(f"Epoch {number} of run {self.known.run} is not loaded; loaded are {loaded}.", [number])
         else:
-            self.refuse(f"Epoch {number} of run {self.known.run} is not loaded.", [number])
+            self.refuse(f"No epoch of run {self.known.run} is loaded.", [number])
 
     def want(self, numbers: Iterable[int], covered: Iterable[int] | None = None) -> None:
         """Look at those of some epochs that are loaded with enough detail, or at others; one at least has to be."""
