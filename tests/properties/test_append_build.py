@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.store.delta import open_store
+from pag_graph.errors import StoreError
+from pag_graph.store.delta import check_store, open_store
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
@@ -192,3 +193,20 @@ def test_what_is_logged_later_than_the_horizon_is_not_what_was_read(tmp_path: Pa
             found[horizon, slice_events] = sorted(names - {"epoch_incomplete"})
     assert found[193, 1] == found[193, 1_000] == ["receive_without_send", "send_without_receive"]
     assert found[194, 1] == found[194, 1_000] == ["negative_transfer"]
+
+
+def test_a_damaged_state_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    whole = rounds(4)
+    early = replace(whole.until_epoch(1), complete=False).write(tmp_path / "early")
+    info = api.build(early, tmp_path / "store", engine="local").store
+    assert info.state is not None
+    state = tmp_path / "store" / "epochs" / info.state["file"]
+    content = state.read_bytes()
+    for broken in (content[:-1], content.replace(b'"version":1', b'"version":9'), b""):
+        state.write_bytes(broken)
+        with pytest.raises(StoreError, match="damaged"):
+            api.build(whole.write(tmp_path / "whole", replace=True), tmp_path / "store", mode="append", engine="local")
+        assert check_store(open_store(tmp_path / "store")).damaged
+    state.write_bytes(content)
+    api.build(tmp_path / "whole", tmp_path / "store", mode="append", engine="local")
+    assert differences(committed(tmp_path / "store"), build_reference(whole)) == ""
