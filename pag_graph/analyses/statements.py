@@ -388,6 +388,13 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
         else "; every wait on it has one message that ended it"
     )
     yield Statement(topic="doubt", text=text, share=path.explained)
+    inside, whole = evidence.findings
+    if CONTRADICTS in whole:
+        text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
+        yield Statement(topic="doubt", text=text)
+    if INFERRED_WAITS in whole:
+        text = "the log does not say when workers had nothing to do: all waits are inferred from what they did"
+        yield Statement(topic="doubt", text=text)
     text = "predictions replay the window in the recorded order: no batch changes, and nobody competes for cores"
     yield Statement(topic="doubt", text=text)
     for said in path.doubts_at_end():
@@ -401,13 +408,6 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
         if clock is not None:
             text = f"the workers' clocks agree within {duration(clock)}"
         yield Statement(topic="doubt", text=text, time_ns=clock)
-    inside, whole = evidence.findings
-    if CONTRADICTS in whole:
-        text = "the graph was built by rules that its trace contradicts: what the trace says of waits is lost"
-        yield Statement(topic="doubt", text=text)
-    if INFERRED_WAITS in whole:
-        text = "the log does not say when workers had nothing to do: all waits are inferred from what they did"
-        yield Statement(topic="doubt", text=text)
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")

@@ -18,7 +18,6 @@ import polars as pl
 from pag_graph.graph.membership import can_touch, epochs_between, labels, members
 from pag_graph.graph.snapshot import Snapshot, read_together
 from pag_graph.graph.tiling import read_tiling, scan_near, tile
-from pag_graph.kernels.arranging import spread
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.runtime import threads
@@ -270,6 +269,9 @@ class View:
             One row per stretch and edge on it. Stretches and edges meet in blocks of vertices of about a stretch's
             length, so that a join on equal blocks finds them.
         """
+        # Who only looks into a store needs no compiler.
+        from pag_graph.kernels.arranging import spread
+
         low, high = pieces["src"].to_numpy(), pieces["dst"].to_numpy()
         mean = int(np.mean(high - low)) if pieces.height else 1
         size = 1 << max(1, mean).bit_length()

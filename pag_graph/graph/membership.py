@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.arranging import spread
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -94,6 +92,9 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
     window
         The place of the window per entry; -1 where a row belongs to none.
     """
+    # Who only looks into a store needs no compiler.
+    from pag_graph.kernels.arranging import spread
+
     if run.epochs_are_islands:
         return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
     if belongs == "labels" and windows[0].epoch is not None:

@@ -15,7 +15,6 @@ import polars as pl
 
 from pag_graph.graph.membership import members, near
 from pag_graph.graph.window import STRETCH
-from pag_graph.kernels.arranging import arrange, sort_within
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
 
 if TYPE_CHECKING:
@@ -174,6 +173,9 @@ def scan_near(run: Run, windows: Sequence[Window], belongs: Belongs) -> pl.LazyF
 
 
 def _arranged(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: Belongs) -> Tiling:
+    # Who only looks into a store needs no compiler.
+    from pag_graph.kernels.arranging import arrange
+
     edge, window = members(run, windows, edges, belongs)
     keys = (edges["dst"].to_numpy(), is_type(edges, *MESSAGE_TYPES), edges["src"].to_numpy())
     blocks, order = arrange(window, len(windows), np.column_stack([key if edge is None else key[edge] for key in keys]))
@@ -210,6 +212,9 @@ def ordered(window: I64, *keys: I64) -> I64:
     I64
         Rows. O(rows log rows of a window).
     """
+    # Who only looks into a store needs no compiler.
+    from pag_graph.kernels.arranging import sort_within
+
     order = np.arange(len(window))
     sort_within(np.flatnonzero(np.diff(window, prepend=-1, append=-1)), order, np.column_stack(keys))
     return order

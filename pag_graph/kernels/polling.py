@@ -74,6 +74,15 @@ def steps(rows: LoggedRows, pause_ns: int) -> Steps:
     -------
     Steps
         O(rows).
+
+    Examples
+    --------
+    A scope starts at 0 and stops at 4; at 9 the worker logs something outside of it.
+
+    >>> kind, t, none = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.full(3, -1)
+    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), np.array([0, -1, -1], np.int32), none > 0)
+    >>> steps(log, 100).begin, steps(log, 100).end
+    (array([0, 0, 2]), array([1, 1, 2]))
     """
     count = rows.kind.shape[0]
     begin, end, number = np.arange(count), np.arange(count), np.zeros(count, np.int64)
@@ -113,6 +122,16 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
     -----
     O(rows log rows). Definitions: CPA 5.1.2; "in the same step or the next one" is its "until every operator has run
     once".
+
+    Examples
+    --------
+    Operator 0 works from 0 to 4, and the worker does something of its own accord at 9.
+
+    >>> kind, t, operator = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.array([0, 0, -1])
+    >>> role, innermost = np.array([PROCESSING, 0, 0], np.int8), np.array([0, -1, -1], np.int32)
+    >>> log = LoggedRows(kind, t, operator, role, innermost, np.array([False, False, True]))
+    >>> own_causes(log, steps(log, 100), 1)
+    Causes(begin=array([0, 9]), end=array([4, 9]))
     """
     count = rows.kind.shape[0]
     begin, end = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -177,6 +196,15 @@ def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tup
     Notes
     -----
     O(causes + rows). What lies before the first cause and after the last one is none: nothing ends it.
+
+    Examples
+    --------
+    A worker has something to do until 4 and from 9 on, and 5 ns are long enough for a pause.
+
+    >>> kind, t, none = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.full(3, -1)
+    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), np.array([0, -1, -1], np.int32), none > 0)
+    >>> pauses(Causes(np.array([0, 9]), np.array([4, 9])), log, steps(log, 100), 5)
+    (array([1]), array([2]))
     """
     count = causes.begin.shape[0]
     before, after = np.empty(count, np.int64), np.empty(count, np.int64)

@@ -41,7 +41,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[RuleSet, Path]:
 def test_rows_are_the_same(
     engine: SparkEngine, stores: dict[RuleSet, Path], analysis: Analysis, tmp_path: Path
 ) -> None:
-    store = stores[RuleSet.TIMELY if RuleSet.TIMELY in analysis.rules else RuleSet.ST2]
+    store = stores[analysis.needs.usual]
     values = dict(analysis.example_values)
     on_spark = api.analyse(store, tmp_path / "spark", analysis.name, engine=engine, parameters=values)
     assert on_spark == api.analyse(store, tmp_path / "local", analysis.name, engine="local", parameters=values)

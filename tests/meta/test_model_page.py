@@ -35,7 +35,7 @@ INDIRECT = {
     "worker_without_activity",
     "worker_misspelt",
 }
-MAKERS = {"findings", "findings_of", "report"}
+MAKERS = {"findings", "findings_of", "report", "Remark"}
 
 
 def sources() -> list[Path]:

@@ -379,7 +379,7 @@ def test_what_follows_the_last_job_of_a_query_that_writes_is_its_commit(node: st
 
 def test_jobs_that_list_files(tmp_path: Path) -> None:
     log = EventLog(cores=[1])
-    job_of(log, 0, 1000, 9000, spark_job_description="Listing leaf files and directories for 900 paths:<br/>/home/ada")
+    job_of(log, 0, 1000, 9000, spark_job_description="Listing leaf files and directories for 900 paths:<br/>/data/in")
     found = diagnosis_of(job_of(log, 1, 9010, 11_000).end(11_010), tmp_path)
     cause = only(found, "listing")
     assert (cause.saved_ns, cause.signal["jobs"]) == (8000 * MS, [0])
