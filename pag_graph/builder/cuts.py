@@ -57,7 +57,7 @@ def cut_by_time(
         Workers that are known to park before that.
     tail
         Whether the log goes on: then the last slice holds, of each worker, what comes after the last place where it may
-        be cut.
+        be cut before the instant up to which all logs go: what is read up to then was sent up to then.
 
     Returns
     -------
@@ -67,6 +67,7 @@ def cut_by_time(
     instants = _instants(log, clocks, slice_events, start)
     log = log.forward()
     silent = tail and not all(log.rows_of(worker) for worker in clocks)
+    known = _logged_by_all(log, clocks) if tail and not silent else 0
 
     def cuts(worker: int) -> list[int]:
         begin, end = start[worker], log.rows_of(worker)
@@ -78,7 +79,8 @@ def cut_by_time(
         ]
         if tail:
             # Before every worker has logged something, nobody knows the run's origin.
-            last = begin if silent else _last_row(log, worker, begin, wanted)
+            bound = 0 if silent else _row_at(log, worker, clocks[worker].own(known) + 1)
+            last = begin if silent else _last_row(log, worker, begin, bound, wanted)
             rows = [*(min(row, last) for row in rows), last]
         return list(accumulate([begin, *rows, end], max))
 
@@ -127,6 +129,16 @@ def _row_at(log: TraceLog, worker: int, clock: int) -> int:
     return log.rows_of(worker)
 
 
+def _logged_by_all(log: TraceLog, clocks: Mapping[int, Clock]) -> int:
+    """Return the instant up to which all workers have logged that have not ended."""
+    ends = []
+    for worker, clock in clocks.items():
+        rows = log.rows_of(worker)
+        goes_on = read_columns(log, worker, rows - 1, rows, ["kind"], KINDS)["kind"][0] != EXIT
+        ends.append((goes_on, int(clock.common(log.chunks[worker][-1].t_max))))
+    return min((end for goes_on, end in ends if goes_on), default=max(end for _, end in ends))
+
+
 def _is_park(_before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:
     return np.equal(kind, PARK)
 
@@ -157,8 +169,8 @@ def first_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
     return first + 1 + int(hits[0]) if len(hits) else log.rows_of(worker)
 
 
-def _last_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
-    """Return the last row from `start` on where a log that goes on may be cut: its end, if the worker has ended."""
+def _last_row(log: TraceLog, worker: int, start: int, bound: int, wanted: Wanted) -> int:
+    """Return the last row from `start` to `bound` where a log that goes on may be cut; its end, if the worker ended."""
     after = _NONE
     for chunk in reversed(log.chunks.get(worker, ())):
         low, high = max(start, chunk.first_row), chunk.first_row + chunk.rows
@@ -166,11 +178,12 @@ def _last_row(log: TraceLog, worker: int, start: int, wanted: Wanted) -> int:
             break
         before = max(low - 1, 0)
         kinds = read_columns(log, worker, before, high, ["kind"], KINDS)["kind"]
-        if high == log.rows_of(worker) and (kinds[-1] == EXIT or wanted(kinds[-1:], _NONE, _NONE)[0]):
+        if high == log.rows_of(worker) <= bound and (kinds[-1] == EXIT or wanted(kinds[-1:], _NONE, _NONE)[0]):
             return high
         kinds = np.concatenate((kinds if low else np.concatenate((_NONE, kinds)), after))
         # A row that nothing follows yet is not known to be wanted.
         hits = np.flatnonzero(wanted(kinds[:-2], kinds[1:-1], kinds[2:]))
+        hits = hits[hits <= bound - low]
         if len(hits):
             return low + int(hits[-1])
         after = kinds[1:2]
