@@ -5,7 +5,7 @@
 //   product_version, epochs (published), span_ns (of the slowest round)
 // example: skewed
 //   run | is_this | rules  | parameters                                            | product_version | epochs | span_ns
-//   ... | true    | timely | {"busy_below_ns": 5000, "clocks": "auto", "level": 0} | ...             | 11     | 3890893
+//   ... | true    | timely | {"busy_below_ns": 5000, "clocks": "auto", "horizon_ns": 5000000000, "level": 0} | ...             | 11     | 3890893
 //   1 row
 
 MATCH (this:Run {id: $run})-[:HAS_EPOCH]->(:Epoch {published: true})

@@ -6,7 +6,7 @@
 //   parameters (JSON), product, version, revisions (older snapshots of the epoch)
 // example: skewed --epoch 4
 //   epoch | snapshot | job | committed | trace | source                  | rules  | parameters                                            | product   | version | revisions
-//   4     | ...      | ... | ...       | ...   | timely 0.31, pag-timely | timely | {"busy_below_ns": 5000, "clocks": "auto", "level": 0} | pag-graph | ...     | 0
+//   4     | ...      | ... | ...       | ...   | timely 0.31, pag-timely | timely | {"busy_below_ns": 5000, "clocks": "auto", "horizon_ns": 5000000000, "level": 0} | pag-graph | ...     | 0
 //   1 row
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
