@@ -107,7 +107,13 @@ def listing(folder: Path, *, rows: bool) -> list[str]:
 
 
 def _named_by_logs(folder: Path) -> set[Path]:
-    return {
+    """Files of rows that logs of Delta tables name, and the states that the commits in them pin."""
+    states = {
+        file.parent.parent / name
+        for file in folder.rglob("_delta_log/*.json")
+        for name in re.findall(r"state-[0-9a-f-]+\.json", file.read_text())
+    }
+    return states | {
         file.parent.parent / action[kind]["path"]
         for file in folder.rglob("_delta_log/*.json")
         for line in file.read_text().splitlines()

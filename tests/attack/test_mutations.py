@@ -88,8 +88,8 @@ def plausible(reader: Reader, what: str) -> bool:
 
 GONE = {"remove", "empty", "rename", "folder"}
 """Messages and ends of epochs that somebody wrote down, or not: these tables may be absent."""
-OPTIONAL = {"operator", "channel", "records"}
-"""Columns that activities and messages may come without."""
+OPTIONAL = {"operator", "channel", "records", "received"}
+"""Columns that activities and messages may come without; a message that nobody read is a finding of the build."""
 PLAUSIBLE = {
     *("cut out", "drop rows", "flip", "insert", "line", "number", "repeat rows", "swap rows", "truncate", "value"),
     *("word", "zero"),

@@ -111,7 +111,10 @@ def _convert(source: Source, name: str, kind: str, unit: str | None) -> pl.Serie
 
 
 def _counts(source: Source, name: str, values: pl.Series) -> pl.Series:
+    # True is no number, though Python takes it for one.
     numbers = values.cast(pl.Int64, strict=False)
+    if values.dtype == pl.Boolean:
+        numbers = numbers.clear(len(values))
     if values.dtype.is_float() or values.dtype.is_decimal():
         numbers = numbers.set(values != values.round(0), None)
     numbers = numbers.set((numbers < 0) | (numbers > MOST_COUNT), None)

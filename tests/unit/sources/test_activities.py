@@ -600,3 +600,11 @@ def test_memory_that_runs_out_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "activities.csv").write_text("worker,start,end,activity\nw,0,5,busy\n")
     with pytest.raises(TraceFormatError, match="takes more memory to convert than there is"):
         sources.convert(tmp_path / "activities.csv", tmp_path / "trace")
+
+
+def test_true_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = {"worker": ["a"], "start": [0], "end": [9], "activity": ["busy"], "records": [True]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "in" / "activities.parquet")
+    with pytest.raises(TraceFormatError, match="records is 'true', and must be a whole number"):
+        sources.convert(tmp_path / "in", tmp_path / "trace")
