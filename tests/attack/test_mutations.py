@@ -37,6 +37,7 @@ def batch(zygote: Zygote, reader: Reader, seeds: list[str], place: Path) -> list
         task = zygote.start("tests.attack.mutations:try_mutations", reader.name, rest, str(progress), timeout=3_000)
         outcome = task.wait()
         lines = progress.read_text().splitlines() if progress.exists() else []
+        assert lines or not outcome.code, f"after {len(results)} of {reader.name} {seeds[0]}: {outcome.said[-1500:]}"
         results += [tuple(json.loads(line)) for line in lines]
         progress.unlink(missing_ok=True)
         if outcome.code:

@@ -171,10 +171,11 @@ def _change_value(file: Path, chance: random.Random) -> str:
     values = table.column(at).to_pylist()
     before = values[row]
     if pa.types.is_integer(field.type):
-        limit = 2 ** (field.type.bit_width - 1)
-        fitting = [value for value in _EXTREMES if -limit <= value < limit]
+        signed = pa.types.is_signed_integer(field.type)
+        limit = 2 ** (field.type.bit_width - signed)
         near = [] if before is None else [before + 1, before - 1]
-        values[row] = chance.choice([None, 0, *fitting, *near])
+        fitting = [value for value in (*_EXTREMES, *near) if -limit * signed <= value < limit]
+        values[row] = chance.choice([None, 0, *fitting])
     elif pa.types.is_boolean(field.type):
         values[row] = chance.choice((None, True, False))
     else:
