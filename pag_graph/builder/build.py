@@ -55,10 +55,13 @@ class BuildReport:
     store: StoreInfo
     rows: dict[str, int]
     """Rows of every table."""
-    findings: pa.Table
-    """Rows of `PAG_FINDINGS`."""
     committed: bool
     """False where this very state was committed before, so that there was nothing to do."""
+
+    @property
+    def findings(self) -> pa.Table:
+        """Rows of `PAG_FINDINGS`, read when they are asked for."""
+        return self.store.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
 
 
 @memory.kept()
@@ -110,15 +113,15 @@ def build(
     UnsupportedPlanError
         If the trace contradicts the rules, or lacks events that they need.
     """
-    opened = Trace.open(trace)
     target = Path(store).absolute()
     previous = check_target(target, mode)
-    rules, forced = choose_rules(opened, rules, force=force_rules)
     kept = previous if mode == "append" else None
-    begin, known = None, None
+    begin = saved.load(kept) if kept is not None else None
+    opened = Trace.open(trace, known=begin.files if begin else ())
+    rules, forced = choose_rules(opened, rules, force=force_rules)
+    known = None
     if kept is not None:
         check_same_run(kept, opened, rules, parameters)
-        begin = saved.load(kept)
         known = (begin or Saved()).known(kept.run)
     with staging_of(target, alone=engine.in_process) as staging:
         if kept is not None and nothing_new(kept, begin, opened):
@@ -223,13 +226,9 @@ def _commit(
     )
     rows = {name: begin.rows.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
     rows |= {name: small[name].num_rows for name in small}
-    found = pa.concat_tables([provisional["findings"], final["findings"]])
-    if begin.rows.get("findings"):
-        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+    return BuildReport(store=info, rows=rows, committed=True)
 
 
 def _nothing_to_do(kept: StoreInfo) -> BuildReport:
     rows = {name: sum(part.rows for part in kept.parts(name)) for name in kept.versions}
-    found = kept.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=kept, rows=rows, findings=found, committed=False)
+    return BuildReport(store=kept, rows=rows, committed=False)

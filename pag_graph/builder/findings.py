@@ -123,9 +123,9 @@ def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: Worke
 
 def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
     """Return a finding per read that nobody sent, as far as the logs tell; `receives` as of `RECEIVES`."""
-    lost = receives.sort("worker", "order")
-    if not lost.height:
+    if not receives.height:
         return no_findings()
+    lost = receives.sort("worker", "order")
     order, worker = lost["order"].to_numpy(), lost["worker"].to_numpy()
     return findings(
         "receive_without_send",

@@ -135,6 +135,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
             estimate=plan.estimate,
             complete=complete,
             tables=tables,
+            files=plan.trace.files,
         )
 
     return Finished(

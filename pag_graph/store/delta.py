@@ -85,7 +85,8 @@ class StoreInfo:
     state: Mapping[str, Any] | None = None
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
-    _tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
+    tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
+    """What `tip` has read, or the commit of this process knows."""
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -134,9 +135,9 @@ class StoreInfo:
         StoreError
             If the log is damaged.
         """
-        if name not in self._tips:
-            self._tips[name] = read_tip(self.path / name, self.versions[name])
-        return self._tips[name]
+        if name not in self.tips:
+            self.tips[name] = read_tip(self.path / name, self.versions[name])
+        return self.tips[name]
 
     def parts(self, name: str, near: pl.Expr | None = None) -> list[PartFile]:
         """Return the files of a table; with `near`, those that can hold certain rows.
@@ -573,7 +574,7 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    return replace(_own(path, pinned.versions["epochs"], commit_id), _tips=pinned.tips)
+    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips)
 
 
 class _Step(NamedTuple):
@@ -599,8 +600,8 @@ class _Pinned(NamedTuple):
         """Leave a table as it is."""
         self.versions[name] = previous.versions[name]
         self.digests[name] = (previous.digests or {})[name]
-        if name in previous._tips:
-            self.tips[name] = previous._tips[name]
+        if name in previous.tips:
+            self.tips[name] = previous.tips[name]
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""
@@ -630,9 +631,10 @@ def _is_latest(directory: Path, info: StoreInfo) -> bool:
     version = info.versions["epochs"]
     if commit_file(directory, version + 1).exists() or newest_known(directory) > version:
         return False
-    return commit_file(directory, version).exists() and (_content(directory, version) or {}).get(
-        "commit_id"
-    ) == info.commit_id
+    return (
+        commit_file(directory, version).exists()
+        and (_content(directory, version) or {}).get("commit_id") == info.commit_id
+    )
 
 
 def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool) -> _Step:
