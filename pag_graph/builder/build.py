@@ -214,6 +214,7 @@ def _commit(
         run={
             **plan.metadata(),
             "last_closed_epoch": built.last_closed,
+            "last_answered_epoch": built.last_answered,
             "closed_fingerprint": built.fingerprint,
         },
         closed_epochs=built.closed_epochs,

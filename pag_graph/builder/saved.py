@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pag_graph.builder.clocks import Clock, ClockEstimate
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, epoch_frame, merged_epochs
+from pag_graph.builder.frontier import Answered
 from pag_graph.builder.made import Counts, Made, Times
 from pag_graph.builder.match import SENDS
 from pag_graph.builder.plan import Known
@@ -45,6 +46,8 @@ class Saved:
     """Where the decided rows end."""
     closed: Closed = NONE_CLOSED
     """Epochs that are closed for good."""
+    answered: Answered = field(default_factory=Answered)
+    """Those of them about which nothing is left to be learned."""
     made: Made = field(default_factory=Made)
     """Counts of the decided rows that later windows need."""
     fingerprint: int = 0
@@ -80,6 +83,7 @@ class Saved:
             {
                 "version": _VERSION,
                 "closed": self.closed,
+                "answered": self.answered,
                 "fingerprint": self.fingerprint,
                 "rows": dict(self.rows),
                 "complete": self.complete,
@@ -175,6 +179,7 @@ def _saved(found: Mapping[str, Any]) -> Saved:
     return Saved(
         state=state,
         closed=Closed(*(_int(value) for value in found["closed"])),
+        answered=_answered(*found["answered"]),
         made=made,
         fingerprint=_int(found["fingerprint"]),
         rows={str(name): _int(count) for name, count in found["rows"].items()},
@@ -245,6 +250,10 @@ def _file(values: Any) -> EventFile:
         size_bytes=size,
         mtime_ns=mtime,
     )
+
+
+def _answered(last: Any, pending: Any) -> Answered:
+    return Answered(_int(last), tuple((_int(epoch), _int(end_ns)) for epoch, end_ns in pending))
 
 
 def _spawn(values: Any) -> Spawn:

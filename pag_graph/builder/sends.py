@@ -117,6 +117,12 @@ class SendBook:
         order = np.flatnonzero(kept)[np.argsort(columns["id"][kept], kind="stable")]
         return frame_of({name: values[order] for name, values in columns.items()}, SENDS)
 
+    def first_unread_ns(self) -> int | None:
+        """Return when the first send was made that lacks a receive; None where each has all of them."""
+        columns = self.columns()
+        times = columns["t"][columns["missing"] > 0]
+        return int(times.min()) if len(times) else None
+
     def copy(self) -> SendBook:
         """Return a book that stays as it is when this one goes on."""
         copied = SendBook(self.columns(), self.early)

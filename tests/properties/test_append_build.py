@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
+from pag_graph.builder import saved
+from pag_graph.builder.build import build
+from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import StoreError
 from pag_graph.store.delta import check_store, open_store
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
-from tests.support.compare import committed, differences
+from tests.support.compare import Apart, committed, differences
 from tests.support.stated_reference import random_stated
 
 if TYPE_CHECKING:
@@ -63,13 +66,20 @@ def closed_rows(store: Path) -> Counter[str]:
     return found
 
 
-def grows(parts: list[SmallTrace], place: Path, slice_events: int, expected: Any = build_reference) -> None:
-    """Append portion after portion: each time the store holds what one build gives, and nothing decided changes."""
+def grows(
+    parts: list[SmallTrace], place: Path, slice_events: int, expected: Any = build_reference, tasks: int = 0
+) -> None:
+    """Append portion after portion: each time the store holds what one build gives, and nothing decided changes.
+
+    With `tasks`, the first portion is built by so many, which know nothing of each other.
+    """
+    first = Apart(tasks) if tasks else LocalEngine()
     files: dict[str, set[str]] = {}
     rows: Counter[str] = Counter()
     for number, part in enumerate(parts):
         written = part.write(place / f"trace-{number}")
-        api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
+        engine = LocalEngine() if number else first
+        build(written, place / "store", engine=engine, mode="append", slice_events=slice_events)
         if expected is not None:
             assert differences(committed(place / "store"), expected(part)) == ""
         now = decided_files(place / "store")
@@ -103,7 +113,7 @@ def test_portions_give_what_one_build_gives(
     tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(replace(trace, complete=True)))
-    grows(parts, tmp_path_factory.mktemp("portions"), slice_events)
+    grows(parts, tmp_path_factory.mktemp("portions"), slice_events, tasks=data.draw(st.integers(0, 3)))
 
 
 @APPENDS
@@ -112,7 +122,8 @@ def test_portions_of_stated_logs_do(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(replace(random_stated(seed, causal=True), complete=True)))
-    grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None)
+    tasks = data.draw(st.integers(0, 3))
+    grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None, tasks=tasks)
 
 
 def rounds(count: int) -> SmallTrace:
@@ -146,6 +157,30 @@ def test_epochs_close_as_the_log_grows(tmp_path: Path, slice_events: int) -> Non
         assert differences(committed(tmp_path / "store"), build_reference(grown)) == ""
     # The last idle interval that begins is certain only when the next one does.
     assert closed == [0, 2, 4, 8]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 100])
+def test_an_append_goes_on_from_what_tasks_built(tmp_path: Path, tasks: int) -> None:
+    whole = rounds(12)
+    part = replace(whole.until_epoch(7), complete=False)
+    written = part.write(tmp_path / "part")
+    info = build(written, tmp_path / "store", engine=Apart(tasks), slice_events=20).store
+    assert len(info.parts("vertices")) > 2
+    begin = saved.load(info)
+    assert begin is not None
+    assert sum(state.rows for state in begin.state.workers.values()) > part.rows // 2
+    local = saved.load(build(written, tmp_path / "local", engine=LocalEngine(), slice_events=20).store)
+    assert local is not None
+    # Where it goes on, and what is closed, do not depend on who built; names of files differ.
+    assert (begin.state.workers, begin.closed, begin.fingerprint) == (
+        local.state.workers,
+        local.closed,
+        local.fingerprint,
+    )
+    kept = decided_files(tmp_path / "store")
+    build(whole.write(tmp_path / "whole"), tmp_path / "store", engine=Apart(tasks), mode="append")
+    assert all(kept[name] <= now for name, now in decided_files(tmp_path / "store").items())
+    assert differences(committed(tmp_path / "store"), build_reference(whole)) == ""
 
 
 @pytest.mark.parametrize(
