@@ -66,7 +66,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
     early = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
-    found.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
+    found.append(Remark(_EARLY_EXIT[0], _EARLY_EXIT[1], _EARLY_EXIT[2], early))
     tables = [_of_remark(plan, rows, remark) for remark in found if len(remark.rows)]
     if len(negative):
         transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]
@@ -74,6 +74,44 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         zero = np.zeros(len(negative), np.int64)
         tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=zero, unit="ns"))
     return tables
+
+
+_EARLY_EXIT = "exit_before_last_event", Severity.WARNING, "ignored; the worker goes on"
+
+
+def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table, pa.Table]:
+    """Return findings about workers that ended where the build begins, and have logged more since.
+
+    Parameters
+    ----------
+    plan, begin
+        The build, and where it begins.
+    now
+        Where the decided rows end.
+
+    Returns
+    -------
+    decided, undecided
+        Whether what follows the exit is decided: if not, the next append finds it again.
+    """
+    back = [w for w, known in begin.workers.items() if known.exit_ns is not None and plan.log.rows_of(w) > known.rows]
+
+    def found(workers: list[int]) -> pa.Table:
+        if not workers:
+            return no_findings()
+        known = [begin.workers[worker] for worker in workers]
+        rows = np.array([state.rows for state in known], np.int64)
+        return findings(
+            *_EARLY_EXIT,
+            rows=len(workers),
+            worker=workers,
+            vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
+            seq=[state.last_row.seq if state.last_row else 0 for state in known],
+            file=plan.log.files_of(np.array(workers, np.int64), rows - 1),
+        )
+
+    decided = [worker for worker in back if now.worker(worker).rows > begin.workers[worker].rows]
+    return found(decided), found([worker for worker in back if worker not in decided])
 
 
 def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:

@@ -110,10 +110,12 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     last_answered = known.last if plan.tail else last_closed
     final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
     final_epochs = epochs.filter(final)
-    found = pa.concat_tables([decided.lost, decided.findings])
+    came_back = findings.after_exit(plan, begin.state, folded.frontier)
+    found = pa.concat_tables([decided.lost, came_back[0], decided.findings])
     open_found = pa.concat_tables(
         [
             undecided.lost,
+            came_back[1],
             *findings.read_otherwise(plan, state.sends.unread()),
             *findings.of_lives(plan, state, spawns.births, spawns.odd),
             *findings.unknown_names(plan, state),

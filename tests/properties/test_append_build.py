@@ -208,6 +208,14 @@ def test_what_more_of_the_log_may_change_is_not_decided(
     grows([before, after], tmp_path, 1)
 
 
+@pytest.mark.parametrize("late", ["| 20 start 1 | 25 stop 1", "| 20 start 1 | 25 stop 1 | 30 exit"])
+def test_a_worker_may_log_more_after_its_exit(tmp_path: Path, late: str) -> None:
+    other = "0 start 1 | 3 stop 1 | 9 park | 20 unpark | 21 park | 40 unpark"
+    before = replace(draw("0 start 1 | 4 stop 1 | 9 exit", other), complete=False)
+    more = replace(draw(f"0 start 1 | 4 stop 1 | 9 exit {late}", other), complete=False)
+    grows([before, more, replace(more, complete=True)], tmp_path, 1)
+
+
 def test_what_is_logged_later_than_the_horizon_is_not_what_was_read(tmp_path: Path) -> None:
     from pag_graph.rules.rows import RuleParameters
 
