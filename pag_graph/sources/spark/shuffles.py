@@ -165,15 +165,12 @@ def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:
 
 def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.DataFrame, int]:
     """Return the messages from one stage to the tasks of another one, and how many tasks got a joined one."""
-    last = (
-        wrote.sort("done", "number")
-        .group_by("executor", maintain_order=True)
-        .agg(
-            pl.col("number").last().alias("source"),
-            pl.col("core").last().alias("source_core"),
-            pl.col("free").last(),
-            pl.col("shuffle_write_bytes").sum().alias("written"),
-        )
+    by_end = wrote.sort("done", "number")
+    senders = by_end.group_by("executor", maintain_order=True).agg(
+        pl.col("number").last().alias("source"),
+        pl.col("core").last().alias("source_core"),
+        pl.col("free").last(),
+        pl.col("shuffle_write_bytes").sum().alias("written"),
     )
     target = own.select(
         "launch",
@@ -184,19 +181,29 @@ def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.Dat
         target_core="core",
         target_executor="executor",
     )
-    if target.height * last.height > PAIRS:
-        final = wrote.sort("done", "number").tail(1)
-        made = target.filter(pl.col("launch") >= final["free"][0]).select(
-            channel=pl.lit(channel),
-            source=pl.lit(int(final["number"][0])),
-            target="target",
-            source_core=pl.lit(int(final["core"][0])),
-            target_core="target_core",
-            bytes=pl.col("remote_bytes") + pl.col("local_bytes"),
-            records="shuffle_read_records",
-        )
-        return made, made.height
-    pairs = target.join(last, how="cross").filter(pl.col("free") <= pl.col("launch"))
+    if target.height * senders.height > PAIRS:
+        messages = _from_the_last(target, by_end.tail(1))
+        joined = messages.height
+    else:
+        messages = _from_each_executor(target, senders)
+        joined = 0
+    message_columns = ("source", "target", "source_core", "target_core", "bytes", "records")
+    return messages.select(pl.lit(channel).alias("channel"), *message_columns), joined
+
+
+def _from_the_last(target: pl.DataFrame, sender: pl.DataFrame) -> pl.DataFrame:
+    """Give every reading task one message, from the task that wrote last."""
+    return target.filter(pl.col("launch") >= sender["free"][0]).with_columns(
+        source=pl.lit(int(sender["number"][0])),
+        source_core=pl.lit(int(sender["core"][0])),
+        bytes=pl.col("remote_bytes") + pl.col("local_bytes"),
+        records=pl.col("shuffle_read_records"),
+    )
+
+
+def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataFrame:
+    """Divide what each task read among the executors that wrote; bytes and records add up to what it read."""
+    pairs = target.join(senders, how="cross").filter(pl.col("free") <= pl.col("launch"))
     same = pl.col("executor") == pl.col("target_executor")
     pairs = pairs.filter(pl.when(same).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
     weight = pl.when(same).then(0).otherwise(pl.col("written"))
@@ -208,25 +215,14 @@ def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.Dat
     before = (
         (pl.col("remote_bytes") * ((pl.col("reached") - pl.col("weight")) / pl.col("whole"))).floor().cast(pl.Int64)
     )
-    made = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
+    messages = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
         share=pl.col("bytes") / pl.col("bytes").sum().over("target")
     )
     so_far = (pl.col("shuffle_read_records") * pl.col("share").cum_sum().over("target")).round().cast(pl.Int64)
-    made = made.with_columns(so_far=so_far).with_columns(
+    messages = messages.with_columns(so_far=so_far).with_columns(
         records=pl.col("so_far") - pl.col("so_far").shift(1, fill_value=0).over("target")
     )
-    return (
-        made.filter(pl.col("bytes") > 0).select(
-            channel=pl.lit(channel),
-            source="source",
-            target="target",
-            source_core="source_core",
-            target_core="target_core",
-            bytes="bytes",
-            records="records",
-        ),
-        0,
-    )
+    return messages.filter(pl.col("bytes") > 0)
 
 
 def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
@@ -245,9 +241,9 @@ def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
     out: dict[tuple[int, int], list[int]] = {}
     for (job, stage), row in facts.items():
         out[job, stage] = [
-            found
+            writer
             for parent in row["parents"] or (own.get(stage) or {}).get("parents") or []
-            if (found := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
+            if (writer := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
         ]
     return out
 
