@@ -70,7 +70,8 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     Returns
     -------
     Shuffles
-        The bytes of the messages to a reduce task sum to what it read.
+        The bytes of the messages to a reduce task sum to what it read, but for bytes of which the log shows no sender:
+        those are a finding.
     """
     parents = stage_parents(schedule)
     facts = schedule.tasks.select(
@@ -82,7 +83,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     del facts
     frames: list[pl.DataFrame] = []
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    unknown = joined = 0
+    unknown = joined = read_bytes = 0
     for key in readers.keys:
         stage, attempt = stage_attempt(key)
         own = readers[key]
@@ -91,6 +92,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         if not sources:
             unknown += own.height
             continue
+        read_bytes += int(own.select(pl.col("remote_bytes").sum() + pl.col("local_bytes").sum()).item())
         by_stage = {p: writers[p] for p in sources}
         totals = [int(by_stage[p]["shuffle_write_bytes"].sum()) for p in sources]
         left = _share(own, totals)
@@ -103,17 +105,8 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
             if made.height:
                 channels.append(((parent, writer_attempt), (stage, attempt)))
                 frames.append(made)
-    findings = []
-    if unknown:
-        detail = "tasks read shuffle data, but the log does not say which stage wrote it; no data messages to them"
-        findings.append(
-            LogFinding(finding="shuffle_source_unknown", severity="info", observed=unknown, unit="tasks", detail=detail)
-        )
-    if joined:
-        detail = f"more than {PAIRS} messages between two stages: one per reading task, from the last task that wrote"
-        findings.append(
-            LogFinding(finding="shuffle_messages_joined", severity="info", observed=joined, unit="tasks", detail=detail)
-        )
+    unsent = read_bytes - sum(int(made["bytes"].sum()) for made in frames)
+    findings = _findings(unknown=unknown, joined=joined, unsent=unsent)
     if not frames:
         return Shuffles(messages=pl.DataFrame(schema=_SCHEMA), channels=channels, findings=findings)
     messages = pl.concat(frames).sort("channel", "source_core", "target", maintain_order=True)
@@ -121,6 +114,34 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         pl.col(name).cast(kind) for name, kind in _SCHEMA.items()
     )
     return Shuffles(messages=messages, channels=channels, findings=findings)
+
+
+def _findings(*, unknown: int, joined: int, unsent: int) -> list[LogFinding]:
+    """Say what the log does not show of its shuffles."""
+    return [
+        LogFinding(finding=name, severity="info", observed=observed, unit=unit, detail=detail)
+        for name, observed, unit, detail in (
+            (
+                "shuffle_source_unknown",
+                unknown,
+                "tasks",
+                "tasks read shuffle data, but the log does not say which stage wrote it; no data messages to them",
+            ),
+            (
+                "shuffle_messages_joined",
+                joined,
+                "tasks",
+                f"more than {PAIRS} messages between two stages: one per reading task, from the last task that wrote",
+            ),
+            (
+                "shuffle_bytes_unsent",
+                unsent,
+                "bytes",
+                "bytes that tasks read, but no task in the log had written by then; no data messages for them",
+            ),
+        )
+        if observed
+    ]
 
 
 class _Groups:
