@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.build import BuildReport
     from pag_graph.engines.following import FollowReport
     from pag_graph.graph.following import Committed
+    from pag_graph.sources.replay import ReplayReport, replay
 
     __version__: str
 
@@ -23,6 +24,7 @@ __all__ = [
     "CriticalPath",
     "FollowReport",
     "Pag",
+    "ReplayReport",
     "Snapshot",
     "Window",
     "__version__",
@@ -31,6 +33,7 @@ __all__ = [
     "follow",
     "live",
     "open",
+    "replay",
     "samples",
 ]
 
@@ -40,6 +43,8 @@ _ELSEWHERE = {
     "Committed": "pag_graph.graph.following",
     "CriticalPath": "pag_graph.analyses.critical_path",
     "FollowReport": "pag_graph.engines.following",
+    "ReplayReport": "pag_graph.sources.replay",
+    "replay": "pag_graph.sources.replay",
 }
 
 

@@ -47,6 +47,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.replay import replay
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
@@ -232,6 +233,7 @@ app.command()(export)
 app.command()(spark)
 app.command()(vacuum)
 app.command()(follow)
+app.command()(replay)
 
 
 @app.command()

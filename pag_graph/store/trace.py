@@ -297,7 +297,7 @@ def write_trace(
         tables = {"operators": operators, "channels": channels, "workers": workers}
         _write_content(folder, meta=meta, events=events, tables=tables, target=target)
         if findings is not None and findings.num_rows:
-            _write_parquet(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
+            write_table(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
         seal_trace(folder)
 
 
@@ -460,7 +460,7 @@ def _write_content(
     }
     _check_tables(meta=meta, **tables)
     for name, table in tables.items():
-        _write_parquet(directory / f"{name}.parquet", table)
+        write_table(directory / f"{name}.parquet", table)
     known = set(tables["workers"]["worker"].to_pylist())
     rows = 0
     for stem, content in events:
@@ -472,7 +472,7 @@ def _write_content(
         table = conform(content, TRACE_EVENTS, where=where)
         check_vocabulary(table, where=where)
         check_known(table["worker"].unique().to_pylist(), known, where=where)
-        _write_parquet(file, table)
+        write_table(file, table)
         rows += table.num_rows
         # The next one is made when it is asked for: until then this one need not be there, nor what writing it took.
         del content, table
@@ -482,7 +482,8 @@ def _write_content(
     write_meta(meta, directory / META)
 
 
-def _write_parquet(file: Path, table: pa.Table) -> None:
+def write_table(file: Path, table: pa.Table) -> None:
+    """Write a table of a trace as Parquet."""
     # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over. With zstd a trace
     # would be a sixth smaller, and would take a quarter longer to decode.
     pq.write_table(
