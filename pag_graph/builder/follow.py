@@ -7,7 +7,7 @@ and when to commit is for the caller to say.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -42,6 +42,18 @@ if TYPE_CHECKING:
 
 CLOCKS_AFTER_NS = 10_000_000_000
 """Length of a log after which messages are taken to tell how its clocks differ, where its source does not say."""
+
+
+class ClosedEpoch(NamedTuple):
+    """An epoch that a commit closed."""
+
+    epoch: int
+    end_ns: int
+    """When its window ends, from the run's origin."""
+    last_ns: int
+    """The same, or the last of its events, whichever is later."""
+    rows: int
+    """Events that carry its label."""
 
 
 class Follower:
@@ -166,7 +178,7 @@ class Follower:
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
         return closed.epochs - begin.closed.epochs
 
-    def commit(self) -> tuple[StoreInfo, tuple[int, ...]]:
+    def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:
         """Commit what the last steps decided.
 
         Returns
@@ -187,8 +199,12 @@ class Follower:
         begin = self._begin
         folded = folded._replace(decided=self._made)
         built = finish(plan, begin or Saved(), self._kept, folded)
-        rows = pa.concat_tables([built.epochs, built.open_epochs])["epoch"].to_pylist()
-        closed = tuple(sorted(epoch for epoch in rows if epoch <= built.last_closed))
+        rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
+        closed = [
+            ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
+            for row in sorted(rows, key=lambda row: row["epoch"])
+            if row["epoch"] <= built.last_closed
+        ]
         _, forced = choose_rules(plan.trace, plan.rules)
         info, _ = commit_finished(self._target, plan, built, begin, forced, self._previous, followed=True)
         # From here on as after a restart: what is not in the file is not in the state.

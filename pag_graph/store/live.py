@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import orjson
+import pyarrow as pa
+
 from pag_graph.errors import StoreConflictError, StoreError
+from pag_graph.model.live import TIMINGS
 from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.delta import LIVE
 from pag_graph.store.in_place import refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _LOCK = "lock"
+_TIMINGS = "timings.jsonl"
 
 
 @contextmanager
@@ -43,16 +48,76 @@ def followed(store: Path) -> Iterator[Path]:
     with refusals(store, "The store", StoreError):
         folder.mkdir(parents=True, exist_ok=True)
         held = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
+    with ExitStack() as ours:
+        ours.callback(os.close, held)
         if lock(held) is Lock.OTHERS:
             message = f"{store} is followed by another process."
             raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(store)})
+        ours.callback(_remove_if_empty, store, folder)
         yield folder
-    finally:
-        os.close(held)
-        if not (store / "epochs").exists():
-            # Nothing was committed: no trace of it stays. The lock of one who came meanwhile keeps the rest.
-            with suppress(OSError):
-                (folder / _LOCK).unlink()
-                folder.rmdir()
-                store.rmdir()
+
+
+def _remove_if_empty(store: Path, folder: Path) -> None:
+    """Leave nothing of a store to which nothing was committed; called while its lock is held."""
+    if not (store / "epochs").exists() and not any(entry.name != _LOCK for entry in folder.iterdir()):
+        with suppress(OSError):
+            (folder / _LOCK).unlink()
+            folder.rmdir()
+            store.rmdir()
+
+
+def add_timings(folder: Path, rows: Sequence[Mapping[str, int]]) -> None:
+    """Add rows of `TIMINGS` to what a follower knows of its epochs.
+
+    Parameters
+    ----------
+    folder
+        The folder ``_live``.
+    rows
+        Of the epochs that the last commit closed.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    with refusals(folder / _TIMINGS, "", StoreError), (folder / _TIMINGS).open("ab") as file:
+        file.write(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
+
+
+def read_timings(store: Path) -> pa.Table:
+    """Return what is known of the epochs that were followed.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `TIMINGS`, one per epoch, in the order in which they were closed. Those that a follower closed which was
+        killed before it could note them are absent.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
+    """
+    file = store / LIVE / _TIMINGS
+    if not file.exists():
+        return TIMINGS.empty_table()
+    rows: dict[int, dict[str, int]] = {}
+    with refusals(file, "", StoreError):
+        lines = file.read_bytes().split(b"\n")
+    for line in lines:
+        # Who is killed may leave half a line.
+        with suppress(ValueError, KeyError, TypeError):
+            row = orjson.loads(line)
+            rows.setdefault(row["epoch"], {name: int(row[name]) for name in TIMINGS.names})
+    return pa.Table.from_pylist(list(rows.values()), TIMINGS)
+
+
+def forget_timings(folder: Path) -> None:
+    """Remove what is known of the epochs of a run that is replaced."""
+    (folder / _TIMINGS).unlink(missing_ok=True)

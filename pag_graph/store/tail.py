@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,6 +65,8 @@ class Arrival(NamedTuple):
     """When the recorder wrote it, Unix time."""
     read_ns: int
     """When it was seen, Unix time."""
+    t_max: int
+    """The latest time of its rows, on the worker's own clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,13 @@ class Tail:
         for name in self._new_files(now_ns):
             self._take(name, now_ns)
         return described or self.rows > before
+
+    def arrival(self, worker: int, t_own: int) -> Arrival | None:
+        """Return the file with which a worker's log got to a time of its own clock; the last one if it has not."""
+        known = self._arrivals.get(worker)
+        if not known:
+            return None
+        return known[min(bisect_left(known, t_own, key=lambda arrival: arrival.t_max), len(known) - 1)]
 
     def log(self) -> TailLog | None:
         """Return the rows that are still needed, as far as they were read; None before there are any."""
@@ -306,8 +315,10 @@ class Tail:
                 raise TraceFormatError(message, hint, {"file": str(path), "worker": worker})
             first_row = self.rows_of(worker)
             chunk = Chunk(file.name, group, offset, rows, first_row, t_min, t_max)
-            if not arrivals or arrivals[-1].file != file.name:
-                arrivals.append(Arrival(first_row, file.name, published, now_ns))
+            if arrivals and arrivals[-1].file == file.name:
+                arrivals[-1] = arrivals[-1]._replace(t_max=t_max)
+            else:
+                arrivals.append(Arrival(first_row, file.name, published, now_ns, t_max))
             # Of what is done, the last row is asked for.
             if known and known[-1].first_row + known[-1].rows < self._done.get(worker, 0):
                 known.clear()
