@@ -54,6 +54,8 @@ Mode = Literal["error", "append", "replace"]
 GROWING = ("vertices", "edges", "findings", "epochs")
 """Tables to which an append adds; it leaves what it finds there, but for provisional files."""
 
+LIVE = "_live"
+"""Folder of what a follower keeps beside the tables."""
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
 _COMMIT_KEY = "pag_graph"
@@ -498,7 +500,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in STORE_TABLES or path.name.startswith(STAGING)
+    return path.name in STORE_TABLES or path.name.startswith(STAGING) or path.name == LIVE
 
 
 def commit(
