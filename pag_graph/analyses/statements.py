@@ -146,11 +146,17 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
     row = evidence.skewed_messages if verdict.cause is Cause.TRANSFER else None
     if row is not None:
-        ns, share = row["message_ns"], row["message_ns"] / (evidence.window.span_ns or 1)
+        share = row["message_ns"] / (evidence.window.span_ns or 1)
         read = f"{_who(evidence, row['worker'])} {_read(evidence, row['worker'])}"
         text = f"The data is skewed: {read}, and {share:.0%} of the time was messages to or from it."
-        facts = {"worker": row["worker"], "operator": row["operator"], "time_ns": ns, "share": share}
-        yield Statement(topic="cause", text=text, **facts)
+        yield Statement(
+            topic="cause",
+            text=text,
+            worker=row["worker"],
+            operator=row["operator"],
+            time_ns=row["message_ns"],
+            share=share,
+        )
 
 
 def _held_up(evidence: Evidence) -> str:
