@@ -135,6 +135,8 @@ class WorkerRows(MessageRows):
     """Whether it ends with them."""
     ends_run: bool
     """Whether they are the worker's last ones to be built: the run's end comes behind them. There may be none then."""
+    before_t: int = NEVER
+    """Time of the row before these; `NEVER` where there is none."""
     seq: I64
     label: I8
     """Place of the kind in `KINDS`."""

@@ -601,8 +601,8 @@ class _Pinned(NamedTuple):
         """Leave a table as it is."""
         self.versions[name] = previous.versions[name]
         self.digests[name] = (previous.digests or {})[name]
-        if name in previous._tips:
-            self.tips[name] = previous._tips[name]
+        if name in previous._tips:  # noqa: SLF001  (of a class of this module)
+            self.tips[name] = previous._tips[name]  # noqa: SLF001
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""
@@ -632,9 +632,10 @@ def _is_latest(directory: Path, info: StoreInfo) -> bool:
     version = info.versions["epochs"]
     if commit_file(directory, version + 1).exists() or newest_known(directory) > version:
         return False
-    return commit_file(directory, version).exists() and (_content(directory, version) or {}).get(
-        "commit_id"
-    ) == info.commit_id
+    return (
+        commit_file(directory, version).exists()
+        and (_content(directory, version) or {}).get("commit_id") == info.commit_id
+    )
 
 
 def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool) -> _Step:

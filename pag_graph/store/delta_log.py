@@ -317,7 +317,7 @@ def read_next(directory: Path, before: TableState) -> TableState:
     ------
     StoreError
         If the log is damaged; names the file.
-    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    """
     version = before.version + 1
     newest = read_commit(directory, version)
     base = _base(directory, version, newest)
