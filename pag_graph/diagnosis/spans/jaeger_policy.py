@@ -87,9 +87,7 @@ def _links(trace: OneTrace) -> tuple[list[int | None], list[int | None], list[li
     return parent, walk_up, children
 
 
-def _grown(
-    trace: OneTrace, root: int, children: list[list[int]], walk_up: list[int | None], start: list[int]
-) -> _Tree:
+def _grown(trace: OneTrace, root: int, children: list[list[int]], walk_up: list[int | None], start: list[int]) -> _Tree:
     """Return the tree below a root without what a consumer did; starts that say nothing become the parent's."""
     order, kept, stack = [], [list[int]() for _ in trace.ids], [root]
     while stack:

@@ -193,9 +193,7 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
     return 0
 
 
-def _read_lines(
-    file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, whole: Exception | None = None
-) -> int:
+def _read_lines(file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, whole: Exception | None = None) -> int:
     damaged = good = 0
     for line in lines:
         if not line.strip():

@@ -167,7 +167,9 @@ class SpanRows:
         self._flush()
         part = pl.DataFrame(dict(spans), schema=_SPAN)
         self._parts.append(part)
-        self._reference_parts.append(references.select(pl.col("row") + self.rows, "type", "trace", "id").cast(_REFERENCE))
+        self._reference_parts.append(
+            references.select(pl.col("row") + self.rows, "type", "trace", "id").cast(_REFERENCE)
+        )
         self.rows += part.height
 
     def _flush(self) -> None:
