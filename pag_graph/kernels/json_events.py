@@ -96,7 +96,7 @@ def begin_of_events(text: U8) -> int:
     --------
     >>> begin_of_events(np.frombuffer(b'{"a": [1], "traceEvents": [{}]}', np.uint8))
     27
-    >>> begin_of_events(np.frombuffer(b' [{}]', np.uint8)), begin_of_events(np.frombuffer(b'{"a"', np.uint8))
+    >>> begin_of_events(np.frombuffer(b" [{}]", np.uint8)), begin_of_events(np.frombuffer(b'{"a"', np.uint8))
     (2, -1)
     """
     name = b"traceEvents"

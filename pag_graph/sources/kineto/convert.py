@@ -12,12 +12,13 @@ from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_WORKERS
 from pag_graph.sources.foreign_files import fingerprint
+from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, estimate_clocks, join_collectives
 from pag_graph.sources.kineto.event_text import looks_like_events
 from pag_graph.sources.kineto.operators import Operators
 from pag_graph.sources.kineto.rank import Rank, make_rank
 from pag_graph.sources.kineto.rank_log import CALL, COPY, FILL, KERNEL, OP, SLICE, SYNC, RankLog, read_rank
 from pag_graph.sources.kineto.spans import CHANNELS, Spans, event_tables
-from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps
+from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps, step_starts
 from pag_graph.sources.kineto.streams import StreamFindings, write_streams
 from pag_graph.sources.kineto.threads import ThreadFindings, write_threads
 from pag_graph.store.findings import findings, no_findings
@@ -26,7 +27,7 @@ from pag_graph.store.safe_files import check_regular
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["FORMAT", "Mapped", "convert", "map_files", "mismatch", "write_mapped"]
@@ -36,6 +37,7 @@ FORMAT = "kineto"
 
 SUFFIXES = (".json", ".json.gz")
 _MICROSECOND = 1_000
+_MOST_MISSING = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class Mapped:
     spans: Spans
     operators: Operators
     steps: Steps
+    joins: Joins
     offsets: list[int]
     """Per worker."""
     meta: TraceMeta
@@ -151,9 +154,14 @@ def map_files(
             progress("reading", number, len(files))
         logs.append(read_rank(file))
     guessed = _number_ranks(logs)
+    logs.sort(key=lambda log: log.rank)
+    by_rank = {log.rank: log for log in logs}
+    joins = join_collectives(by_rank, {log.rank: step_starts(log, pattern) for log in logs})
+    clocks = _aligned(by_rank, joins)
     ranks: list[Rank] = []
-    for log in sorted(logs, key=lambda log: log.rank):
+    for log in logs:
         ranks.append(make_rank(log, log.rank, sum(rank.workers for rank in ranks)))
+    joined = _joined(ranks, joins)
     origin = min(int(rank.log.t.min()) for rank in ranks)
     finish = max(int(rank.log.end.max()) for rank in ranks)
     spans, operators, found = Spans(), Operators(), [*guessed, *(_log_findings(rank.log) for rank in ranks)]
@@ -162,17 +170,18 @@ def map_files(
         if pattern is not None:
             rank.steps = find_steps(rank, pattern)
         of_threads = write_threads(rank, spans, operators, tolerance_ns=_tolerance(rank.log), step_pattern=pattern)
-        of_streams = write_streams(rank, spans, operators, {}, finish=finish)
+        of_streams = write_streams(rank, spans, operators, joined.get(rank.number, {}), finish=finish)
         found.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
         ranks=ranks,
         spans=spans,
         operators=operators,
         steps=complete_steps(ranks, finish),
-        offsets=[0] * sum(rank.workers for rank in ranks),
+        offsets=[clocks[rank.number].offset for rank in ranks for _ in range(rank.workers)],
+        joins=joins,
         meta=_meta(files, ranks),
-        workers=_worker_table(ranks),
-        findings=pa.concat_tables([no_findings(), *found]),
+        workers=_worker_table(ranks, clocks),
+        findings=pa.concat_tables([no_findings(), *found, *_join_findings(by_rank, joins, clocks)]),
     )
 
 
@@ -245,6 +254,88 @@ def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings)
     return pa.concat_tables([no_findings(), *tables])
 
 
+def _aligned(logs: Mapping[int, RankLog], joins: Joins) -> dict[int, ClockEstimate]:
+    """Move the clocks of all ranks to that of the lowest one, and say by how much.
+
+    Raises
+    ------
+    TraceFormatError
+        If nothing says how they differ.
+    """
+    domains = {rank: _clock_of(log) for rank, log in logs.items()}
+    estimates = estimate_clocks(joins, domains)
+    for rank, domain in domains.items():
+        if domain not in estimates:
+            if not _overlap(logs[rank], logs[min(logs)]):
+                message = f"{logs[rank].file} and {logs[min(logs)].file} have neither a collective nor time in common."
+                raise TraceFormatError(message, "Give traces of the same steps.", {"file": str(logs[rank].file)})
+            estimates[domain] = ClockEstimate(0, -1)
+    moved = {rank: estimates[domain] for rank, domain in domains.items()}
+    for rank, log in logs.items():
+        log.t += moved[rank].offset
+        log.end += moved[rank].offset
+    for collective in joins.collectives:
+        collective.parts = [
+            part._replace(begin=part.begin + moved[part.rank].offset, end=part.end + moved[part.rank].offset)
+            for part in collective.parts
+        ]
+    return moved
+
+
+def _clock_of(log: RankLog) -> str:
+    return f"host {log.host}" if log.host else f"rank {log.rank}"
+
+
+def _overlap(one: RankLog, other: RankLog) -> bool:
+    return bool(one.t.min() <= other.end.max() and other.t.min() <= one.end.max())
+
+
+def _joined(ranks: Sequence[Rank], joins: Joins) -> dict[int, dict[int, Joined]]:
+    """Return what is to be written of each rank's collectives, by row."""
+    streams = {rank.number: rank.streams for rank in ranks}
+    logs = {rank.number: rank.log for rank in ranks}
+    by_rank: dict[int, dict[int, Joined]] = {rank.number: {} for rank in ranks}
+    for collective in joins.collectives:
+        workers = {}
+        for part in collective.parts:
+            log = logs[part.rank]
+            stream = streams[part.rank][int(log.device[part.row]), int(log.stream[part.row])]
+            workers[part.rank, part.row] = stream.worker
+        for part in collective.parts:
+            by_rank[part.rank][part.row] = Joined(collective, part, workers)
+    return by_rank
+
+
+def _join_findings(
+    logs: Mapping[int, RankLog], joins: Joins, clocks: Mapping[int, ClockEstimate]
+) -> Iterator[pa.Table]:
+    counts = (
+        ("collective_without_group", "the trace names no group of ranks; time in it is transfer", joins.without_group),
+        ("collective_unjoined", "another rank's trace has no counterpart; time in it is transfer", joins.unjoined),
+    )
+    for name, action, of_ranks in counts:
+        for rank, count in sorted(of_ranks.items()):
+            file = logs[rank].file.name
+            yield findings(name, Severity.WARNING, action, file=file, observed=count, unit="collectives")
+    for rank, count in sorted(joins.missing.items())[:_MOST_MISSING]:
+        action = f"there is no trace of rank {rank}; time in its collectives is transfer"
+        yield findings("rank_missing", Severity.WARNING, action, observed=count, unit="collectives")
+    for rank, clock in clocks.items():
+        if clock.uncertainty:
+            action = "its clock was moved by `observed`; skew below `limit` is undecided"
+            if clock.uncertainty < 0:
+                action = "no collective says how far off its clock is; taken as it is"
+            yield findings(
+                "clock_estimated" if clock.uncertainty > 0 else "clock_not_bounded",
+                Severity.INFO if clock.uncertainty > 0 else Severity.WARNING,
+                action,
+                file=logs[rank].file.name,
+                observed=clock.offset,
+                limit=clock.uncertainty if clock.uncertainty > 0 else None,
+                unit="ns",
+            )
+
+
 def _meta(files: Sequence[Path], ranks: Sequence[Rank]) -> TraceMeta:
     dropped: dict[str, int] = {}
     for rank in ranks:
@@ -259,16 +350,16 @@ def _meta(files: Sequence[Path], ranks: Sequence[Rank]) -> TraceMeta:
     )
 
 
-def _worker_table(ranks: Sequence[Rank]) -> pa.Table:
+def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) -> pa.Table:
     rows: list[dict[str, Any]] = []
     processes: dict[tuple[int, Any], int] = {}
     for rank in ranks:
         log = rank.log
         where = {
             "host": log.host,
-            "clock_domain": log.host or f"rank {rank.number}",
-            "offset_ns": 0,
-            "uncertainty_ns": 0,
+            "clock_domain": _clock_of(log),
+            "offset_ns": clocks[rank.number].offset,
+            "uncertainty_ns": clocks[rank.number].uncertainty,
         }
         for thread, worker in rank.thread_workers.items():
             name = log.thread_names.get(thread) or f"thread {log.threads[thread][1]}"

@@ -29,11 +29,11 @@ LAUNCH, STREAM_WAIT, DEPENDENCY, SYNCHRONISATION, COLLECTIVE, AUTOGRAD, FLOW = r
 _NOT_SAID: Final = -(1 << 62)
 _PART_ROWS: Final = 1_000_000
 # In one instant: messages are read, what runs in a wait ends, waits end, messages leave, everything else ends, then the
-# epoch, and then something new begins.
-_READ, _WAIT_ENDS, _SENT, _ENDS, _EPOCH, _BEGINS = range(6)
+# epoch, and then something new begins; last, what happens inside of that at once.
+_READ, _WAIT_ENDS, _SENT, _ENDS, _EPOCH, _BEGINS, _READ_INSIDE, _SENT_INSIDE = range(8)
 _TYPES: Final = list(ActivityType)
 _CODE: Final = {kind: code for code, kind in enumerate(_TYPES)}
-_MESSAGE_COLUMNS: Final = ("channel", "sender", "sent", "receiver", "received", "arrived", "bytes")
+_MESSAGE_COLUMNS: Final = ("channel", "sender", "sent", "receiver", "received", "arrived", "bytes", "inside", "after")
 _SPAN_COLUMNS: Final = ("worker", "start", "end", "type", "operator", "inferred")
 
 
@@ -52,7 +52,7 @@ class Spans:
 
     span_rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     span_tables: list[I64] = field(default_factory=list)
-    message_rows: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
+    message_rows: list[tuple[int, ...]] = field(default_factory=list)
     cut: int = 0
     """Spans that another one of their worker cut across."""
     empty: int = 0
@@ -70,10 +70,34 @@ class Spans:
         self.span_tables.append(np.stack([worker, start, end, kind, operator, np.zeros_like(start)], axis=1))
 
     def message(
-        self, channel: int, sender: int, sent: int, receiver: int, received: int, *, arrived: int = _NOT_SAID, size: int = -1
+        self,
+        channel: int,
+        sender: int,
+        sent: int,
+        receiver: int,
+        received: int,
+        *,
+        arrived: int = _NOT_SAID,
+        size: int = -1,
+        inside: bool = False,
+        after: bool = False,
     ) -> None:
-        """Add a message; it was there when it was received unless it says when."""
-        self.message_rows.append((channel, sender, sent, receiver, received, arrived, size))
+        """Add a message.
+
+        Parameters
+        ----------
+        channel, sender, sent, receiver, received
+            Who sent it when to whom.
+        arrived
+            When it was there, if before it was received.
+        size
+            Bytes.
+        inside
+            Whether it is read by what begins in that instant, and not before it.
+        after
+            Whether it leaves after what is so read.
+        """
+        self.message_rows.append((channel, sender, sent, receiver, received, arrived, size, inside, after))
 
     def frame(self) -> pl.DataFrame:
         """Return all spans that take time, each inside another one or beside it."""
@@ -175,7 +199,12 @@ def _message_rows(spans: Spans) -> Iterator[pl.DataFrame]:
     both = ("channel", "message_seq", "rank", "activity", "bytes")
     kind = {name: pl.lit(str(name)) for name in (EventKind.SEND, EventKind.RECEIVE)}
     yield messages.select(
-        *both, worker="sender", peer="receiver", t_ns="sent", kind=kind[EventKind.SEND], phase=pl.lit(_SENT)
+        *both,
+        worker="sender",
+        peer="receiver",
+        t_ns="sent",
+        kind=kind[EventKind.SEND],
+        phase=pl.when(pl.col("after") > 0).then(pl.lit(_SENT_INSIDE)).otherwise(pl.lit(_SENT)),
     )
     yield messages.select(
         *both,
@@ -183,7 +212,7 @@ def _message_rows(spans: Spans) -> Iterator[pl.DataFrame]:
         peer="sender",
         t_ns="received",
         kind=kind[EventKind.RECEIVE],
-        phase=pl.lit(_READ),
+        phase=pl.when(pl.col("inside") > 0).then(pl.lit(_READ_INSIDE)).otherwise(pl.lit(_READ)),
         arrived_ns=pl.when(pl.col("arrived") != _NOT_SAID).then("arrived"),
     )
 

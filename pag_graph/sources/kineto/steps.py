@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pag_graph.sources.kineto.rank import STEP
 from pag_graph.sources.kineto.rank_log import ANNOTATION, OP
 from pag_graph.sources.kineto.spans import EpochEnd
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.sources.kineto.rank import Rank
+    from pag_graph.sources.kineto.rank_log import RankLog
 
 __all__ = ["Steps", "complete_steps", "find_steps"]
 
@@ -27,11 +29,12 @@ class Steps:
     ends: list[tuple[int, int, int]]
     """Epoch, when it was complete, and on which worker; by epoch."""
     workers: int
+    finish: int
 
     def rows(self) -> list[EpochEnd]:
         """Return the ends of epochs as each worker sees them: who ends one, and the others an instant later."""
         return [
-            EpochEnd(worker, t + (worker != closing), epoch)
+            EpochEnd(worker, t + (worker != closing and t < self.finish), epoch)
             for epoch, t, closing in self.ends
             for worker in range(self.workers)
         ]
@@ -50,6 +53,17 @@ def find_steps(rank: Rank, pattern: re.Pattern[str]) -> list[tuple[int, int, int
         if not outer or start >= outer[-1][1]:
             outer.append((start, end))
     return [(number, start, end) for number, (start, end) in enumerate(outer, 1)]
+
+
+def step_starts(log: RankLog, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
+    """Return number and start of each step of a log, by start: of the profiler's, or of those that fit a pattern."""
+    found = []
+    for row in log.rows_of(ANNOTATION, OP).tolist():
+        name = log.names[log.name[row]]
+        match = STEP.match(name)
+        if match if pattern is None else pattern.search(name):
+            found.append((int(match[1]) if match else 0, int(log.t[row])))
+    return sorted(found, key=lambda step: step[1])
 
 
 def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
@@ -82,10 +96,8 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
             begins[step].append((start, main))
     if not latest:
         # Who did something until the very end closes the one epoch.
-        closing = max(
-            (end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items()
-        )
-        return Steps(0, [(0, max(finish, closing[0]), -closing[1])], workers)
+        closing = max((end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items())
+        return Steps(0, [(0, max(finish, closing[0]), -closing[1])], workers, finish)
     ordered = sorted(latest)
     start, main = min(begins[ordered[0]])
     ends: list[tuple[int, int, int]] = [(ordered[0] - 1, start, main)]
@@ -93,7 +105,7 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
         t, worker = latest[step]
         _, before, closing = ends[-1]
         ends.append((step, t, -worker) if t >= before else (step, before, closing))
-    return Steps(ordered[0] - 1, ends, workers)
+    return Steps(ordered[0] - 1, ends, workers, finish)
 
 
 def _ends_of_workers(rank: Rank) -> dict[int, int]:

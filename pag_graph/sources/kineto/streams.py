@@ -204,5 +204,3 @@ def _write_gap(
         spans.span(worker, free, begin, ActivityType.UNKNOWN)
         found.unexplained += 1
         found.unexplained_ns += begin - free
-
-

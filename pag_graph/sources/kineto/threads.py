@@ -246,10 +246,13 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: _Int
     number = operators.of(classes.PYTHON, "backward pass")
     for begin, end, worker in clean:
         spans.span(main, begin, end, ActivityType.WAITING, number, inferred=True)
+        spans.span(worker, begin, end, ActivityType.BUSY, number, inferred=True)
         spans.message(AUTOGRAD, main, begin, worker, begin)
         spans.message(AUTOGRAD, worker, end, main, end)
         before = inside.end[top & (inside.worker == worker) & (inside.end <= begin)]
-        since = max(int(before.max()) if len(before) else rested.get(worker, rank.origin), rested.get(worker, rank.origin))
+        since = max(
+            int(before.max()) if len(before) else rested.get(worker, rank.origin), rested.get(worker, rank.origin)
+        )
         spans.span(worker, since, begin, ActivityType.WAITING, inferred=True)
         rested[worker] = end
 
