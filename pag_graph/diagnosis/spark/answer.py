@@ -10,6 +10,7 @@ import polars as pl
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.builder.build import build
 from pag_graph.builder.engine import silent
+from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.nodes import node_shares
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
@@ -52,6 +53,8 @@ class SparkAnswer:
     """Greatest saving first."""
     cores: list[WithCores]
     """By number of cores."""
+    bound: Bound
+    """What most of the time is bound by."""
     explained: float
     """Share of the path that is not unknown."""
     inferred: float
@@ -80,6 +83,7 @@ class SparkAnswer:
                 "inferred_share": self.inferred,
                 **{f"by_{name}": rows for name, rows in self.shares.items()},
             },
+            "bound_by": self.bound.facts(),
             "plan_nodes": self.plan_nodes,
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
@@ -214,6 +218,7 @@ def _walked(
         plan_nodes=node_shares(mapped, steps),
         what_if=what_ifs(mapped, diagnosis, steps),
         cores=with_other_cores(mapped, diagnosis, cores),
+        bound=bound_by(mapped, diagnosis, steps),
         explained=path.explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
         findings=dict(found.iter_rows()),
