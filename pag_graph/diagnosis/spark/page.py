@@ -83,7 +83,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         shown = [f"{row['key']} {row['share']:.0%}" for row in rows[:top]]
         lines.append(f"  by {title}: " + ", ".join(shown) + (", ..." if len(rows) > top else ""))
     if answer.plan_nodes:
-        shown = [f"{row['node']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top]]
+        shown = [f"{row['name']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top] if row["path_ns"]]
         lines.append("  by plan node: " + ", ".join(shown))
     lines.append(
         f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
@@ -212,14 +212,15 @@ def _section(answer: SparkAnswer) -> str:
     if answer.plan_nodes:
         nodes = [
             [
-                f"query {row['query']}",
-                str(row["node"]),
+                "" if row["query"] is None else f"query {row['query']}",
+                str(row["name"]),
                 seconds(row["path_ns"]),
+                seconds(row["task_ns"]),
                 "" if row["measured"] else "not measured apart",
             ]
             for row in answer.plan_nodes[:15]
         ]
-        parts.append(_table(["query", "plan node", "time on the path", ""], nodes))
+        parts.append(_table(["query", "plan node", "time on the path", "time of all tasks", ""], nodes))
     parts.append("<h2>What if</h2>")
     changes = [[row.change, row.end.text(seconds), row.saving.text(seconds)] for row in answer.what_if]
     changes += [

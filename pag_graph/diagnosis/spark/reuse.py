@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pag_graph.diagnosis.spark.changes import of_program, of_setting
+from pag_graph.diagnosis.spark.changes import of_program
 from pag_graph.diagnosis.spark.look import Cause, Look, Shorter, seconds
 from pag_graph.diagnosis.spark.timers import TIMERS, Meaning
 
@@ -89,10 +89,7 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
         "queries": sorted({scan.execution for scan in scans}),
     }
     place = f"stage {stage[0]}, {scans[0].label}"
-    changes = (
-        of_program("the cache's level", "memory, as it did not hold", "MEMORY_AND_DISK", place),
-        of_setting(look.schedule.log, "spark.memory.storageFraction", "more, or larger executors"),
-    )
+    changes = (of_program("the cache's level", "memory, as it did not hold", "MEMORY_AND_DISK", place),)
     return look.cause(
         "cache_recomputed",
         saved,

@@ -26,6 +26,7 @@ PLANTED = {
     "small-files-read": "small_files_read",
     "small-files-written": "small_files_written",
     "repeated-subplan": "repeated_subplan",
+    "cache-recomputed": "cache_recomputed",
 }
 """Program to what its log must name first; `bench/spark_causes/record_plans.py` records them."""
 
@@ -74,6 +75,7 @@ def test_the_decoys_have_the_operators_that_the_causes_are_known_by() -> None:
         "broadcast-missed": "SortMergeJoin",
         "cartesian": "CartesianProduct",
         "exploding-join": "ShuffledHashJoin",
+        "cache-recomputed": "InMemoryTableScan",
     }.items():
         (log,) = find_logs(LOGS / f"{name}-decoy.zstd")
         assert node in read_log(log).nodes["name"].to_list(), name
