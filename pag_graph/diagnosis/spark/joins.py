@@ -89,17 +89,8 @@ def _broadcast_missed(look: Look, join: PlanNode) -> Cause | None:
         f"The kind of join ({join.detail}) lets this side be sent to all.",
         f"It fits: {limit / 2**20:,.0f} MiB are allowed by the memory of driver and executors.",
     )
-    return look.cause(
-        "broadcast_missed",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=changes,
-        traps=traps,
-        changed=changed,
-    )
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("broadcast_missed", saved, text, stage=stage[0], bound=True, **told)
 
 
 def _most_to_send(look: Look, query: int) -> int:
@@ -196,14 +187,6 @@ def _exploded(look: Look, join: PlanNode) -> Cause | None:
     changes = (
         of_program("the join", f"{join.name}, {made:,} of {larger:,}", proposed, f"stage {stage[0]}, {join.label}"),
     )
-    return look.cause(
-        "exploding_join",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=changes,
-        traps=("All these rows can be wanted: whether they are is not in the log.",),
-        changed=changed,
-    )
+    traps = ("All these rows can be wanted: whether they are is not in the log.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("exploding_join", saved, text, stage=stage[0], bound=True, **told)

@@ -99,14 +99,6 @@ def _cause(
         "stages": sorted({key[0] for key in executing}),
     }
     traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
-    return look.cause(
-        "python_udf",
-        saved,
-        text,
-        stage=worst[0],
-        signal=signal,
-        bound=True,
-        changes=tuple(changes),
-        traps=traps,
-        changed=changed,
-    )
+    changes = tuple(changes)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **told)

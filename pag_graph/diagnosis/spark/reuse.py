@@ -90,20 +90,12 @@ def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
     }
     place = f"stage {stage[0]}, {scans[0].label}"
     changes = (of_program("the cache's level", "memory, as it did not hold", "MEMORY_AND_DISK", place),)
-    return look.cause(
-        "cache_recomputed",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=changes,
-        traps=(
-            "Evictions and caches of RDDs are in the log only with spark.eventLog.logBlockUpdates.enabled.",
-            "Parts of a cache that a lost executor held are computed again too.",
-        ),
-        changed=changed,
+    traps = (
+        "Evictions and caches of RDDs are in the log only with spark.eventLog.logBlockUpdates.enabled.",
+        "Parts of a cache that a lost executor held are computed again too.",
     )
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("cache_recomputed", saved, text, stage=stage[0], bound=True, **told)
 
 
 def _longest(look: Look, counts: dict[StageKey, int]) -> Shorter:
@@ -239,17 +231,10 @@ def _again(look: Look, again: list[_Subtree]) -> Cause | None:
         "stages": sorted({k for k, _ in shares}),
     }
     place = f"{root.label} and below"
-    return look.cause(
-        "repeated_subplan",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=(of_program("what is computed again", f"{len(again) + 1} times", "persist(), computed once", place),),
-        traps=(
-            "Functions that give another result each time must stay.",
-            "It needs room: what is kept takes memory or disk.",
-        ),
-        changed=changed,
+    changes = (of_program("what is computed again", f"{len(again) + 1} times", "persist(), computed once", place),)
+    traps = (
+        "Functions that give another result each time must stay.",
+        "It needs room: what is kept takes memory or disk.",
     )
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("repeated_subplan", saved, text, stage=stage[0], bound=True, **told)

@@ -61,17 +61,10 @@ def _read(look: Look, scan: PlanNode) -> Cause | None:
         "scan_ns": sum(timed.values()),
         "query": scan.execution,
     }
-    return look.cause(
-        "small_files_read",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=(of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {scan.label}"),),
-        traps=("Where the files lie in many partitions, each keeps one at least.",),
-        changed=changed,
-    )
+    changes = (of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {scan.label}"),)
+    traps = ("Where the files lie in many partitions, each keeps one at least.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **told)
 
 
 def _written(look: Look, write: PlanNode) -> Cause | None:
@@ -116,17 +109,10 @@ def _written(look: Look, write: PlanNode) -> Cause | None:
     }
     how = "repartition(partition columns) before writing" if partitions else "fewer tasks that write"
     place = f"stage {stage[0]}, {write.label}"
-    return look.cause(
-        "small_files_written",
-        saved,
-        text,
-        stage=stage[0],
-        signal=signal,
-        bound=True,
-        changes=(of_program("files written", f"{files:,}", f"{needed:,}, by {how}", place),),
-        traps=("A partition with most of the rows becomes one long task.",),
-        changed=changed,
-    )
+    changes = (of_program("files written", f"{files:,}", f"{needed:,}, by {how}", place),)
+    traps = ("A partition with most of the rows becomes one long task.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_written", saved, text, stage=stage[0], bound=True, **told)
 
 
 def _writing(look: Look, write: PlanNode) -> list[tuple[int, int]]:
