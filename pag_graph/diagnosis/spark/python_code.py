@@ -85,9 +85,9 @@ def _cause(
     )
     node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(_EXECUTES))
     place = f"stage {worst[0]}, {node.label}"
-    changes: list[Change] = [of_program("the function", node.name, "built-in functions", place)]
+    proposed: list[Change] = [of_program("the function", node.name, "built-in functions", place)]
     if node.name == "BatchEvalPython" and setting(look.schedule.log, _ARROW, node.execution).value == "false":
-        changes.append(of_setting(look.schedule.log, _ARROW, "true", query=node.execution))
+        proposed.append(of_setting(look.schedule.log, _ARROW, "true", query=node.execution))
     signal = {
         "python_ns": spent,
         "python_workers_ns": sum(running.values()),
@@ -99,6 +99,6 @@ def _cause(
         "stages": sorted({key[0] for key in executing}),
     }
     traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
-    changes = tuple(changes)
+    changes = tuple(proposed)
     told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
     return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **told)
