@@ -27,7 +27,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
 from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Group, Task, run_task
-from pag_graph.sinks.neo4j.model import EPOCH, NODES, remove_nodes
+from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
@@ -280,14 +280,14 @@ class _Load:
 
     def _prepare(self, writer: Writer) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
-        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
         before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
         if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
         ):
             self._retract(writer, int(rows[0]["last_closed_epoch"]))
-            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
         describe(writer, self.reader, self.options.batch_rows)
         details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
         shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}
