@@ -30,5 +30,7 @@ CREATE INDEX data_message_epoch IF NOT EXISTS FOR ()-[activity:DATA_MESSAGE]-() 
 CREATE INDEX waiting_epoch IF NOT EXISTS FOR ()-[activity:WAITING]-() ON (activity.run, activity.epoch);
 CREATE INDEX input_wait_epoch IF NOT EXISTS FOR ()-[activity:INPUT_WAIT]-() ON (activity.run, activity.epoch);
 CREATE INDEX idle_epoch IF NOT EXISTS FOR ()-[activity:IDLE]-() ON (activity.run, activity.epoch);
+// The operators of a channel.
+CREATE INDEX feeds_channel IF NOT EXISTS FOR ()-[feeds:FEEDS]-() ON (feeds.run, feeds.channel);
 // What an epoch was seen as before.
 CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

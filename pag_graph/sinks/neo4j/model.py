@@ -76,6 +76,7 @@ FEEDS = RelationshipTable(
     target_columns=("target_operator",),
     columns=_without(TRACE_CHANNELS.names, "source_operator", "target_operator"),
     key=("channel",),
+    carries_run=True,
 )
 FINDING = NodeTable(label="Finding", key=("id",), columns=("id", *PAG_FINDINGS.names))
 EVENT = NodeTable(label="Event", key=("id",), columns=(*PAG_VERTICES.names, "operator_name"))
