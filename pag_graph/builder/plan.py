@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from pag_graph.builder.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.cuts import cut_by_epoch, cut_by_time, ever_parks
+from pag_graph.builder.pauses import pause_begins
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.rules.protocol import Setting
 from pag_graph.rules.registry import of, wait_rules
@@ -79,9 +80,12 @@ def check_memory(plan: RunPlan, part: Slice) -> None:
     if part.events < _MANY_EVENTS or (lack := lacking(part.events * _EVENT_BYTES)) is None:
         return
     worker, (low, high) = max(part.rows.items(), key=lambda item: item[1][1] - item[1][0])
+    reason = of(plan.rules).no_place_to_cut
+    if plan.idle_inferred:
+        reason = "it does not say when workers had nothing to do, and no steps there show it for certain"
     message = (
         f"{plan.trace.path}: the log of worker {worker} can be cut nowhere between its rows {low} and {high}:"
-        f" {of(plan.rules).no_place_to_cut}. The slice of {part.events} events takes {lack}."
+        f" {reason}. The slice of {part.events} events takes {lack}."
     )
     hint = "Give the process more memory, or record such places: docs/architecture.md says where slices are cut."
     raise TraceFormatError(message, hint, {"worker": worker, "rows": (low, high), "events": part.events})
@@ -246,12 +250,14 @@ def plan_run(
             shorter = [known.last_rows[worker][1].epoch for worker in workers if log.rows_of(worker) < start[worker]]
             if shorter:
                 raise another_story(sorted(set(shorter)))
-        # Whether a pause is one, and what ends it, is seen in what the worker does later.
-        slices = (
-            [{w: (start[w], log.rows_of(w)) for w in workers}]
-            if inferred
-            else cut_by_time(wait_rules(rules), log, relative, slice_events, start=start, parks=parks, tail=tail)
-        )
+        if inferred and tail and trace.meta.idle_logged is None:
+            # What comes may say when workers had nothing to do, and then nothing of this is decided.
+            slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
+        else:
+            pauses = partial(_pauses, relative, start, parameters.busy_below_ns) if inferred else None
+            slices = cut_by_time(
+                wait_rules(rules), log, relative, slice_events, start=start, parks=parks, pauses=pauses, tail=tail
+            )
     return RunPlan(
         trace=trace,
         log=log,
@@ -278,6 +284,10 @@ def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters)
     """Say whether the workers' clocks are aligned by the messages between them, and not by recorded offsets."""
     wanted = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
     return wanted and of(rules).aligned
+
+
+def _pauses(clocks: Mapping[int, Clock], start: Mapping[int, int], pause_ns: int, log: TraceLog, worker: int) -> I64:
+    return pause_begins(log, worker, start[worker], clocks[worker], pause_ns)
 
 
 @cache

@@ -19,6 +19,7 @@ from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
 from tests.support.compare import committed, differences
 from tests.support.growing import rounds
+from tests.support.polled_logs import polled_log
 from tests.support.stated_reference import random_stated
 
 if TYPE_CHECKING:
@@ -114,6 +115,15 @@ def test_portions_of_stated_logs_do(
 ) -> None:
     parts = data.draw(portions(replace(random_stated(seed, causal=True), complete=True)))
     grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None)
+
+
+@APPENDS
+@given(seed=st.integers(0, 2**32), data=st.data(), slice_events=slice_sizes())
+def test_portions_of_logs_that_say_nothing_of_idleness_do(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
+) -> None:
+    parts = data.draw(portions(polled_log(seed)))
+    grows(parts, tmp_path_factory.mktemp("polled"), slice_events)
 
 
 @pytest.mark.parametrize("slice_events", [7, 1_000])
