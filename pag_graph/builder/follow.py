@@ -19,6 +19,7 @@ from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import closed_for_good
 from pag_graph.builder.made import StoreSink
+from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Made
+    from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
     from pag_graph.model.enums import RuleSet
@@ -97,6 +99,8 @@ class Follower:
         self._made: list[Made] = []
         self._folded: tuple[RunPlan, Folded] | None = None
         self._checked = kept is None
+        self.ongoing: Ongoing | None = None
+        """What the run is doing, as of the last step."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(known.rows for known in self._state.workers.values())
@@ -176,6 +180,7 @@ class Follower:
             self._run, self._state = plan.metadata(), folded.frontier
             self.decided = sum(known.rows for known in self._state.workers.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
 
     def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:

@@ -17,7 +17,7 @@ from pag_graph.model.units import nanoseconds
 from pag_graph.runtime import memory
 from pag_graph.store.delta import LIVE, check_target
 from pag_graph.store.leftovers import staging
-from pag_graph.store.live import add_timings, followed, forget_timings
+from pag_graph.store.live import add_timings, followed, forget, write_status
 from pag_graph.store.tail import Tail
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.builder.follow import ClosedEpoch
+    from pag_graph.builder.ongoing import Ongoing
     from pag_graph.graph.following import Observer
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
@@ -87,6 +88,8 @@ class Progress(NamedTuple):
     epochs: int
     """Epochs that are closed and committed."""
     commits: int
+    ongoing: Ongoing | None
+    """What the run is doing; None before anything is known of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +208,7 @@ class Following:
             held.enter_context(staging(self._store))
             kept = None if self._replace else previous
             if kept is None:
-                forget_timings(folder)
+                forget(folder)
             follower = Follower(
                 self._store,
                 kept,
@@ -232,6 +235,7 @@ class Following:
             if new and now - stepped >= self._every_s and (log := tail.log()) is not None:
                 closed = follower.advance(tail.trace(), log)
                 self._closed_ns = time.time_ns()
+                self._note(follower, tail)
                 tail.forget(follower.done)
                 stepped, new = now, False
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
@@ -260,6 +264,7 @@ class Following:
             show = ending != "stopped" or tail.complete
             closed = follower.advance(tail.trace(), log, show=show)
             self._closed_ns = time.time_ns()
+            self._note(follower, tail)
             if show or closed or (follower.closed and follower.pending):
                 yield self._commit(follower, tail)
         self._say(follower, tail)
@@ -308,6 +313,19 @@ class Following:
             "rows": row.rows,
         }
 
+    def _note(self, follower: Follower, tail: Tail) -> None:
+        """Write down what the run is doing, for those who ask."""
+        if (known := follower.ongoing) is None:
+            return
+        status = known._asdict() | {
+            "holder": known.holder and known.holder._asdict(),
+            "workers": [worker._asdict() for worker in known.workers],
+            "events": tail.rows,
+            "complete": tail.complete,
+            "looked_ns": self._closed_ns,
+        }
+        write_status(self._store / LIVE, status)
+
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:
-            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits))
+            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits, follower.ongoing))

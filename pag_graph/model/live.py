@@ -17,7 +17,7 @@ TIMINGS = pa.schema(
         pa.field("commit", pa.int64(), nullable=False),
     ]
 )
-"""One row per epoch that a follower closed, in that order. Unix time, nanoseconds: when the program ended it (its clock),
-when the recorder had written all that carries its label and all that happened up to its end, when the follower
+"""One row per epoch that a follower closed, in that order. Unix time, nanoseconds: when the program ended it, by its
+clock, when the recorder had written all that carries its label and all that happened up to its end, when the follower
 had read that, found the epoch closed, had committed it, and had told everybody. `rows` events carry its label; `commit`
 is the version of the table `epochs`."""

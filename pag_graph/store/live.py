@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 
-from pag_graph.errors import StoreConflictError, StoreError
+from pag_graph.errors import StoreConflictError, StoreError, StoreNotFoundError
 from pag_graph.model.live import TIMINGS
 from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.delta import LIVE
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LOCK = "lock"
 _TIMINGS = "timings.jsonl"
+_STATUS = "status.json"
 
 
 @contextmanager
@@ -59,8 +60,9 @@ def followed(store: Path) -> Iterator[Path]:
 
 def _remove_if_empty(store: Path, folder: Path) -> None:
     """Leave nothing of a store to which nothing was committed; called while its lock is held."""
-    if not (store / "epochs").exists() and not any(entry.name != _LOCK for entry in folder.iterdir()):
+    if not (store / "epochs").exists() and not (folder / _TIMINGS).exists():
         with suppress(OSError):
+            (folder / _STATUS).unlink(missing_ok=True)
             (folder / _LOCK).unlink()
             folder.rmdir()
             store.rmdir()
@@ -82,7 +84,8 @@ def add_timings(folder: Path, rows: Sequence[Mapping[str, int]]) -> None:
         If the file system refuses.
     """
     with refusals(folder / _TIMINGS, "", StoreError), (folder / _TIMINGS).open("ab") as file:
-        file.write(b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
+        # Behind half a line, which somebody left who was killed, a new one begins.
+        file.write(b"\n" + b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
 
 
 def read_timings(store: Path) -> pa.Table:
@@ -118,6 +121,43 @@ def read_timings(store: Path) -> pa.Table:
     return pa.Table.from_pylist(list(rows.values()), TIMINGS)
 
 
-def forget_timings(folder: Path) -> None:
-    """Remove what is known of the epochs of a run that is replaced."""
-    (folder / _TIMINGS).unlink(missing_ok=True)
+def forget(folder: Path) -> None:
+    """Remove what is known of a run that is replaced."""
+    for name in (_TIMINGS, _STATUS):
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_status(folder: Path, status: Mapping[str, Any]) -> None:
+    """Write down what a run is doing, for those who ask while it goes on; the newest alone."""
+    hidden = folder / f"{_STATUS}.tmp"
+    with refusals(folder / _STATUS, "", StoreError):
+        hidden.write_bytes(orjson.dumps(dict(status)))
+        hidden.replace(folder / _STATUS)
+
+
+def read_status(store: Path) -> dict[str, Any]:
+    """Return what a run was doing when its follower looked last.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    dict
+        As from `write_status`.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nobody follows a trace into it, or nothing of it was read yet.
+    """
+    file = store / LIVE / _STATUS
+    try:
+        found = orjson.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        message = f"Nothing is known of a run that goes on into {store}."
+        hint = "Follow its trace: `pag follow TRACE STORE`."
+        raise StoreNotFoundError(message, hint, {"path": str(store)}) from error
+    return dict(found)
