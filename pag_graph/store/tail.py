@@ -264,9 +264,8 @@ class Tail:
         self._looks += 1
         lacking = self._trace is not None and len(self._arrivals) < self._trace.meta.workers
         stamp = _stamp(folder)
-        if stamp is None or (found and not self.complete):
-            return found
-        if self.complete or (stamp != self._folder and (lacking or self._looks % _LOOKS_PER_LIST == 0)):
+        due = lacking or (not found and self._looks % _LOOKS_PER_LIST == 0)
+        if stamp is not None and (self.complete or (due and stamp != self._folder)):
             # A folder that changed just now may change again without another time.
             self._folder = stamp if now_ns - stamp[1] > _TICK_NS else None
             found += self._listed(folder)
