@@ -16,8 +16,9 @@ from pag_graph.graph.following import Committed
 from pag_graph.model.units import nanoseconds
 from pag_graph.runtime import memory
 from pag_graph.store.delta import LIVE, check_target
+from pag_graph.store.delta_log import note_newest
 from pag_graph.store.leftovers import staging
-from pag_graph.store.live import add_timings, followed, forget, write_status
+from pag_graph.store.live import add_timings, begin, followed, write_status
 from pag_graph.store.tail import Tail
 
 if TYPE_CHECKING:
@@ -207,8 +208,10 @@ class Following:
             previous = check_target(self._store, "replace" if self._replace else "append")
             held.enter_context(staging(self._store))
             kept = None if self._replace else previous
-            if kept is None:
-                forget(folder)
+            begin(folder, anew=kept is None)
+            if kept is not None:
+                # Whoever made it may have been killed before he could.
+                note_newest(self._store / "epochs", kept.versions["epochs"])
             follower = Follower(
                 self._store,
                 kept,

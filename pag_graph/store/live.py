@@ -60,10 +60,10 @@ def followed(store: Path) -> Iterator[Path]:
 
 def _remove_if_empty(store: Path, folder: Path) -> None:
     """Leave nothing of a store to which nothing was committed; called while its lock is held."""
-    if not (store / "epochs").exists() and not (folder / _TIMINGS).exists():
+    if not (store / "epochs").exists():
         with suppress(OSError):
-            (folder / _STATUS).unlink(missing_ok=True)
-            (folder / _LOCK).unlink()
+            for name in (_TIMINGS, _STATUS, _LOCK):
+                (folder / name).unlink(missing_ok=True)
             folder.rmdir()
             store.rmdir()
 
@@ -121,10 +121,12 @@ def read_timings(store: Path) -> pa.Table:
     return pa.Table.from_pylist(list(rows.values()), TIMINGS)
 
 
-def forget(folder: Path) -> None:
-    """Remove what is known of a run that is replaced."""
-    for name in (_TIMINGS, _STATUS):
-        (folder / name).unlink(missing_ok=True)
+def begin(folder: Path, *, anew: bool) -> None:
+    """Make room for what is known of a run; `anew` forgets what was known of the one that it replaces."""
+    with refusals(folder, "", StoreError):
+        (folder / _TIMINGS).open("wb" if anew else "ab").close()
+        if anew:
+            (folder / _STATUS).unlink(missing_ok=True)
 
 
 def write_status(folder: Path, status: Mapping[str, Any]) -> None:
