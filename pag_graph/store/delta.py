@@ -25,7 +25,9 @@ from pag_graph.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+from pag_graph.store.contents import Live, files_of, kept_of
 from pag_graph.store.delta_log import (
     TableState,
     commit_file,
@@ -49,9 +51,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
-
-GROWING = ("vertices", "edges", "findings", "epochs")
-"""Tables to which an append adds; it leaves what it finds there, but for provisional files."""
 
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
@@ -81,6 +80,8 @@ class StoreInfo:
     """Per table: `digest` of its files; None where the release that wrote it kept none, and nothing can be checked."""
     state: Mapping[str, Any] | None = None
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
+    live: Mapping[str, Any] | None = None
+    """Standing queries and alert rules, and how far they have got; None where there are none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> TableState:
@@ -89,12 +90,12 @@ class StoreInfo:
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
 
         Returns
         -------
         TableState
-            Reads the table's log, once.
+            Reads the table's log, once; empty for a table that the state lacks.
 
         Raises
         ------
@@ -102,8 +103,8 @@ class StoreInfo:
             If the log is damaged.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
         if name not in self._tables:
-            state = read_state(self.path / name, self.versions[name])
-            if self.digests is not None and digest(state.files) != self.digests.get(name):
+            state = read_state(self.path / name, self.versions.get(name, -1))
+            if name in self.versions and self.digests is not None and digest(state.files) != self.digests.get(name):
                 raise damaged(
                     commit_file(self.path / name, self.versions[name]),
                     "the log up to it names other files than those that were committed",
@@ -117,7 +118,7 @@ class StoreInfo:
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
         near
             A condition on ``min_`` and ``max_`` of columns of integers; a file of which it cannot be told is taken.
 
@@ -134,7 +135,7 @@ class StoreInfo:
     def bounds(self, name: str) -> pl.DataFrame:
         """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
         rows: list[dict[str, int | None]] = []
-        columns = [column.name for column in STORE_TABLES[name] if pa.types.is_integer(column.type)]
+        columns = [column.name for column in ALL_TABLES[name] if pa.types.is_integer(column.type)]
         for part in self.table(name).files.values():
             said = orjson.loads(part.statistics)
             rows.append(
@@ -181,7 +182,7 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `STORE_TABLES`.
+            Rows of the table of `ALL_TABLES`.
 
         Raises
         ------
@@ -196,7 +197,7 @@ class StoreInfo:
 
 
 _POLARS = {
-    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in STORE_TABLES.items()
+    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()
 }
 
 
@@ -302,6 +303,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             commit_id=content["commit_id"],
             digests=content.get("digests"),
             state=content.get("state"),
+            live=content.get("live"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -322,7 +324,7 @@ class StoreCheck:
 def keeps_checksums(info: StoreInfo) -> bool:
     """Tell whether all of a store can be checked: releases before this one kept no checksums."""
     return info.digests is not None and all(
-        part.checksum is not None for name in STORE_TABLES for part in info.table(name).files.values()
+        part.checksum is not None for name in ALL_TABLES for part in info.table(name).files.values()
     )
 
 
@@ -347,7 +349,7 @@ def check_store(info: StoreInfo) -> StoreCheck:
             read_state_file(info.path, info.state)
         except StoreError as error:
             found.append(error)
-    for name in STORE_TABLES:
+    for name in ALL_TABLES:
         try:
             files = info.parts(name)
         except StoreError as error:
@@ -440,7 +442,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in STORE_TABLES or path.name.startswith(STAGING)
+    return path.name in ALL_TABLES or path.name.startswith(STAGING)
 
 
 def commit(
@@ -455,6 +457,7 @@ def commit(
     keep: bool = False,
     unchanged: Collection[str] = (),
     state: Mapping[str, Any] | None = None,
+    live: Live | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -474,6 +477,8 @@ def commit(
         Tables that stay as `previous` has them.
     state
         The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
+    live
+        What standing queries made of it.
 
     Returns
     -------
@@ -493,15 +498,15 @@ def commit(
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
     try:
         _check_latest(path, previous)
-        for name in STORE_TABLES:
+        for name in ALL_TABLES:
+            if name in LIVE_TABLES and live is None:
+                continue
             if previous is not None and previous.digests is not None and name in unchanged:
                 versions[name], digests[name] = previous.versions[name], previous.digests[name]
                 continue
-            files = {part.path: part for part in parts.get(name, ())}
-            check_sizes(path / name, files.values())
-            if keep and previous is not None and name in GROWING:
-                stay = {file: part for file, part in previous.table(name).files.items() if not part.provisional}
-                files = {**stay, **files}
+            new = parts.get(name, ()) if live is None or name not in LIVE_TABLES else live.parts.get(name, ())
+            check_sizes(path / name, new)
+            files = files_of(name, new, kept_of(name, previous if keep else None, live))
             digests[name] = digest(files)
             if name != "epochs":
                 before = _newest(path / name, previous, name)
@@ -518,6 +523,7 @@ def commit(
                     "dropped": dict(dropped),
                     "events": events,
                     "state": state and dict(state),
+                    **({} if live is None else {"live": dict(live.content)}),
                     "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 }
             )
@@ -565,7 +571,7 @@ def _commit_table(
 ) -> int:
     """Let a table hold certain files and no others, and return the version with which it does."""
     info = {_COMMIT_KEY: json.dumps({"commit_id": commit_id})}
-    schema = STORE_TABLES[directory.name]
+    schema = ALL_TABLES[directory.name]
     version = write_version(directory, schema, before, files, info=info, transaction=transaction)
     if digest(read_next(directory, before).files) != digest(files):
         raise damaged(commit_file(directory, version), "it does not read as it was written")
