@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pag_graph import samples
     from pag_graph.analyses.critical_path import CriticalPath
-    from pag_graph.api import Pag, Snapshot, Window, build, convert, open  # noqa: A004
+    from pag_graph.api import Pag, Snapshot, Window, alerts, build, changes, convert, open  # noqa: A004
     from pag_graph.builder.build import BuildReport
 
     __version__: str
@@ -22,7 +22,9 @@ __all__ = [
     "Snapshot",
     "Window",
     "__version__",
+    "alerts",
     "build",
+    "changes",
     "convert",
     "open",
     "samples",

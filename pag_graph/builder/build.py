@@ -307,8 +307,7 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
         "keep": True,
         "unchanged": set(STORE_TABLES) - {"epochs"},
     }
-    last = kept.live and kept.live["answered"]
-    done = last_answered(kept) if last is None else last
+    done = last_answered(kept) if kept.live is None else int(kept.live["answered"])
     live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
     return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
 

@@ -285,6 +285,12 @@ class Run:
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
         return [self.stretch(start, min(start + every_ns, whole.end_ns)) for start in starts]
 
+    @property
+    def rounds(self) -> list[int]:
+        """Epochs that an analysis of the whole run looks at: those of rounds; all where there is no round."""
+        rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
+        return (rounds if rounds.height else self.epochs)["epoch"].to_list()
+
     @cached_property
     def _one_round(self) -> bool:
         return not (self.epochs["role"] == str(EpochRole.ROUND)).any()

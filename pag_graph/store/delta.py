@@ -196,9 +196,7 @@ class StoreInfo:
         return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
 
 
-_POLARS = {
-    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()
-}
+_POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
 
 
 def digest(files: Mapping[str, PartFile]) -> str:
