@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
 from pag_graph.errors import UnsupportedPlanError
@@ -45,6 +45,20 @@ class Standing(StrEnum):
     """Each epoch for itself and the ones before it."""
     JOIN = "join"
     """Rows that are found together."""
+
+
+class Resumed(NamedTuple):
+    """The end of an answer over epochs, and what its next end follows from.
+
+    ``resume(run, last, parameters, since, memory)`` makes it: of the rounds from an epoch on, or of more.
+    """
+
+    since: int
+    """The first epoch that it is about."""
+    rows: pa.Table
+    """All rows of the answer about this epoch and later ones."""
+    memory: pl.DataFrame
+    """What to remember: rows of `STANDING` without their owner."""
 
 
 class Scope(StrEnum):
@@ -347,6 +361,8 @@ class RunAnalysis(Analysis[P]):
     """What makes rows of the windows of a view, ``part(view, parameters)``, with the place of their ``window``."""
     choose: Callable[..., list[Window]] | None = None
     """For parts: says which rounds to look at, ``choose(run, parameters)``, where that is not all of them."""
+    resume: str = ""
+    """Of a standing query: module whose ``resume`` goes on from what it remembers (`Resumed`)."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
         """Return the rows of the parts, in the order of the windows, each with the place of its ``window``."""

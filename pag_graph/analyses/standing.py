@@ -225,6 +225,9 @@ class Delta:
 
     def revised(self, kind: Standing) -> list[int]:
         """Return the epochs that were answered before and may have another answer to a query of a kind."""
+        if kind is Standing.ORDERED:
+            sent = self.edges["src_epoch"].unique()
+            return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
         return self.labelled if kind is Standing.LABEL else self.touched
 
 

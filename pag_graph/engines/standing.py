@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, summed
+from pag_graph.analyses.definition import Standing
+from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, encoded, summed
 from pag_graph.engines.alerting import Watch
 from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
@@ -113,7 +115,7 @@ class Standings:
         memory = pl.DataFrame(schema=_TEXTS) if kept is None else kept.scan("standing").collect()
         watches = [Watch.of(rule, Query.parse(rule.query), run, kept, memory) for rule in [*rules, *new_rules]]
         written = _Written(state=state)
-        commit = _Commit(kept=kept, written=written, watches=watches)
+        commit = _Commit(kept=kept, written=written, watches=watches, memory=memory)
         before = int(live["answered"])
         for watch in watches[len(rules) :]:
             # Its query may have been there before it.
@@ -133,11 +135,18 @@ class _Commit:
     kept: StoreInfo | None
     written: _Written
     watches: Sequence[Watch]
+    memory: pl.DataFrame
+    """What queries and rules remember: rows of `STANDING`."""
+    remembered: list[pl.DataFrame] = field(default_factory=list)
+    """The same of queries, as of this commit."""
 
     def follow(self, delta: Delta, queries: Sequence[Query]) -> None:
         """Find the changes of some queries, and look at them."""
         kept = self.kept if delta.before > NEVER else None
-        revised = {query: delta.revised(query.standing) for query in queries}
+        for query in queries:
+            if query.standing is Standing.ORDERED:
+                self._resume(delta, query)
+        revised = {q: delta.revised(q.standing) for q in queries if q.standing in {Standing.WINDOW, Standing.LABEL}}
         before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
         there = {window.epoch for window in delta.windows}
         wanted = {
@@ -149,6 +158,22 @@ class _Commit:
         for query, epochs in revised.items():
             if gone := sorted(set(epochs) - set(wanted[query])):
                 self._changed(query, gone, _NOTHING, before[query].filter(pl.col("epoch").is_in(gone)))
+
+    def _resume(self, delta: Delta, query: Query) -> None:
+        """Find the changes of a query whose epochs are answered one after the other."""
+        analysis: Any = query.analysis
+        remembered = self.memory.filter(pl.col("owner") == query.id)
+        epochs = [*delta.revised(query.standing), *delta.new]
+        if not epochs:
+            self.remembered.append(remembered)
+            return
+        go_on = import_module(analysis.resume).resume
+        end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
+        before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
+        about = {window.epoch or 0 for window in delta.windows if end.since <= (window.epoch or 0) <= delta.answered}
+        looked = sorted(about | set(before["epoch"].to_list()))
+        self._changed(query, looked, encoded(end.rows.select(query.schema.names)), before)
+        self.remembered.append(end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns))
 
     def _changed(self, query: Query, epochs: Sequence[int], now: pl.DataFrame, before: pl.DataFrame) -> None:
         signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
@@ -169,11 +194,12 @@ class _Commit:
         commit = self.written.state.versions["epochs"]
         events = [event for watch in self.watches for event in watch.events]
         alerts = [{**event, "commit": commit, "ordinal": place} for place, event in enumerate(events)]
-        memory = [row for watch in self.watches for row in watch.memory()]
+        of_rules = pa.Table.from_pylist([row for watch in self.watches for row in watch.memory()], STANDING)
+        memory = pa.concat_tables([of_rules, *(rows.to_arrow().cast(STANDING) for rows in self.remembered)])
         path = self.written.state.path
         parts = {
             "alerts": write_part(path, "alerts", pa.Table.from_pylist(alerts, ALERTS)),
-            "standing": write_part(path, "standing", pa.Table.from_pylist(memory, STANDING), provisional=True),
+            "standing": write_part(path, "standing", memory, provisional=True),
         }
         return {name: [part] for name, part in parts.items() if part is not None}
 

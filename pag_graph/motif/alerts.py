@@ -93,7 +93,9 @@ class Rule:
         missing = [name for name in self.subject if name not in schema.names]
         if missing:
             there = ", ".join(schema.names)
-            message = f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {there}."
+            message = (
+                f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {there}."
+            )
             raise InvalidParameterError(message)
         node = parse_filter(self.where)
         check(node, self.where, {_ELEMENT: {column.name: column.type for column in schema}})
