@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pag_graph.builder.findings import WorkerRemarks, never_stopped, of_rows
 from pag_graph.builder.match import apply_stitched
-from pag_graph.builder.scan import application_rows
 from pag_graph.builder.state import EVER, NOWHERE, Life, Spawn, VertexAt, WorkerState
 from pag_graph.kernels import ABSENT, layout, reads
 from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
@@ -23,7 +22,7 @@ from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, Wo
 from pag_graph.rules.protocol import Before
 from pag_graph.rules.protocol import Life as Lifetime
 from pag_graph.rules.registry import of, wait_rules
-from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, opened
+from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, application_rows, opened
 from pag_graph.runtime.threads import each
 from pag_graph.store.findings import no_findings
 

@@ -20,8 +20,6 @@ from pag_graph.kernels.decoding import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.rules.registry import of, wait_rules
 from pag_graph.rules.rows import (
-    APPLICATION_START,
-    APPLICATION_STOP,
     CODE_OF_LABEL,
     EDGE_CODES,
     EXIT,
@@ -31,6 +29,7 @@ from pag_graph.rules.rows import (
     Stack,
     Survey,
     WorkerRows,
+    application_rows,
 )
 from pag_graph.runtime.threads import each
 
@@ -239,12 +238,6 @@ def _spawns(rows: WorkerRows) -> list[Spawn]:
         )
         for row in np.flatnonzero(rows.kind == SPAWN)
     ]
-
-
-def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
-    """Return the rows that start or stop an application activity, and which of them start one."""
-    at = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    return at, rows.kind[at] == APPLICATION_START
 
 
 def application_marks(rows: WorkerRows) -> Stack:

@@ -8,8 +8,9 @@ import numpy as np
 
 from pag_graph.kernels import activations as act
 from pag_graph.kernels import polling
+from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP, EXIT, KIND_CODES, NEVER, SPAWN
+from pag_graph.rules.rows import EXIT, KIND_CODES, NEVER, SPAWN, application_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,12 +89,8 @@ def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I
 
 def _applications(rows: WorkerRows) -> polling.Causes:
     """Return when the worker was in any activity that the program names."""
-    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    step = np.where(rows.kind[marks] == APPLICATION_START, 1, -1)
-    sums = np.cumsum(step)
-    # A stop of what never started closes nothing.
-    depth = sums - np.minimum(np.minimum.accumulate(sums), 0) if len(sums) else sums
-    opens = marks[(step > 0) & (depth == 1)]
-    closes = marks[(step < 0) & (depth == 0) & (np.roll(depth, 1) == 1)]
+    marks, starts = application_rows(rows)
+    inside = applications(starts, rows.operator[marks], np.empty(0, np.int64))[0] != -1
+    opens, closes = marks[inside[1:] & ~inside[:-1]], marks[inside[:-1] & ~inside[1:]]
     ends = np.append(closes, len(rows.t) - 1)[np.searchsorted(closes, opens)]
     return polling.Causes(rows.t[opens], rows.t[ends])

@@ -229,6 +229,12 @@ def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
     return local
 
 
+def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
+    """Return the rows that start or stop an application activity, and which of them start one."""
+    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    return marks, rows.kind[marks] == APPLICATION_START
+
+
 def opened(
     innermost: I64, inside: Sequence[I64 | I8], outer: Sequence[Sequence[int]], nothing: Sequence[int]
 ) -> list[I64]:

@@ -47,6 +47,8 @@ def random_log(seed: int) -> list[dict[str, Any]]:
         elif kind in {"receive", "progress_receive"}:
             known = draw.random() < 0.9
             add(kind, peer=draw.randint(0, 2), sent=now - draw.choice([0, 1, 3, 10, 40, -2]) if known else None)
+        elif kind.startswith("application"):
+            add(kind, draw.randint(0, 2))
         else:
             add(kind, peer=draw.randint(0, 2) if kind == "send" else -1)
     return log
