@@ -36,7 +36,7 @@ class Standing(StrEnum):
     """How an answer over all answered epochs follows from the one before, when more rows are committed."""
 
     WINDOW = "window"
-    """Each epoch for itself: only what its window shows counts, and that changes where an edge comes that touches it."""
+    """Each epoch for itself: only what its window shows counts. An edge that comes late and touches it changes that."""
     LABEL = "label"
     """Each epoch for itself: only rows that carry it count, and those are all there when it is closed."""
     LINEAR = "linear"

@@ -38,10 +38,20 @@ def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequ
     Raises
     ------
     InvalidParameterError
-        If there is no such analysis or parameter, or the file cannot be read.
+        If there is no such analysis or parameter, the file cannot be read, or a rule does not fit its query.
+    UnsupportedPlanError
+        If an analysis cannot be a standing query.
     """
     rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(Path(alerts))  # type: ignore[arg-type]
-    return Standings(queries=[Query.parse(text) for text in queries], rules=rules)
+    asked = [Query.parse(text) for text in queries]
+    # What cannot be is said before a build takes its time.
+    for query in asked:
+        _ = query.standing
+    for rule in rules:
+        of_rule = Query.parse(rule.query)
+        _ = of_rule.standing
+        rule.condition(of_rule.schema)
+    return Standings(queries=asked, rules=rules)
 
 
 def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
 from pag_graph.analyses.standing import decoded
 from pag_graph.model.enums import AlertEvent
 

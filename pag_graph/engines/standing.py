@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -192,7 +193,7 @@ class _Commit:
     def of_alerts(self) -> dict[str, list[PartFile]]:
         """Write the alerts, and what rules remember."""
         commit = self.written.state.versions["epochs"]
-        events = [event for watch in self.watches for event in watch.events]
+        events = sorted((event for watch in self.watches for event in watch.events), key=itemgetter("epoch"))
         alerts = [{**event, "commit": commit, "ordinal": place} for place, event in enumerate(events)]
         of_rules = pa.Table.from_pylist([row for watch in self.watches for row in watch.memory()], STANDING)
         memory = pa.concat_tables([of_rules, *(rows.to_arrow().cast(STANDING) for rows in self.remembered)])

@@ -7,20 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
-from pag_graph.analyses.standing import Query, encoded, summed
-from pag_graph.graph.run import Run
-from pag_graph.store.delta import open_store
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
@@ -34,19 +33,6 @@ def until(trace: SmallTrace, rows: list[int]) -> SmallTrace:
     return replace(
         trace, complete=False, events=tuple(log[:count] for log, count in zip(trace.events, rows, strict=True))
     )
-
-
-def check_sums(store: Path, queries: tuple[str, ...] = QUERIES) -> None:
-    """Compare what the changes of all queries add up to with their answers, made anew (law L5)."""
-    run, info = Run(store), open_store(store)
-    assert info.live is not None
-    for query in map(Query.parse, queries):
-        rows = info.scan("changes").filter(pl.col("query") == query.id).sort("commit", "ordinal").collect()
-        assert rows.filter(pl.col("diff") == 0).height == 0
-        total = summed(rows.select("epoch", "row", "diff"))
-        fresh = encoded(query.over(run, info.live["answered"])).with_columns(diff=pl.lit(1, pl.Int64))
-        expected = fresh.group_by("epoch", "row").agg(pl.col("diff").sum())
-        assert sorted(total.rows()) == sorted(expected.select("epoch", "row", "diff").rows()), query.id
 
 
 @st.composite
@@ -112,7 +98,7 @@ def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
         info = api.build(trace, tmp_path / "store", mode="append", engine="local", queries=queries).store
         assert info.live is not None
         answered.append(info.live["answered"])
-        check_sums(tmp_path / "store")
+        check_sums(tmp_path / "store", QUERIES)
     assert answered == [-1, 1, 3, 8]
     path = pag_graph.changes(tmp_path / "store", "critical-path")
     assert set(path["commit"].to_pylist()) == {1, 2, 3}
