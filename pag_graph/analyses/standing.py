@@ -17,6 +17,7 @@ from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
 from pag_graph.analyses.rounds import ROUNDS
 from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.totals import TOTALS, SumAnalysis
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.membership import labels, members
 from pag_graph.store.parts import check_parts
@@ -36,7 +37,7 @@ NEVER = -(2**63)
 """No epoch comes before it."""
 _PLACE = ("epoch", "src_epoch", "start_ns", "duration_ns")
 _SMALL = ("operators", "channels", "workers")
-_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS,)}
+_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS)}
 """Analyses that only standing queries ask for."""
 ANSWERS: dict[str, pl.DataType | type[pl.DataType]] = {"epoch": pl.Int64, "row": pl.String}
 """An answer as changes have it."""
@@ -92,6 +93,8 @@ class Query:
     @property
     def schema(self) -> pa.Schema:
         """Columns of a row of its answer."""
+        if isinstance(self.analysis, SumAnalysis):
+            return self.analysis.schema
         return answered_schema(self.analysis.schema)
 
     @property
@@ -114,19 +117,20 @@ class Query:
         return over
 
 
-def encoded(table: pa.Table) -> pl.DataFrame:
-    """Return rows of an answer as `ANSWERS`: equal rows are equal texts."""
+def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
+    """Return rows of an answer as `ANSWERS`: equal rows are equal texts; `epoch` where the answer is of none."""
     frame = pl.DataFrame(pl.from_arrow(table))
-    return frame.select("epoch", row=pl.struct(frame.columns).struct.json_encode())
+    row = pl.struct(frame.columns).struct.json_encode()
+    return frame.select(epoch=pl.col("epoch") if epoch is None else pl.lit(epoch, pl.Int64), row=row)
 
 
 def decoded(changes: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
-    """Return changes with the columns of the answer in place of ``row``; ``epoch`` is the answer's own."""
+    """Return changes with the columns of the answer in place of ``row``, among them its ``epoch`` if it has one."""
     kinds = dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
-    rows = changes["row"].str.json_decode(pl.Struct(kinds)).struct.unnest() if changes.height else None
-    if rows is None:
-        return pl.DataFrame(schema={**{k: v for k, v in changes.schema.items() if k not in {"row", "epoch"}}, **kinds})
-    return pl.concat([changes.drop("row", "epoch"), rows], how="horizontal")
+    others = changes.drop("row", *(["epoch"] if "epoch" in kinds else []))
+    if not changes.height:
+        return pl.DataFrame(schema={**others.schema, **kinds})
+    return pl.concat([others, changes["row"].str.json_decode(pl.Struct(kinds)).struct.unnest()], how="horizontal")
 
 
 def summed(changes: pl.DataFrame) -> pl.DataFrame:
@@ -228,7 +232,7 @@ class Delta:
         if kind is Standing.ORDERED:
             sent = self.edges["src_epoch"].unique()
             return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
-        return self.labelled if kind is Standing.LABEL else self.touched
+        return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
 
 
 def _names(info: StoreInfo, table: str) -> set[str]:

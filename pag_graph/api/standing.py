@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pag_graph.analyses.definition import Standing
 from pag_graph.analyses.standing import Query, decoded
 from pag_graph.engines.standing import Standings
 from pag_graph.errors import InvalidParameterError
@@ -49,7 +50,9 @@ def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequ
         _ = query.standing
     for rule in rules:
         of_rule = Query.parse(rule.query)
-        _ = of_rule.standing
+        if of_rule.standing is Standing.LINEAR:
+            message = f"The alert rule {rule.name!r} watches {rule.query}, which is of no epoch."
+            raise InvalidParameterError(message, "Watch a query whose rows are of epochs, such as metrics.")
         rule.condition(of_rule.schema)
     return Standings(queries=asked, rules=rules)
 

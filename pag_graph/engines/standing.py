@@ -147,6 +147,8 @@ class _Commit:
         for query in queries:
             if query.standing is Standing.ORDERED:
                 self._resume(delta, query)
+            if query.standing is Standing.LINEAR:
+                self._add(delta, query)
         revised = {q: delta.revised(q.standing) for q in queries if q.standing in {Standing.WINDOW, Standing.LABEL}}
         before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
         there = {window.epoch for window in delta.windows}
@@ -175,6 +177,22 @@ class _Commit:
         looked = sorted(about | set(before["epoch"].to_list()))
         self._changed(query, looked, encoded(end.rows.select(query.schema.names)), before)
         self.remembered.append(end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns))
+
+    def _add(self, delta: Delta, query: Query) -> None:
+        """Find the changes of sums over epochs: only keys of new epochs have any."""
+        analysis: Any = query.analysis
+        remembered = self.memory.filter(pl.col("owner") == query.id)
+        values = remembered["value"].str.json_decode(pl.Struct(analysis.nothing.schema))
+        before = values.struct.unnest() if remembered.height else analysis.nothing
+        whole = bool(delta.revised(query.standing))
+        epochs = [w.epoch or 0 for w in delta.windows if (w.epoch or 0) <= delta.answered] if whole else delta.new
+        windows = delta.state.windows(epochs)
+        now = analysis.added([] if whole else [before], delta.state, windows, query.parameters) if epochs else before
+        rows = [encoded(analysis.schema_of(sums), delta.answered) for sums in (before, now)]
+        signed = [part.with_columns(diff=pl.lit(sign, pl.Int64)) for part, sign in zip(rows, (-1, 1), strict=True)]
+        self.written.add(query.id, summed(pl.concat(signed)))
+        kept = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
+        self.remembered.append(kept)
 
     def _changed(self, query: Query, epochs: Sequence[int], now: pl.DataFrame, before: pl.DataFrame) -> None:
         signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]

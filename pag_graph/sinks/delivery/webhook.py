@@ -1,7 +1,7 @@
 """Alerts to an address: one request per alert that opens or is resolved, until the other side takes it.
 
-Every request carries ``Idempotency-Key: ID/EVENT``, so that a receiver can tell one that it has seen: where an answer is
-lost, the request is sent again. What nobody takes for a day is given up, and recorded beside the cursor.
+Every request carries ``Idempotency-Key: ID/EVENT``, so that a receiver can tell one that it has seen: where an answer
+is lost, the request is sent again. What nobody takes for a day is given up, and recorded beside the cursor.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
-OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics")
+OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals")
 LIMITS = "invariants:at-least=1:over=2:least-ns=0:tolerance=0:deviations=0.5:progress-max-ns=8:message-max-ns=5"
 QUERIES = (*OF_EPOCHS, *OTHERS, "invariants", LIMITS)
 
