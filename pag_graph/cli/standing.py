@@ -65,24 +65,32 @@ def delivering(store: Path, to: Sequence[str] | None, fail_on: FailOn | None) ->
     Exit
         With code 9 if an alert opened meanwhile, and `fail_on` says so.
     """
-    from pag_graph.errors import StoreNotFoundError
     from pag_graph.sinks.delivery.targets import delivery
     from pag_graph.store.delta import open_store
 
     place = store.absolute()
-    try:
-        before = open_store(place).versions["epochs"]
-    except StoreNotFoundError:
-        before = -1
+    before = _newest(place)
     with delivery(place, to or ()) as out:
         yield out
-        out.deliver(open_store(place))
-    if fail_on is FailOn.ALERT:
+        if _newest(place) >= 0:
+            out.deliver(open_store(place))
+    if fail_on is FailOn.ALERT and _newest(place) >= 0:
         from pag_graph.api.standing import alerts
 
         opened = [row for row in alerts(place, since=before).to_pylist() if row["event"] == "opened"]
         if opened:
             raise typer.Exit(ALARM)
+
+
+def _newest(store: Path) -> int:
+    """Return the number of a store's last commit; -1 where there is none."""
+    from pag_graph.errors import StoreNotFoundError
+    from pag_graph.store.delta import open_store
+
+    try:
+        return open_store(store).versions["epochs"]
+    except StoreNotFoundError:
+        return -1
 
 
 def changes(

@@ -1,11 +1,9 @@
-"""What tables hold after a commit: new files, and those of the state before that stay."""
+"""What a commit adds to a store, and what it leaves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from pag_graph.model.live_tables import LIVE_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,16 +25,3 @@ class Live:
     """As in `StoreInfo.live`."""
     kept: StoreInfo | None
     """The state whose files stay; None where nothing does."""
-
-
-def kept_of(name: str, kept: StoreInfo | None, live: Live | None) -> StoreInfo | None:
-    """Return the state whose files of a table stay."""
-    if name in LIVE_TABLES:
-        return None if live is None else live.kept
-    return kept if name in GROWING else None
-
-
-def files_of(name: str, new: Sequence[PartFile], kept: StoreInfo | None) -> dict[str, PartFile]:
-    """Return what a table holds: new files, and those of a state that stay, which are not provisional."""
-    stay = {} if kept is None else kept.table(name).files
-    return {path: part for path, part in stay.items() if not part.provisional} | {part.path: part for part in new}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store.contents import files_of, kept_of
+from pag_graph.store.contents import GROWING
 from pag_graph.store.delta import StoreInfo
 from pag_graph.store.delta_log import Base, TableState, latest
 
@@ -40,14 +40,7 @@ def staged(
     StoreInfo
         Nothing is written. Its version of `epochs` is the one that the commit will have; it has no others.
     """
-    tables = {}
-    for name in STORE_TABLES:
-        if previous is not None and name in unchanged:
-            tables[name] = previous.table(name)
-            continue
-        files = files_of(name, parts.get(name, ()), kept_of(name, previous if keep else None, None))
-        tables[name] = TableState(version=-1, base=Base(version=0), files=files)
-    return StoreInfo(
+    return _Staged(
         path=path,
         run=run,
         versions={"epochs": latest(path / "epochs") + 1},
@@ -56,5 +49,29 @@ def staged(
         events=events,
         commit_id="",
         digests=None,
-        _tables=tables,
+        new=parts,
+        kept=previous,
+        keep=keep,
+        unchanged=unchanged,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged(StoreInfo):
+    """A state whose lists of files are made when somebody asks for them."""
+
+    new: Mapping[str, Sequence[PartFile]]
+    kept: StoreInfo | None
+    keep: bool
+    unchanged: Collection[str]
+
+    def table(self, name: str) -> TableState:
+        """Return what a table will hold."""
+        if name not in self._tables:
+            files = {part.path: part for part in self.new.get(name, ())}
+            if self.kept is not None and (name in self.unchanged or (self.keep and name in GROWING)):
+                stay = self.kept.table(name).files
+                whole = name in self.unchanged
+                files = {path: part for path, part in stay.items() if whole or not part.provisional} | files
+            self._tables[name] = TableState(version=-1, base=Base(version=0), files=files)
+        return self._tables[name]
