@@ -17,6 +17,7 @@ from pag_graph.api.building import build, make_engine
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
+from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
 from pag_graph.model.enums import EpochRole, RuleSet
@@ -32,9 +33,11 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "alerts",
     "all_analyses",
     "analyse",
     "build",
+    "changes",
     "convert",
     "follow",
     "live",

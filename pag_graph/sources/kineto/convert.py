@@ -16,7 +16,7 @@ from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, e
 from pag_graph.sources.kineto.event_text import looks_like_events
 from pag_graph.sources.kineto.operators import Operators
 from pag_graph.sources.kineto.rank import Rank, make_rank
-from pag_graph.sources.kineto.rank_log import CALL, COPY, FILL, KERNEL, OP, SLICE, SYNC, RankLog, read_rank
+from pag_graph.sources.kineto.rank_log import SYNC, RankLog, read_rank
 from pag_graph.sources.kineto.spans import CHANNELS, Spans, event_tables
 from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps, step_starts
 from pag_graph.sources.kineto.streams import StreamFindings, write_streams
