@@ -46,6 +46,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.scaling import scaling
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
@@ -228,6 +229,7 @@ app.command()(check)
 app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
+app.command()(scaling)
 app.command()(spark)
 app.command()(vacuum)
 
