@@ -24,7 +24,7 @@ def scaling(
 
     Runs with as many workers are repetitions. The rounds that all runs have are compared.
 
-    Example: pag scaling w1.pag w2.pag w4.pag --cores 4 --picture scaling.svg
+    Example: pag scaling w1.pag w2.pag w4.pag --cores 4
     """
     from pag_graph import api
 

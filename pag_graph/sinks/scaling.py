@@ -17,19 +17,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_PALETTE = (
-    "#1d6fa5",
-    "#e07a1f",
-    "#2a9d8f",
-    "#c1436d",
-    "#7a5ea8",
-    "#8a6d3b",
-    "#5b8c2a",
-    "#4f6d7a",
-    "#c9a227",
-    "#a23b3b",
-)
-_REST = "#b8b8c8"
+_REST = "#e2e2ea"
 _WIDTH, _LEFT, _PLOT_WIDTH, _PLOT, _GAP = 940, 80, 360, 200, 100
 
 
@@ -66,7 +54,7 @@ def scaling_picture(study: Scaling) -> str:
 
 
 def _colours(keys: Sequence[str]) -> dict[str, str]:
-    chosen = {key: COLOURS.get(key, _PALETTE[place % len(_PALETTE)]) for place, key in enumerate(keys)}
+    chosen = {key: COLOURS.get(key, svg.PALETTE[place % len(svg.PALETTE)]) for place, key in enumerate(keys)}
     return chosen | ({OTHER: _REST} if OTHER in chosen else {})
 
 
