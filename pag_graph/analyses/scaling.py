@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TOTAL = "total"
 WHOLE = "(whole path)"
-_DIVISIONS = ("type", "operator")
+_DIVISIONS: tuple[Literal["type", "operator"], ...] = ("type", "operator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
     paths = pl.concat([_path(run, place, common) for place, run in enumerate(runs)])
     named = _first(paths, n)
-    names = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
+    names: list[set[str]] = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
     facts = [
         {
             "store": str(run.info.path),
@@ -155,7 +155,7 @@ def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Sca
         rounds=tuple(common),
         left_out=len(set.union(*known)) - len(common),
         cores=cores,
-        strange=tuple(sorted(set.union(*names) - set.intersection(*names))),
+        strange=tuple(sorted(set[str]().union(*names) - names[0].intersection(*names))),
     )
 
 
