@@ -226,7 +226,7 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         Rows of messages that were read before they were sent.
     """
     numbers, at, flags = edges_of_reads(
-        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes),
+        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes, rows.arrived),
         reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
         reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
         reads.Reader(

@@ -80,9 +80,13 @@ class Folded(NamedTuple):
     whole: Whole
     resumable: bool = True
     """Whether an append can go on from `frontier`."""
+    shown: bool = True
+    """Whether there is anything to show of rows that are not decided."""
 
 
-def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> Folded:
+def fold(
+    plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress, *, show: bool = True
+) -> Folded:
     """Build the slices of a plan, from where a state stands.
 
     Parameters
@@ -97,6 +101,8 @@ def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: P
         Epochs that are closed for good.
     progress
         Called with (label, done, all).
+    show
+        Whether to assemble also the last slices, which more of the log may change.
 
     Returns
     -------
@@ -108,7 +114,7 @@ def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: P
         for part, read, found in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
             folding.take(_Held(part, found, read))
             del read
-    return folding.end()
+    return folding.end(show=show)
 
 
 def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
@@ -192,8 +198,8 @@ class _Fold:
             del read
             self._progress("assemble", len(self._made), len(self._plan.slices))
 
-    def end(self) -> Folded:
-        """Assemble the rest."""
+    def end(self, *, show: bool) -> Folded:
+        """Say where the decided rows end, and assemble the rest, if it is to be shown."""
         frontier = self._state.copy()
         frontier.sends = frontier.sends.decided({worker: known.rows for worker, known in frontier.workers.items()})
         if self._plan.idle_inferred:
@@ -205,7 +211,7 @@ class _Fold:
             last.add(found, {})
         whole = Whole.of(self._plan, last, self._closed)
         undecided = []
-        for part in self._held:
+        for part in self._held if show else ():
             stitched, lost = self._reads(part.scan)
             open_epoch = whole.span.last_left + 1
             held, read = self._settled(part, stitched)
@@ -214,7 +220,7 @@ class _Fold:
             )
             del read
         self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
-        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state))
+        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state), shown=show)
 
     def _births(self) -> dict[int, Life]:
         if not self._spawns:

@@ -13,7 +13,8 @@ from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
 from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
-from pag_graph.kernels import epochs
+from pag_graph.errors import TraceFormatError
+from pag_graph.kernels import NEVER, epochs
 from pag_graph.kernels.activations import EPOCH_END, PARK, PUSH_PROGRESS, RECEIVE, SEND, START, STOP
 from pag_graph.kernels.applications import unbalanced
 from pag_graph.kernels.decoding import decode
@@ -33,8 +34,11 @@ from pag_graph.rules.rows import (
     application_rows,
 )
 from pag_graph.runtime.threads import each
+from pag_graph.store.trace_files import CONVERT_AGAIN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
     from numpy.typing import NDArray
 
@@ -50,6 +54,7 @@ _WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
 _SMALL = 1 << 16
 _KIND_CODES = 1 + max(CODE_OF_LABEL.tolist())
 _NONE = np.empty(0, np.int8)
+_NO_TIMES = np.empty(0, np.int64)
 _ALL_THERE = np.empty(0, np.uint8)
 
 
@@ -170,7 +175,32 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         timeout=columns["timeout_ns"],
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
+        arrived=_arrivals(plan, worker, columns) if whole else _NO_TIMES,
     )
+
+
+def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:
+    """Return when the messages were there that rows read, on the common clock; nothing where no row says it.
+
+    Raises
+    ------
+    TraceFormatError
+        If a message was read before it arrived.
+    """
+    arrived = columns.get("arrived_ns", _NO_TIMES)
+    stated = arrived != NEVER
+    if not stated.any():
+        return _NO_TIMES
+    late = np.flatnonzero(stated & (arrived > columns["t_ns"]))
+    if len(late):
+        row = int(late[0])
+        seq = int(columns["seq"][row])
+        message = (
+            f"Worker {worker}, event {seq}: arrived_ns is {arrived[row]}, after the read at {columns['t_ns'][row]}."
+        )
+        raise TraceFormatError(message, CONVERT_AGAIN, {"worker": worker, "seq": seq, "column": "arrived_ns"})
+    # What arrived never stays so: the clock is asked for none of them.
+    return np.where(stated, plan.clocks[worker].common(np.where(stated, arrived, columns["t_ns"])), NEVER)
 
 
 def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> SliceScan:
