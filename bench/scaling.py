@@ -69,7 +69,10 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="Record each twice, and write nothing.")
     quick = options.parse_args().quick
     facts = f"{CORES} cores, load average {os.getloadavg()[0]:.2f}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    lines = [f"Measured on {facts}.", ""]
+    lines = [f"Measured on {facts}."]
+    if os.getloadavg()[0] > CORES:
+        lines.append("The machine had other things to do: the deviations say how much that matters.")
+    lines.append("")
     for program in PROGRAMS:
         found = study(program, 2 if quick else 5)
         lines += section(program, found)
