@@ -36,6 +36,7 @@ from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
 from pag_graph.cli.motif import k_hop_paths, motif
+from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
     Format,
     compiling,
@@ -50,6 +51,7 @@ from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.scaling import scaling
 from pag_graph.cli.spark import spark
+from pag_graph.cli.timings import timings
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration
@@ -236,6 +238,8 @@ app.command()(spark)
 app.command()(vacuum)
 app.command()(follow)
 app.command()(replay)
+app.command()(timings)
+app.command()(ongoing)
 
 
 @app.command()
