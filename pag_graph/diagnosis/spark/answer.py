@@ -51,6 +51,8 @@ class SparkAnswer:
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
     """Time of the path, and of all tasks, by plan node (`PlanRows`)."""
+    pieces: pl.DataFrame
+    """The path by row of the plans, activity, and what it worked for (`PlanRows`)."""
     what_if: list[WhatIf]
     """Greatest saving first."""
     cores: list[WithCores]
@@ -230,6 +232,7 @@ def _walked(
         steps=steps,
         shares={name: _shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=divided.rows,
+        pieces=divided.pieces,
         what_if=what_ifs(mapped, diagnosis, steps),
         cores=with_other_cores(mapped, diagnosis, cores),
         bound=bound_by(mapped, diagnosis, steps),
