@@ -68,7 +68,7 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
-    from pag_graph.diagnosis.spark.page import text_lines
+    from pag_graph.diagnosis.spark.lines import text_lines
     from pag_graph.sources.spark.logfiles import scan_logs
 
     check_output(html, ".html", ".htm")

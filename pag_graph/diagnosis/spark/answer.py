@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.logfiles import LogFiles
     from pag_graph.sources.spark.mapping import Mapped
 
-__all__ = ["SparkAnswer", "answer"]
+__all__ = ["SCHEMA", "SparkAnswer", "answer"]
+
+SCHEMA = "pag-spark/2"
+"""What programs can rely on in the facts of an answer: within a number things are only added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class SparkAnswer:
         """Return all of it as plain values, for programs."""
         diagnosis, schedule = self.diagnosis, self.mapped.schedule
         return {
+            "schema": SCHEMA,
             "log": self.log.name,
             "application": {
                 "id": self.log.app_id,

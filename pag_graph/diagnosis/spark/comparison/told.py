@@ -29,8 +29,8 @@ def comparison_lines(told: Comparison, top: int) -> list[str]:
     """
     new, base = told.new.diagnosis.span_ns, told.base.diagnosis.span_ns
     share = told.difference_ns / max(base, 1)
-    names = f"{told.new.log.name}: {_seconds(new)}; {told.base.log.name}: {_seconds(base)}"
-    lines = [f"{names}; difference {_signed(told.difference_ns)} ({share:+.1%})", ""]
+    spans = f"{told.new.log.name}: {_seconds(new)}; {told.base.log.name}: {_seconds(base)}"
+    lines = [f"{spans}; difference {_signed(told.difference_ns)} ({share:+.1%})", ""]
     if told.differences:
         lines.append("What is not the same:")
         lines += [f"  {row.what}: {row.text}" for row in told.differences[:top]]
