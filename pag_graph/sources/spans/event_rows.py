@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from pag_graph.kernels.span_paths import covered
 from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.sources.spans.requests import NEVER
 from pag_graph.sources.spans.table import CLIENT, DATABASE, PRODUCER, SERVER
@@ -217,24 +218,21 @@ def _waits(requests: Requests, layout: Layout) -> pl.DataFrame:
 def _between(requests: Requests, layout: Layout) -> pl.DataFrame:
     """Return what lanes do between their spans: wait for a call, for input before a root, or nothing after the last."""
     outer = layout.spans[~requests.nested[layout.spans]]
-    where = layout.worker[outer]
     start, end = (times[outer] + layout.move[outer] for times in (requests.spans.start, requests.spans.end))
-    order = np.lexsort((start, where))
-    outer, where, start, end = outer[order], where[order], start[order], end[order]
+    order = np.lexsort((outer, start, layout.worker[outer]))
+    outer, start, end = outer[order], start[order], end[order]
+    where = layout.worker[outer]
     first = np.diff(where, prepend=-1) > 0
-    free = np.where(first, 0, np.concatenate([[0], end[:-1]]))
-    called = requests.spans.parent[outer] >= 0
-    called &= _sender_is_elsewhere(requests, layout, outer)
+    before = np.where(first, -1, np.concatenate([[-1], np.arange(len(outer) - 1)]))
+    called = _sender_is_elsewhere(requests, layout, outer)
+    inferred = ~called & (requests.spans.parent[outer] >= 0)
     activity = np.where(called, str(ActivityType.WAITING), str(ActivityType.INPUT_WAIT))
-    gap = start > free
-    outer, where, start, free, activity = outer[gap], where[gap], start[gap], free[gap], activity[gap]
-    inferred = (requests.spans.parent[outer] >= 0) & (activity == str(ActivityType.INPUT_WAIT))
+    free = np.where(first, 0, end[before])
     begins = _rows(
         len(outer),
         worker=where,
         t_ns=free,
-        phase=_FREE,
-        span=outer,
+        **_after(outer, start == end, before),
         kind=str(EventKind.START),
         activity=activity.tolist(),
         inferred=inferred,
@@ -242,19 +240,28 @@ def _between(requests: Requests, layout: Layout) -> pl.DataFrame:
     stops = _rows(
         len(outer), worker=where, t_ns=start, phase=_BEGIN, span=outer, step=_FREE_STOP, kind=str(EventKind.STOP)
     )
-    last = np.zeros(len(layout.lanes), np.int64)
-    np.maximum.at(last, layout.worker[layout.spans], requests.spans.end[layout.spans] + layout.move[layout.spans])
-    rest = np.flatnonzero(last < layout.over)
+    last = np.flatnonzero(np.diff(where, append=len(layout.lanes)) > 0)
+    last = last[end[last] < layout.over]
     idle = _rows(
-        len(rest),
-        worker=rest,
-        t_ns=last[rest],
-        phase=_FREE,
+        len(last),
+        worker=where[last],
+        t_ns=end[last],
+        **_after(outer, start == end, last),
         kind=str(EventKind.START),
         activity=str(ActivityType.IDLE),
     )
-    over = _rows(len(rest), worker=rest, t_ns=layout.over, phase=_OVER, kind=str(EventKind.STOP))
+    over = _rows(len(last), worker=where[last], t_ns=layout.over, phase=_OVER, kind=str(EventKind.STOP))
     return pl.concat([begins, stops, idle, over])
+
+
+def _after(outer: I64, instant: Flags, before: I64) -> dict[str, Any]:
+    """Return where rows stand that follow the ends of spans (-1: of none): some end in the instant they begin in."""
+    behind = (before >= 0) & instant[before]
+    return {
+        "phase": np.where(behind, _BEGIN, _FREE),
+        "span": np.where(before >= 0, outer[before], -1),
+        "step": np.where(behind, _MARKED, 0),
+    }
 
 
 def _sender_is_elsewhere(requests: Requests, layout: Layout, span: I64) -> Flags:
@@ -288,7 +295,8 @@ def _link_messages(requests: Requests, layout: Layout) -> pl.DataFrame:
     sent = np.minimum(spans.start[child], spans.end[other])
     good = (layout.worker[child] >= 0) & (layout.worker[other] >= 0) & (requests.request[child] == requests.request[other])
     good &= (layout.worker[child] != layout.worker[other]) & (sent >= spans.start[other])
-    child, other, sent = child[good], other[good], sent[good]
+    child, other = child[good], other[good]
+    sent = _last_own(requests, other, sent[good])
     number = len(requests.row) + np.arange(len(child))
     return pl.concat(
         [
@@ -296,6 +304,27 @@ def _link_messages(requests: Requests, layout: Layout) -> pl.DataFrame:
             _receives(requests, layout, (child, other, child), spans.start[child], LINKS, number),
         ]
     )
+
+
+def _last_own(requests: Requests, span: I64, time: I64) -> I64:
+    """Return when spans last did something themselves, up to some times: a message does not leave in a wait."""
+    inner = np.flatnonzero(requests.nested)
+    inner = inner[np.lexsort((inner, requests.spans.start[inner], requests.spans.parent[inner]))]
+    over = covered(requests.spans, inner, span, time)
+    inside = (over >= 0) & (requests.spans.end[np.maximum(over, 0)] > time)
+    time = np.where(inside, requests.spans.start[np.maximum(over, 0)], time)
+    waiting = requests.waiting
+    if not len(waiting.span):
+        return time
+    # Stretches are by span and time: of those of a span, the last one that began before.
+    order = np.lexsort((np.concatenate([waiting.begin, time]), np.concatenate([waiting.span, span])))
+    stretches = len(waiting.span)
+    before = np.cumsum(order < stretches) - 1
+    place = np.empty(len(order), np.int64)
+    place[order] = before
+    last = np.maximum(place[stretches:], 0)
+    within = (waiting.span[last] == span) & (waiting.begin[last] < time) & (time < waiting.end[last])
+    return np.where(within, waiting.begin[last], time)
 
 
 def _sends(
