@@ -46,6 +46,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
@@ -229,6 +230,7 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
+app.command()(spans)
 app.command()(vacuum)
 
 

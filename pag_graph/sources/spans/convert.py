@@ -13,7 +13,7 @@ from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.sources.spans.event_rows import CALLS, LINKS, RETURNS, events, lay_end_to_end
-from pag_graph.sources.spans.files import form_of, read_spans, span_files
+from pag_graph.sources.spans.files import FORMS, form_of, read_spans, span_files
 from pag_graph.sources.spans.requests import requests as make_requests
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
+FORMATS: Final = tuple(FORMS)
+"""Names of the formats."""
 REQUESTS: Final = "requests.parquet"
 """Of a trace: one row per request with its real times."""
 _MOST_ROWS: Final = 2_000_000
@@ -134,6 +136,7 @@ def write_requests(requests: Requests, chosen: I64, target: Path, *, replace: bo
         findings=_findings(requests),
         replace=replace,
     )
+    request_rows(requests, chosen).write_parquet(target / REQUESTS)
     return meta
 
 
