@@ -63,9 +63,7 @@ def spans(
     Example: pag spans traces.json --against last-week.json
     """
     if policy is not Policy.PAG:
-        if sync or request or against or out or slowest:
-            message = f"The policy {policy} only compares: it takes no --sync, --request, --against, --out, --slowest."
-            raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
+        _refuse_options(policy, given=bool(sync or request or against or out or slowest))
         _compare(traces, policy, top, form)
         return
     from pag_graph.diagnosis.spans.answer import answer
@@ -83,6 +81,12 @@ def spans(
             stdout().print(f"Next: pag critical-path {store} --epoch 2", style="dim")
 
 
+def _refuse_options(policy: Policy, *, given: bool) -> None:
+    if given:
+        message = f"The policy {policy} only compares: it takes no --sync, --request, --against, --out, --slowest."
+        raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
+
+
 def _keep(told: SpanAnswer, out: Path, wanted: tuple[int | None, str | None], *, replace: bool) -> Path:
     """Write trace and store of the requests that are wanted; returns the store."""
     from pag_graph import api
@@ -97,7 +101,7 @@ def _keep(told: SpanAnswer, out: Path, wanted: tuple[int | None, str | None], *,
     else:
         chosen = convertible(told.requests)
     write_requests(told.requests, chosen, out / "trace", replace=replace)
-    api.build(out / "trace", out / "pag", engine="local", replace=replace)
+    api.build(out / "trace", out / "pag", engine="local", mode="replace" if replace else "error")
     return out / "pag"
 
 
@@ -119,10 +123,7 @@ def _compare(traces: list[Path], policy: Policy, top: int, form: Format) -> None
 def _readable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with times as people read them, ``_ns`` left out of their names."""
     return [
-        {
-            name.removesuffix("_ns"): duration(value) if name.endswith("_ns") else value
-            for name, value in row.items()
-        }
+        {name.removesuffix("_ns"): duration(value) if name.endswith("_ns") else value for name, value in row.items()}
         for row in rows
     ]
 

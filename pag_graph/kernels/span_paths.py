@@ -229,4 +229,6 @@ def walk(spans: Spans, cuts: Cuts, roots: I64) -> tuple[I64, Parts]:
                 count += 1
             span, time = following, begin
         begins[number + 1] = count
-    return begins, Parts(columns[0, :count].copy(), columns[1, :count].copy(), columns[2, :count].copy(), columns[3, :count].copy())
+    return begins, Parts(
+        columns[0, :count].copy(), columns[1, :count].copy(), columns[2, :count].copy(), columns[3, :count].copy()
+    )

@@ -110,7 +110,7 @@ def climb(parent: I64, rank: I64) -> tuple[I64, I64, I64, Flags]:
 
 @kernel
 def numbers_below(parent: I64, order: I64) -> tuple[I64, I64]:
-    """Number spans so that those below one have the numbers from its own to its last.
+    """Give spans numbers so that those below one have the numbers from its own to its last.
 
     Parameters
     ----------

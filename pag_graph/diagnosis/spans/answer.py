@@ -186,7 +186,7 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
     low, high = int(requests.begins[number]), int(requests.begins[number + 1])
     path, table = requests.path, requests.table
     start = int(requests.spans.start[root])
-    parts = []
+    parts: list[dict[str, Any]] = []
     for place in range(high - 1, low - 1, -1):
         span = int(path.span[place])
         owner = int(requests.spans.parent[span]) if path.kind[place] == MESSAGE else span

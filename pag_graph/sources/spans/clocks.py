@@ -61,7 +61,8 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
     Notes
     -----
     A server's span lies within its client's: each such pair bounds the difference of two clocks. Taken is what most
-    of these intervals contain: 0 if it is among it, else its middle; half its width is the uncertainty.
+    of these intervals contain: 0 if it is among it, else its middle; half its width is the uncertainty. Between clocks
+    that never called each other (one left messages for the other, say) it is what calls over others give.
     """
     labels = sorted({process.clock for process in table.processes})
     number = {label: code for code, label in enumerate(labels)}
@@ -83,23 +84,43 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
     low, high = spans.end[child] - spans.end[above], spans.start[child] - spans.start[above]
     call = (spans.kind[child] == SERVER) & (spans.kind[above] == CLIENT) & (low <= high)
     bounds = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
-    found = []
-    offsets, widths = np.zeros(keys.shape[1], np.int64), np.zeros(keys.shape[1], np.int64)
     order = np.flatnonzero(call)[np.argsort(which[call], kind="stable")]
     groups = which[order]
+    known: dict[tuple[int, int], tuple[int, int]] = {}
     for begin, end in zip(*_runs(groups), strict=True):
         calls, number_of = order[begin:end], int(groups[begin])
-        offset, half = most_common(bounds[0][calls], bounds[1][calls])
+        known[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(bounds[0][calls], bounds[1][calls])
+    found = []
+    offsets, widths = np.zeros(keys.shape[1], np.int64), np.zeros(keys.shape[1], np.int64)
+    for number_of, (code, bucket) in enumerate(keys.T.tolist()):
+        one, other = divmod(code, len(labels))
+        offset, half = known.get((code, bucket)) or _over_others(known, (one, other), bucket, len(labels))
         if offset:
             offsets[number_of], widths[number_of] = offset, half
-            one, other = divmod(int(keys[0, number_of]), len(labels))
             action = f"{labels[other]} was moved against {labels[one]} by minus `observed`, off by at most `limit`"
-            found.append(
-                findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns")
-            )
+            found.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
     shift[child] = -sign * offsets[which]
     uncertainty[child] = widths[which]
     return Shifts(shift, uncertainty, found)
+
+
+def _over_others(
+    known: dict[tuple[int, int], tuple[int, int]], pair: tuple[int, int], bucket: int, clocks: int
+) -> tuple[int, int]:
+    """Return difference and uncertainty of two clocks between which nobody called, over as few others as possible."""
+    begin, goal = pair
+    reached = {begin: (0, 0)}
+    queue = [begin]
+    for clock in queue:
+        if clock == goal:
+            break
+        for other in range(clocks):
+            bound = known.get((min(clock, other) * clocks + max(clock, other), bucket))
+            if bound is not None and other not in reached:
+                offset, half = reached[clock]
+                reached[other] = offset + bound[0] * (1 if clock < other else -1), half + bound[1]
+                queue.append(other)
+    return reached.get(goal, (0, 0))
 
 
 def _runs(values: I64) -> tuple[list[int], list[int]]:

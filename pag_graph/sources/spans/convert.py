@@ -189,7 +189,8 @@ def _parts(rows: pl.DataFrame) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _operators(requests: Requests) -> pa.Table:
-    rows, services = [], {}
+    rows: list[dict[str, Any]] = []
+    services: dict[str, int] = {}
     for code, operation in enumerate(requests.table.operations):
         service = services.setdefault(operation.service, len(services) + 1)
         rows.append({"operator": code, "address": f"0.{service}.{code + 1}", "name": operation.label})

@@ -127,7 +127,7 @@ def events(requests: Requests, layout: Layout) -> pl.DataFrame:
         _between(requests, layout),
         _messages(requests, layout),
         _link_messages(requests, layout),
-        _epoch_ends(requests, layout),
+        _epoch_ends(layout),
     ]
     rows = pl.concat(parts).with_columns(
         # Spans that end together end from the inside out.
@@ -140,7 +140,7 @@ def events(requests: Requests, layout: Layout) -> pl.DataFrame:
     begins = np.flatnonzero(np.diff(worker, prepend=-1))
     seq = np.arange(rows.height) - np.repeat(begins, np.diff(begins, append=rows.height))
     unknown = [pl.lit(None, pl.Int64).alias(name) for name in ("scope", "records", "bytes", "timeout_ns")]
-    return rows.with_columns(epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq), *unknown)
+    return rows.with_columns(*unknown, epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq))
 
 
 def _rows(count: int, **columns: Any) -> pl.DataFrame:
@@ -158,7 +158,7 @@ def _rows(count: int, **columns: Any) -> pl.DataFrame:
 def _activities(requests: Requests, layout: Layout) -> pl.DataFrame:
     span, where = layout.spans, layout.worker[layout.spans]
     start, end = (times[span] + layout.move[span] for times in (requests.spans.start, requests.spans.end))
-    same = {"span": span, "worker": where, "operator": requests.operation[span]}
+    same: dict[str, Any] = {"span": span, "worker": where, "operator": requests.operation[span]}
     begins = _rows(
         len(span),
         **same,
@@ -171,7 +171,12 @@ def _activities(requests: Requests, layout: Layout) -> pl.DataFrame:
     )
     # A span without duration ends where it begins.
     stops = _rows(
-        len(span), **same, t_ns=end, phase=np.where(end > start, _END, _BEGIN), step=_STOP, kind=str(EventKind.STOP)
+        len(span),
+        **same,
+        t_ns=end,
+        phase=np.where(end > start, _END, _BEGIN),
+        step=_STOP,
+        kind=str(EventKind.STOP),
     )
     return pl.concat([begins, stops])
 
@@ -268,7 +273,8 @@ def _sender_is_elsewhere(requests: Requests, layout: Layout, span: I64) -> Flags
     """Tell which spans are called from another lane, by a span that had begun."""
     parent = np.maximum(requests.spans.parent[span], 0)
     begun = requests.spans.start[parent] <= requests.spans.called[span]
-    return (requests.spans.parent[span] >= 0) & begun & (layout.worker[parent] != layout.worker[span])
+    elsewhere: Flags = (requests.spans.parent[span] >= 0) & begun & (layout.worker[parent] != layout.worker[span])
+    return elsewhere
 
 
 def _messages(requests: Requests, layout: Layout) -> pl.DataFrame:
@@ -281,9 +287,9 @@ def _messages(requests: Requests, layout: Layout) -> pl.DataFrame:
     return pl.concat(
         [
             _sends(requests, layout, (spans.parent[away], away, sent), (CALLS, _CALL)),
-            _receives(requests, layout, (away, spans.parent[away], away), spans.start[away], CALLS),
+            _receives(layout, (away, spans.parent[away], away), spans.start[away], CALLS),
             _sends(requests, layout, (back, back, spans.end[back]), (RETURNS, _CALL)),
-            _receives(requests, layout, (spans.parent[back], back, back), requests.returned[back], RETURNS),
+            _receives(layout, (spans.parent[back], back, back), requests.returned[back], RETURNS),
         ]
     )
 
@@ -293,7 +299,9 @@ def _link_messages(requests: Requests, layout: Layout) -> pl.DataFrame:
     child, other = requests.links
     spans = requests.spans
     sent = np.minimum(spans.start[child], spans.end[other])
-    good = (layout.worker[child] >= 0) & (layout.worker[other] >= 0) & (requests.request[child] == requests.request[other])
+    good = (
+        (layout.worker[child] >= 0) & (layout.worker[other] >= 0) & (requests.request[child] == requests.request[other])
+    )
     good &= (layout.worker[child] != layout.worker[other]) & (sent >= spans.start[other])
     child, other = child[good], other[good]
     sent = _last_own(requests, other, sent[good])
@@ -301,7 +309,7 @@ def _link_messages(requests: Requests, layout: Layout) -> pl.DataFrame:
     return pl.concat(
         [
             _sends(requests, layout, (other, child, sent), (LINKS, _CALL), number),
-            _receives(requests, layout, (child, other, child), spans.start[child], LINKS, number),
+            _receives(layout, (child, other, child), spans.start[child], LINKS, number),
         ]
     )
 
@@ -352,7 +360,7 @@ def _sends(
 
 
 def _receives(
-    requests: Requests, layout: Layout, ends: tuple[I64, I64, I64], time: I64, channel: int, number: I64 | None = None
+    layout: Layout, ends: tuple[I64, I64, I64], time: I64, channel: int, number: I64 | None = None
 ) -> pl.DataFrame:
     """Return reads, of (reader, sender, the span that the message is of)."""
     reader, sender, span = ends
@@ -375,7 +383,7 @@ def _message_type(channel: int) -> str:
     return str(ActivityType.DATA_MESSAGE if channel == LINKS else ActivityType.CONTROL_MESSAGE)
 
 
-def _epoch_ends(requests: Requests, layout: Layout) -> pl.DataFrame:
+def _epoch_ends(layout: Layout) -> pl.DataFrame:
     """Return the ends of epochs: 2k is request k, of which the root tells; other lanes are told an instant later."""
     count = len(layout.root)
     number = np.arange(1, count + 1)

@@ -74,11 +74,11 @@ def family(table: SpanTable) -> Family:
     stated[place[missing]] = True
     lost = (stated & (above < 0)) | cut
     found = [
-        _told("span_twice", Severity.WARNING, "the longest one is kept", repeats),
-        _told("parent_missing", Severity.WARNING, "a root of its own, left out of sums", int((lost & ~cut).sum())),
-        _told("cycle", Severity.WARNING, "cut above the span that starts first", int(cut.sum())),
-        _told("link_to_other_trace", Severity.INFO, "not followed", foreign),
-        _told("no_duration", Severity.WARNING, "taken as spans without duration", _no_duration(table)),
+        report("span_twice", Severity.WARNING, "the longest one is kept", repeats),
+        report("parent_missing", Severity.WARNING, "a root of its own, left out of sums", int((lost & ~cut).sum())),
+        report("cycle", Severity.WARNING, "cut above the span that starts first", int(cut.sum())),
+        report("link_to_other_trace", Severity.INFO, "not followed", foreign),
+        report("no_duration", Severity.WARNING, "taken as spans without duration", _no_duration(table)),
     ]
     return Family(
         row=kept,
@@ -93,7 +93,8 @@ def family(table: SpanTable) -> Family:
     )
 
 
-def _told(name: str, severity: Severity, action: str, count: int) -> pa.Table:
+def report(name: str, severity: Severity, action: str, count: int) -> pa.Table:
+    """Return a finding about some spans; no row if there are none."""
     return findings(name, severity, action, rows=int(count > 0), observed=count, unit="spans")
 
 
@@ -122,7 +123,10 @@ def _without_repeats(table: SpanTable, rank: I64) -> tuple[I64, dict[int, int], 
     client_of: dict[int, int] = {}
     for _, group in twice.group_by("trace", "id", maintain_order=True):
         rows, kinds = group["row"].to_list(), group["kind"].to_list()
-        halves = [next((row for row, kind in zip(rows, kinds, strict=True) if kind == half), None) for half in (CLIENT, SERVER)]
+        halves = [
+            next((row for row, kind in zip(rows, kinds, strict=True) if kind == half), None)
+            for half in (CLIENT, SERVER)
+        ]
         client, server = halves
         both = client is not None and server is not None
         stay = {client, server} if both else {rows[0]}
@@ -156,7 +160,8 @@ def _halved(table: SpanTable, joined: pl.DataFrame, client_of: dict[int, int]) -
     if not client_of:
         return joined
     halves = pl.DataFrame(
-        {"server": list(client_of), "target": list(client_of.values())}, schema={"server": pl.UInt32, "target": pl.UInt32}
+        {"server": list(client_of), "target": list(client_of.values())},
+        schema={"server": pl.UInt32, "target": pl.UInt32},
     )
     service = pl.Series([process.service for process in table.processes]).gather(table.spans["process"])
     joined = joined.join(halves, on="target", how="left", maintain_order="left")

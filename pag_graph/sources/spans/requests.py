@@ -164,7 +164,8 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
 
 def _columns(table: SpanTable, kin: Family) -> Columns:
     columns = [table.spans[name].to_numpy()[kin.row].astype(np.int64) for name in ("start", "end", "kind", "process")]
-    return Columns(*columns, kin.parent)
+    start, end, kind, process = columns
+    return Columns(start, end, kind, process, kin.parent)
 
 
 def _fitted(
