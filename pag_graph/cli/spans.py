@@ -68,7 +68,7 @@ def spans(
         return
     from pag_graph.diagnosis.spans.answer import answer
 
-    with progress(quiet=form is not Format.TABLE) as report, compiling("spans", quiet=True, report=report):
+    with progress(quiet=form is not Format.TABLE) as report, compiling("spans", quiet=form is not Format.TABLE, report=report):
         told = answer(traces, sync=sync or (), request=request, against=against or ())
         store = None if out is None else _keep(told, out, (slowest, request), replace=replace)
     if form is Format.JSON:
@@ -152,8 +152,9 @@ def _print(told: SpanAnswer, top: int) -> None:
     if told.changes:
         _print_changes(told, top)
     for found in told.findings:
-        said = f"finding: {found['finding']}: {found['action']}"
-        stderr().print(printable(f"{said} ({found['observed']:,} {found['unit']})"), markup=False, style="yellow")
+        measures = [f"{name} {found[name]:,}" for name in ("observed", "limit") if name in found]
+        said = f"finding: {found['finding']}: {found['action']} ({', '.join(measures)} {found['unit']})"
+        stderr().print(printable(said), markup=False, style="yellow")
     if facts["left_out_requests"]:
         count = facts["left_out_requests"]
         stderr().print(f"left out: {count:,} requests without their roots", markup=False, style="yellow")
@@ -181,4 +182,4 @@ def _print_changes(told: SpanAnswer, top: int) -> None:
         change = told.changes[name]
         _say(f"\nAgainst the other set, {title}: {duration(change['mean_change_ns'])} in the mean, of which")
         rows = [row for row in change["operations"] if row["mean_change_ns"]][:top]
-        print_rows(_readable(rows), ["operation", "before", "after", "mean_change"])
+        print_rows(_readable(rows), ["operation", "before_mean", "after_mean", "mean_change"])

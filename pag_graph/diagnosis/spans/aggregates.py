@@ -274,6 +274,8 @@ def difference(before: Requests, after: Requests, chosen: tuple[I64, I64]) -> di
             "operation": name,
             "before_ns": values[0],
             "after_ns": values[1],
+            "before_mean_ns": values[0] / max(1, counts[0]),
+            "after_mean_ns": values[1] / max(1, counts[1]),
             "mean_change_ns": values[1] / max(1, counts[1]) - values[0] / max(1, counts[0]),
         }
         for name, values in sums.items()
