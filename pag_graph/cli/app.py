@@ -50,6 +50,7 @@ from pag_graph.cli.output import (
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.scaling import scaling
+from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, alerts, changes, delivering
 from pag_graph.cli.timings import timings
@@ -237,6 +238,7 @@ app.command()(k_hop_paths)
 app.command()(export)
 app.command()(scaling)
 app.command()(spark)
+app.command()(spans)
 app.command()(vacuum)
 app.command()(follow)
 app.command()(replay)

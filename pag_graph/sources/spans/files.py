@@ -134,7 +134,7 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
 
 def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
     """Add the spans of a file; returns findings."""
-    damaged, stops = 0, []
+    stops: list[Stopped] = []
     try:
         pieces = _checked(file, decode(file, stopped=stops.append))
         head = next(pieces, b"")
