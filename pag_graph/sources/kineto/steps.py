@@ -87,11 +87,8 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
     for rank in ranks:
         for step, start, end in rank.steps:
             main = rank.thread_workers[rank.main]
-            ends = [(end, -main)]
-            for activities in rank.of_stream.values():
-                called = activities.between(start, end)
-                ends += [(activity.end, -activity.stream.worker) for activity in called]
-            t, worker = max(ends)
+            called = [one for calls in rank.of_stream.values() for one in calls.between(start, end)]
+            t, worker = max([(end, -main), *((one.end, -one.stream.worker) for one in called)])
             latest[step] = max(latest.get(step, (t, worker)), (t, worker))
             begins[step].append((start, main))
     if not latest:

@@ -16,8 +16,6 @@ from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, 
 from pag_graph.sources.kineto.spans import AUTOGRAD, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from pag_graph.sources.kineto.operators import Operators
