@@ -96,12 +96,12 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
         closing = max((end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items())
         return Steps(0, [(0, max(finish, closing[0]), -closing[1])], workers, finish)
     ordered = sorted(latest)
-    start, main = min(begins[ordered[0]])
-    ends: list[tuple[int, int, int]] = [(ordered[0] - 1, start, main)]
+    first_start, first_main = min(begins[ordered[0]])
+    ends: list[tuple[int, int, int]] = [(ordered[0] - 1, first_start, first_main)]
     for step in ordered:
-        t, worker = latest[step]
+        t, negated = latest[step]
         _, before, closing = ends[-1]
-        ends.append((step, t, -worker) if t >= before else (step, before, closing))
+        ends.append((step, t, -negated) if t >= before else (step, before, closing))
     return Steps(ordered[0] - 1, ends, workers, finish)
 
 
