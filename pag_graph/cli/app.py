@@ -47,6 +47,7 @@ from pag_graph.cli.output import (
 )
 from pag_graph.cli.record import record
 from pag_graph.cli.spark import spark
+from pag_graph.cli.torch import torch
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration
@@ -229,6 +230,7 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
+app.command()(torch)
 app.command()(vacuum)
 
 
