@@ -111,9 +111,10 @@ def causes_of(look: Look, limits: Limits | None = None) -> list[Cause]:
 
     loading = look.path_ns(LOADING)
     name("data_loading", loading, most.data_loading, f"{loading / span:.0%} of the path waits for the next batch")
-    if worst := _late(look.skews):
+    if late := _late(look.skews):
+        worst, lost = late
         text = f"rank {worst.rank} comes last to {worst.last} of {worst.collectives} collectives; others wait for it"
-        name("late_rank", worst.blamed_ns, most.late_rank, text, rank=worst.rank, collectives=worst.last)
+        name("late_rank", lost, most.late_rank, text, rank=worst.rank, blamed_ns=worst.blamed_ns)
     transfer = look.path_ns(TRANSFER)
     text = f"{transfer / span:.0%} of the path is transfer of collectives, when all ranks are there"
     name("collectives", transfer, most.collectives, text)
@@ -138,12 +139,17 @@ def _name_stalls(look: Look, most: Limits, name: Any) -> None:
         name("launch_bound", least.launch_ns, most.launch_bound, text, cpu_path_ns=threads)
     worst = max(look.stalls, key=lambda stalls: stalls.sync_ns)
     if worst.syncs > most.syncs_per_step * max(_steps_in(look), 1):
-        text = f"{worst.syncs:,} times a thread waited for the device of rank {worst.rank}, which then rested until it went on"
+        text = f"{worst.syncs:,} times rank {worst.rank} waited for its device, which then rested until it went on"
         name("sync_stalls", worst.sync_ns, most.sync_stalls, text, rank=worst.rank, stalls=worst.syncs)
 
 
-def _late(skews: Sequence[RankSkew]) -> RankSkew | None:
-    return max(skews, key=lambda skew: skew.blamed_ns) if len(skews) > 1 else None
+def _late(skews: Sequence[RankSkew]) -> tuple[RankSkew, int] | None:
+    """Return the rank that others wait for most, and how much more than for the next one, loading aside."""
+    if len(skews) < 2:  # noqa: PLR2004 nobody to be compared with
+        return None
+    least = min(skew.loading_ns for skew in skews)
+    late = sorted(((skew.blamed_ns - (skew.loading_ns - least), skew.rank, skew) for skew in skews), reverse=True)
+    return late[0][2], late[0][0] - max(late[1][0], 0)
 
 
 def _steps_in(look: Look) -> int:
@@ -228,9 +234,8 @@ def _balanced(look: Look) -> Change:
             for stream in rank.streams.values()
             if any(not rank.log.names[activity.name].startswith("nccl") for activity in stream.activities)
         ]
-        workers[rank.number] = tuple(
-            worker for worker in (rank.thread_workers.get(rank.main), *computing) if worker is not None
-        )
+        main = rank.thread_workers.get(rank.main)
+        workers[rank.number] = (*computing, *([] if main is None else [main]))
         own[rank.number] = sum(work.get(worker, 0) for worker in workers[rank.number])
     mean = sum(own.values()) / len(own)
     return text, [

@@ -15,6 +15,8 @@ from pag_graph.sources.kineto.spans import COLLECTIVE, LAUNCH
 from pag_graph.sources.kineto.threads import LOADER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pag_graph.analyses.critical_path import CriticalPath
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
@@ -51,6 +53,8 @@ class RankSkew:
     """What it waited for others."""
     blamed_ns: int = 0
     """What others waited for it at most, per collective, summed."""
+    loading_ns: int = 0
+    """How long its main thread got batches."""
 
     def facts(self) -> dict[str, int]:
         """Return it as plain values."""
@@ -60,6 +64,7 @@ class RankSkew:
             "last": self.last,
             "waited_ns": self.waited_ns,
             "blamed_ns": self.blamed_ns,
+            "loading_ns": self.loading_ns,
         }
 
 
@@ -226,6 +231,9 @@ def _skews(mapped: Mapped, low: int, high: int) -> list[RankSkew]:
         for rank, longest in waited.items():
             skews[rank].last += 1
             skews[rank].blamed_ns += longest
+    for rank in mapped.ranks:
+        spans = (min(end, high) - max(begin, low) for begin, end in _loading(rank))
+        skews[rank.number].loading_ns = sum(span for span in spans if span > 0)
     return list(skews.values())
 
 
@@ -236,9 +244,7 @@ def _stalls(rank: Rank, low: int, high: int) -> Stalls:
     for thread, _, end in sorted(rank.sync_waits):
         waits[thread].append(end)
     loading = _loading(rank)
-    busiest = max(
-        rank.streams.values(), key=lambda stream: sum(a.end - a.begin for a in stream.activities if _computes(rank, a))
-    )
+    busiest = max(rank.streams.values(), key=lambda stream: _computing_ns(rank, stream.activities))
     free = max(rank.origin, low)
     for activity in busiest.activities:
         begin = min(activity.begin, high)
@@ -255,6 +261,10 @@ def _stalls(rank: Rank, low: int, high: int) -> Stalls:
                 stalls.launch_ns += rest
         free = max(free, activity.end)
     return stalls
+
+
+def _computing_ns(rank: Rank, activities: Sequence[Activity]) -> int:
+    return sum(activity.end - activity.begin for activity in activities if _computes(rank, activity))
 
 
 def _computes(rank: Rank, activity: Activity) -> bool:
