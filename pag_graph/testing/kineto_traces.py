@@ -217,7 +217,8 @@ class _Simulation:
         bound = self.planted("launch_bound") is not None
         begin = rank.now
         rank.now += self.draw(3_000, 6_000, "before", *what) + (25_000 if bound else 0)
-        length = self.draw(30_000, 60_000, "kernel", *what)
+        # The same kernel takes about as long on all ranks.
+        length = self.draw(30_000, 60_000, "kernel", step, name) + self.draw(0, 3_000, "kernel", *what)
         if bound:
             length //= 10
         if name == "forward 0":

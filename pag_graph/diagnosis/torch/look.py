@@ -231,9 +231,9 @@ def _skews(mapped: Mapped, low: int, high: int) -> list[RankSkew]:
         for rank, longest in waited.items():
             skews[rank].last += 1
             skews[rank].blamed_ns += longest
-    for rank in mapped.ranks:
-        spans = (min(end, high) - max(begin, low) for begin, end in _loading(rank))
-        skews[rank.number].loading_ns = sum(span for span in spans if span > 0)
+    for of_rank in mapped.ranks:
+        spans = (min(end, high) - max(begin, low) for begin, end in _loading(of_rank))
+        skews[of_rank.number].loading_ns = sum(span for span in spans if span > 0)
     return list(skews.values())
 
 
