@@ -54,6 +54,7 @@ from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, alerts, changes, delivering
 from pag_graph.cli.timings import timings
+from pag_graph.cli.torch import torch
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration
@@ -239,6 +240,7 @@ app.command()(export)
 app.command()(scaling)
 app.command()(spark)
 app.command()(spans)
+app.command()(torch)
 app.command()(vacuum)
 app.command()(follow)
 app.command()(replay)

@@ -249,7 +249,7 @@ def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings)
         if count
     ]
     if rank.streams and not has_syncs:
-        action = "waits of streams and threads are inferred; record with torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
+        action = "waits are inferred; record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         tables.append(findings("sync_events_missing", Severity.INFO, action, file=log.file.name))
     return pa.concat_tables([no_findings(), *tables])
 

@@ -158,6 +158,7 @@ def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: _Interv
         found.before_kernel += 1
         return False
     found.inferred_syncs += inferred
+    rank.sync_waits.append((int(rank.log.thread[row]), begin, min(waited.end, end)))
     until = min(waited.end, end)
     worker = int(inside.worker[place])
     spans.span(worker, begin, until, ActivityType.WAITING, operator, inferred=inferred)
