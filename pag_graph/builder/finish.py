@@ -106,24 +106,29 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     last_closed, count = closed.last, closed.epochs
     if not plan.tail:
         last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
-    known = answered(plan, span, closed, folded.frontier, state, begin.answered)
+    known = answered(plan, span, closed, folded.frontier, folded.behind, begin.answered)
     last_answered = known.last if plan.tail else last_closed
     final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
-    final_epochs = epochs.filter(final)
+    final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))
     came_back = findings.after_exit(plan, begin.state, folded.frontier)
     found = pa.concat_tables([decided.lost, came_back[0], decided.findings])
-    open_found = pa.concat_tables(
-        [
-            undecided.lost,
-            came_back[1],
-            *findings.read_otherwise(plan, state.sends.unread()),
-            *findings.of_lives(plan, state, spawns.births, spawns.odd),
-            *findings.unknown_names(plan, state),
-            *findings.of_epochs(span),
-            *findings.of_log(plan),
-            undecided.findings,
-        ]
-    )
+    open_found = no_findings()
+    if not folded.shown:
+        # What is not decided is not looked at, so nobody can count it.
+        open_epochs = open_epochs.slice(0, 0)
+    else:
+        open_found = pa.concat_tables(
+            [
+                undecided.lost,
+                came_back[1],
+                *findings.read_otherwise(plan, state.sends.unread()),
+                *findings.of_lives(plan, state, spawns.births, spawns.odd),
+                *findings.unknown_names(plan, state),
+                *findings.of_epochs(span),
+                *findings.of_log(plan),
+                undecided.findings,
+            ]
+        )
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
     rows |= {"findings": found.num_rows, "epochs": final_epochs.num_rows}
 
@@ -144,7 +149,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     return Finished(
         parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in ("vertices", "edges")},
         epochs=final_epochs,
-        open_epochs=epochs.filter(pc.invert(final)),
+        open_epochs=open_epochs,
         findings=found,
         open_findings=open_found,
         closed_epochs=count,

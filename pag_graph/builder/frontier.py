@@ -132,7 +132,7 @@ def answered(
     span: Windows,
     closed: Closed,
     frontier: RunState,
-    whole: RunState,
+    undecided: Sequence[SliceScan],
     before: Answered = Answered(),  # noqa: B008  (a value that nobody can change)
     settle_ns: int = SETTLE_NS,
 ) -> Answered:
@@ -148,8 +148,8 @@ def answered(
         The epochs that are closed now.
     frontier
         Where the decided rows end.
-    whole
-        Where all rows end.
+    undecided
+        Slices behind them.
     before
         What was answered when the build began.
     settle_ns
@@ -163,13 +163,21 @@ def answered(
     now = zip(span.completed.tolist(), span.bounds[1:].tolist(), strict=False)
     pending = [*before.pending, *((epoch, end_ns) for epoch, end_ns in now if epoch <= closed.last)]
     unread_ns = frontier.sends.first_unread_ns()
-    states = [whole.worker(worker) for worker in plan.workers]
-    passed_ns = min(
-        (state.last_row.t if state.last_row else 0 for state in states if state.exit_ns is None), default=_EVER
-    )
+    passed_ns = min(_logged_until(worker, frontier, undecided) for worker in plan.workers)
     last = before.last
     for place, (epoch, end_ns) in enumerate(pending):
         if unread_ns is not None and unread_ns <= end_ns and passed_ns < end_ns + settle_ns:
             return Answered(last, tuple(pending[place:]))
         last = epoch
     return Answered(last)
+
+
+def _logged_until(worker: int, frontier: RunState, undecided: Sequence[SliceScan]) -> int:
+    """Return the time of a worker's last row; the end of time if it has ended."""
+    state = frontier.worker(worker)
+    t, ended = state.last_row.t if state.last_row else 0, state.exit_ns is not None
+    for scan in undecided:
+        known = scan.workers.get(worker)
+        if known is not None and known.last_row is not None:
+            t, ended = known.last_row.t, known.exit_ns is not None
+    return _EVER if ended else t

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import RECEIVE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.kernels.streams import (
@@ -36,7 +37,6 @@ from pag_graph.kernels.streams import (
     unmatched_sends,
 )
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
-from pag_graph.rules.rows import NEVER
 from pag_graph.runtime.threads import allowed, each
 
 if TYPE_CHECKING:

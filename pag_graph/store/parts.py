@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreError
-from pag_graph.model.tables import STORE_TABLES
+from pag_graph.model.live_tables import ALL_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ _KINDS = {
         [column.name for column in schema if pa.types.is_integer(column.type)],
         [column.name for column in schema if pa.types.is_string(column.type)],
     )
-    for table, schema in STORE_TABLES.items()
+    for table, schema in ALL_TABLES.items()
 }
 """Per table: its schema, the columns of integers, those of words."""
 _BLOCK = 1 << 20
@@ -74,7 +74,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     store
         Directory of the store.
     table
-        Name out of `STORE_TABLES`.
+        Name out of `ALL_TABLES`.
     content
         Its rows, in the order to be kept.
     provisional
