@@ -46,6 +46,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.serve import serve
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
@@ -230,6 +231,7 @@ app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
 app.command()(vacuum)
+app.command()(serve)
 
 
 @app.command()
