@@ -162,6 +162,20 @@ class Evidence:
         return _rows(skew.ANALYSIS(self.snapshot))
 
     @cached_property
+    def skewed_messages(self) -> dict[str, Any] | None:
+        """Row of `SKEW` of the worker that reads most of an operator's records, and what messages of its own took.
+
+        None unless messages from it and to it take a notable share of the path: that is ``message_ns``.
+        """
+        messages = self.steps.filter(IS_MESSAGE)
+        for row in self.skew:
+            own = messages.filter((pl.col("worker") == row["worker"]) | (pl.col("to_worker") == row["worker"]))
+            spent = int(own["duration_ns"].sum())
+            if row["skewed"] and row["mean_ratio"] == row["skew_ratio"] and spent >= self.notable * self.window.span_ns:
+                return {**row, "message_ns": spent}
+        return None
+
+    @cached_property
     def sent(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Data messages and records from worker to worker, most records first."""
         sums: dict[tuple[int, int], tuple[int, int]] = {}

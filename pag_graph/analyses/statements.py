@@ -144,6 +144,19 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     }[verdict.cause]()
     start = "" if verdict.cause is Cause.WORK else "Cause: "
     yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
+    skewed = evidence.skewed_messages if verdict.cause is Cause.TRANSFER else None
+    if skewed is not None:
+        share = skewed["message_ns"] / (evidence.window.span_ns or 1)
+        read = f"{_who(evidence, skewed['worker'])} {_read(evidence, skewed['worker'])}"
+        text = f"The data is skewed: {read}, and {share:.0%} of the time was messages to or from it."
+        yield Statement(
+            topic="cause",
+            text=text,
+            worker=skewed["worker"],
+            operator=skewed["operator"],
+            time_ns=skewed["message_ns"],
+            share=share,
+        )
 
 
 def _held_up(evidence: Evidence) -> str:

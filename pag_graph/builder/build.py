@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pag_graph.builder import saved
-from pag_graph.builder.append import check_same_run, nothing_new
+from pag_graph.builder.append import FOLLOWED, check_same_run, nothing_new
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
@@ -187,10 +187,58 @@ def _commit(
     forced: pa.Table,
     previous: StoreInfo | None,
 ) -> BuildReport:
-    """Write the small tables and the state, and commit; without a `begin` nothing stays of what was there."""
+    """Commit, and say what the store holds then."""
+    info, parts = commit_finished(target, plan, built, begin, forced, previous)
+    before = {} if begin is None else begin.rows
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
+    rows |= {name: table.num_rows for name, table in _small_tables(plan.trace).items()}
+    found = pa.concat_tables([forced, built.open_findings, built.findings])
+    if before.get("findings"):
+        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
+    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+
+
+def _small_tables(trace: Trace) -> dict[str, pa.Table]:
+    return {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
+
+
+def commit_finished(
+    target: Path,
+    plan: RunPlan,
+    built: Finished,
+    begin: Saved | None,
+    forced: pa.Table,
+    previous: StoreInfo | None,
+    *,
+    followed: bool = False,
+) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
+    """Write the small tables and the state, and commit.
+
+    Parameters
+    ----------
+    target
+        Directory of the store.
+    plan, built
+        The build, and what there is to commit.
+    begin
+        Where it began; without it nothing stays of what was there.
+    forced
+        Findings about the choice of the rules.
+    previous
+        The state that the store is in.
+    followed
+        Whether the commit is one of a follower.
+
+    Returns
+    -------
+    info
+        The new state of the store.
+    parts
+        Per table: files that are new in it.
+    """
     keep, begin = begin is not None, begin or Saved()
     trace = plan.trace
-    small = {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
+    small = _small_tables(trace)
     checksums = {name: saved.checksum(content) for name, content in small.items()}
     unchanged = {name for name in small if keep and begin.tables.get(name) == checksums[name]}
     provisional = {"findings": pa.concat_tables([forced, built.open_findings]), "epochs": built.open_epochs}
@@ -205,14 +253,11 @@ def _commit(
     state = None
     if built.saved is not None:
         state = write_state(target, built.saved(checksums, trace.meta.complete).content())
+    run = {**plan.metadata(), "last_closed_epoch": built.last_closed, "closed_fingerprint": built.fingerprint}
     info = commit(
         target,
         parts,
-        run={
-            **plan.metadata(),
-            "last_closed_epoch": built.last_closed,
-            "closed_fingerprint": built.fingerprint,
-        },
+        run={**run, FOLLOWED: True} if followed else run,
         closed_epochs=built.closed_epochs,
         dropped=built.dropped,
         events=trace.rows,
@@ -221,12 +266,7 @@ def _commit(
         unchanged=unchanged,
         state=state,
     )
-    rows = {name: begin.rows.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
-    rows |= {name: small[name].num_rows for name in small}
-    found = pa.concat_tables([provisional["findings"], final["findings"]])
-    if begin.rows.get("findings"):
-        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+    return info, parts
 
 
 def _nothing_to_do(kept: StoreInfo) -> BuildReport:

@@ -3,7 +3,7 @@
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing, is in use or
 cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written where it should go; 7 an optional part
 is missing; 8 the analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings;
-130 interrupted; 143 ended by SIGTERM; 1 anything else.
+10 `pag follow` ended before its source; 130 interrupted; 143 ended by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pag_graph.cli.analyses import (
 )
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
+from pag_graph.cli.follow import follow
 from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.output import (
     Format,
@@ -46,6 +47,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.replay import replay
 from pag_graph.cli.serve import serve
 from pag_graph.cli.spark import spark
 from pag_graph.cli.vacuum import vacuum
@@ -231,6 +233,8 @@ app.command()(k_hop_paths)
 app.command()(export)
 app.command()(spark)
 app.command()(vacuum)
+app.command()(follow)
+app.command()(replay)
 app.command()(serve)
 
 

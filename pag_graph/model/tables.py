@@ -51,6 +51,12 @@ TRACE_EVENTS = pa.schema(
             "of a start with an activity: whether its place in time is a policy of the source, not an observation",
             optional=True,
         ),
+        _column(
+            "arrived_ns",
+            _I64,
+            "of a read: when the message was there, by the worker's own clock, at most t_ns; null for when it was read",
+            optional=True,
+        ),
     ]
 )
 """One row per event; rows of a worker stand together, in the order of its log."""

@@ -135,6 +135,8 @@ class WorkerRows(MessageRows):
     """Whether it ends with them."""
     ends_run: bool
     """Whether they are the worker's last ones to be built: the run's end comes behind them. There may be none then."""
+    before_t: int = NEVER
+    """Time of the row before these; `NEVER` where there is none."""
     seq: I64
     label: I8
     """Place of the kind in `KINDS`."""
@@ -146,6 +148,9 @@ class WorkerRows(MessageRows):
     """Place in `EDGE_TYPES` of the type that the source states; -1 for none. Empty where the rules do not ask."""
     inferred: I8
     """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
+    arrived: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """When the message that a row reads was there (common clock), `NEVER` for when it was read. Empty where no row says
+    so, or the rules do not ask."""
 
     @property
     def rows(self) -> int:

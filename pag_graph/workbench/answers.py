@@ -18,7 +18,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
-from pag_graph.model.units import in_cell
+from pag_graph.model.units import in_cell, printable
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
@@ -53,6 +53,8 @@ PATHS = 32
 MOST_MATCHES = 500
 """Matches of a motif that a page shows."""
 MOST_HOPS = 12
+_LONGEST = 120
+"""Letters of a name."""
 _OF_WORKER = 1 << POSITION_BITS
 """Vertices of a worker have ids in its own range; what remains is a position, with which a page can count exactly."""
 _LEAST_SHOWN = 200
@@ -95,18 +97,21 @@ def window_of(pag: Pag, chosen: Mapping[str, Any]) -> Window:
 def run_facts(opened: Opened) -> dict[str, Any]:
     """Return what the pages of a run need to know once: workers, operators, types, epochs, findings."""
     run = opened.pag.run
-    operators = run.operators.select("operator", "address", "name").sort("operator")
+    operators = [
+        {**row, "name": shortened(row["name"]), "address": shortened(row["address"])}
+        for row in run.operators.select("operator", "address", "name").sort("operator").to_dicts()
+    ]
     findings = run.scan("findings").collect()
     return {
-        "title": run.info.path.name,
+        "title": shortened(run.info.path.name),
         "run": run.info.run["run_id"],
         "rules": str(run.rules),
         "aligned": run.aligned,
         "end_ns": run.end_ns,
         "version": opened.version,
         "slowest": run.slowest().epoch,
-        "workers": [{"worker": worker, "name": run.worker_names.get(worker)} for worker in run.workers],
-        "operators": operators.to_dicts(),
+        "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
+        "operators": operators,
         "kinds": KINDS,
         "colours": COLOURS,
         "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
@@ -114,6 +119,13 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "findings": findings.head(_LEAST_SHOWN).to_dicts(),
         "analyses": [_description(entry.load(), run) for entry in all_entries()],
     }
+
+
+def shortened(name: str | None) -> str | None:
+    """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
+    if name is None or len(name) <= _LONGEST:
+        return name and printable(name)
+    return printable(name[:_LONGEST]) + "…"
 
 
 def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _MOST_ROWS = 48
 _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7")
 _WASTED, _PATH, _DRIVER = "#c0392b", "#111111", "#8a8f98"
 _SHOWN = 6
+_SAVINGS = 3
 
 
 def seconds(ns: float) -> str:
@@ -68,9 +69,11 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
                 f"  {number}. {cause.title}: {saving_text(cause, diagnosis.active_ns)}",
                 f"     {cause.text}",
                 f"     {cause.advice}",
+                *(f"     change: {change.text}" for change in cause.changes),
             ]
+        lines += _cumulative_lines(diagnosis)
     else:
-        lines.append("Nothing stands out: no skew, straggler, loss, spill, or idle driver that would save much.")
+        lines += _nothing_lines(answer)
     if diagnosis.minor:
         lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
     lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
@@ -80,7 +83,7 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         shown = [f"{row['key']} {row['share']:.0%}" for row in rows[:top]]
         lines.append(f"  by {title}: " + ", ".join(shown) + (", ..." if len(rows) > top else ""))
     if answer.plan_nodes:
-        shown = [f"{row['node']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top]]
+        shown = [f"{row['name']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top] if row["path_ns"]]
         lines.append("  by plan node: " + ", ".join(shown))
     lines.append(
         f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
@@ -102,6 +105,28 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if counted:
         lines += ["", f"Findings: {counted}."]
     return [printable(line) for line in lines]
+
+
+def _nothing_lines(answer: SparkAnswer) -> list[str]:
+    """Say what the time is bound by where no cause stands out, and which changes would save most."""
+    lines = ["Nothing stands out: no single cause would save much.", f"  Most of the time: {answer.bound.text}."]
+    if savings := _largest_savings(answer):
+        lines.append(f"  Largest savings, replayed: {savings}.")
+    return lines
+
+
+def _largest_savings(answer: SparkAnswer) -> str:
+    rows = answer.what_if[:_SAVINGS]
+    return "; ".join(f"{row.change}: {row.saving.text(seconds)}" for row in rows)
+
+
+def _cumulative_lines(diagnosis: Diagnosis) -> list[str]:
+    """Say when the application ends with one change after the other."""
+    ends = [(number, cause.cumulative) for number, cause in enumerate(diagnosis.causes, 1) if cause.cumulative]
+    if len(ends) < 2:  # noqa: PLR2004 several add up, or do not
+        return []
+    told = ", ".join(f"{number}: {end.text(seconds)}" for number, end in ends)
+    return [f"  With each change and those before it the application takes at least: {told}."]
 
 
 def saving_text(cause: Cause, active_ns: int) -> str:
@@ -171,12 +196,13 @@ def _section(answer: SparkAnswer) -> str:
         parts.append("<ol>")
         parts += [
             f"<li><b>{in_html(cause.title)}</b>: {in_html(saving_text(cause, diagnosis.active_ns))}"
-            f'<br>{in_html(cause.text)}<br><span class="advice">{in_html(cause.advice)}</span></li>'
+            f'<br>{in_html(cause.text)}<br><span class="advice">{in_html(cause.advice)}'
+            f"{''.join(f'<br>{in_html(change.text)}' for change in cause.changes)}</span></li>"
             for cause in diagnosis.causes
         ]
         parts.append("</ol>")
     else:
-        parts.append("<p>Nothing stands out.</p>")
+        parts += [f"<p>{in_html(line)}</p>" for line in _nothing_lines(answer)]
     if diagnosis.minor:
         told = "; ".join(cause.text for cause in diagnosis.minor)
         parts.append(f"<p>Also seen, each too little to matter: {in_html(told)}</p>")
@@ -186,14 +212,15 @@ def _section(answer: SparkAnswer) -> str:
     if answer.plan_nodes:
         nodes = [
             [
-                f"query {row['query']}",
-                str(row["node"]),
+                "" if row["query"] is None else f"query {row['query']}",
+                str(row["name"]),
                 seconds(row["path_ns"]),
+                seconds(row["task_ns"]),
                 "" if row["measured"] else "not measured apart",
             ]
             for row in answer.plan_nodes[:15]
         ]
-        parts.append(_table(["query", "plan node", "time on the path", ""], nodes))
+        parts.append(_table(["query", "plan node", "time on the path", "time of all tasks", ""], nodes))
     parts.append("<h2>What if</h2>")
     changes = [[row.change, row.end.text(seconds), row.saving.text(seconds)] for row in answer.what_if]
     changes += [

@@ -210,7 +210,7 @@ def _slowest(query: Query, known: LoadedRun) -> int:
         If no epoch has it.
     """
     for epoch in known.slowest_first():
-        if not query.details or epoch.detail in query.details:
+        if epoch.is_enough(query.details):
             return epoch.number
     needs = " or ".join(query.details)
     message = f"All epochs of run {known.run} are loaded with less detail than {query.name} needs: {needs}."

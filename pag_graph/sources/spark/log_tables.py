@@ -81,11 +81,13 @@ class SparkLog:
     executions: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per SQL execution, by number."""
     nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per plan node of a SQL execution's last plan."""
+    """One row per plan node of a SQL execution's last plan; `detail` is Spark's word for how it joins or divides,
+    `mark` tells texts apart that are not kept."""
     node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per metric of a plan node, with its value where the log has one."""
     stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per stage attempt and accumulator of a plan node: what its tasks added to it."""
+    """One row per stage attempt and accumulator of a plan node: what its tasks added to it, and how many of them
+    (null where only totals are known)."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts that the tasks' columns executor, host and reason number."""
     events: dict[str, int] = field(default_factory=dict)
@@ -144,7 +146,16 @@ EXECUTIONS: dict[str, Any] = {
     "started_ms": _I,
     "ended_ms": _I,
 }
-NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "scope": _S, "unsplittable": pl.Boolean}
+NODES: dict[str, Any] = {
+    "execution": _I,
+    "node": _I,
+    "parent": _I,
+    "name": _S,
+    "scope": _S,
+    "detail": _S,
+    "mark": _I,
+    "unsplittable": pl.Boolean,
+}
 NODE_METRICS: dict[str, Any] = {
     "execution": _I,
     "node": _I,
@@ -153,7 +164,7 @@ NODE_METRICS: dict[str, Any] = {
     "kind": _S,
     "driver_value": _I,
 }
-STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I}
+STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I, "updates": _I}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

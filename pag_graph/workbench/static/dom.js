@@ -33,7 +33,16 @@ export function table(rows, columns, { titles = {}, pick = null, cell = null, la
 export function plain(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(4);
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+  return readable(typeof value === "object" ? JSON.stringify(value) : String(value));
+}
+
+// A text of a trace, on one line of some length, without what would turn the direction of a page round.
+const UNREADABLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const LONGEST = 300;
+
+export function readable(text) {
+  const shown = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
+  return shown.replace(UNREADABLE, "?");
 }
 
 // A picture of the server, as elements: what a picture may hold is known, and nothing else is taken over.

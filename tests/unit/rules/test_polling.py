@@ -64,6 +64,7 @@ def test_stretches_are_those_of_the_definition() -> None:
         reads = np.flatnonzero((kind == act.RECEIVE) | (kind == act.PROGRESS_RECEIVE)).astype(np.int32)
         rows: Any = SimpleNamespace(
             worker=0,
+            starts_run=True,
             kind=kind,
             t=np.array([row["t"] for row in log], np.int64),
             operator=operator,
