@@ -50,6 +50,7 @@ from pag_graph.cli.output import (
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.scaling import scaling
+from pag_graph.cli.serve import serve
 from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, alerts, changes, delivering
@@ -248,6 +249,7 @@ app.command()(timings)
 app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
+app.command()(serve)
 
 
 @app.command()
