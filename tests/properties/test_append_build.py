@@ -134,7 +134,7 @@ def test_portions_of_logs_that_say_nothing_of_idleness_do(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(polled_log(seed)))
-    grows(parts, tmp_path_factory.mktemp("polled"), slice_events)
+    grows(parts, tmp_path_factory.mktemp("polled"), slice_events, tasks=data.draw(st.integers(0, 3)))
 
 
 @pytest.mark.parametrize("slice_events", [7, 1_000])
