@@ -66,7 +66,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
     early = np.flatnonzero(rows.kind[: max(alive - 1, 0)] == EXIT)
-    found.append(Remark(_EARLY_EXIT[0], _EARLY_EXIT[1], _EARLY_EXIT[2], early))
+    found.append(Remark("exit_before_last_event", warning, "ignored; the worker goes on", early))
     tables = [_of_remark(plan, rows, remark) for remark in found if len(remark.rows)]
     if len(negative):
         transfer = rows.t[negative] - rows.sent[np.searchsorted(rows.reads, negative)]
@@ -74,9 +74,6 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         zero = np.zeros(len(negative), np.int64)
         tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=zero, unit="ns"))
     return tables
-
-
-_EARLY_EXIT = "exit_before_last_event", Severity.WARNING, "ignored; the worker goes on"
 
 
 def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table, pa.Table]:
@@ -102,7 +99,9 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
         known = [begin.workers[worker] for worker in workers]
         rows = np.array([state.rows for state in known], np.int64)
         return findings(
-            *_EARLY_EXIT,
+            "exit_before_last_event",
+            Severity.WARNING,
+            "ignored; the worker goes on",
             rows=len(workers),
             worker=workers,
             vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
