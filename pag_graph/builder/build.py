@@ -126,7 +126,9 @@ def build(
         plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
-        return _commit(target, plan, built, begin, forced, previous)
+        info, parts = commit_finished(target, plan, built, begin, forced, previous)
+    found = pa.concat_tables([forced, built.open_findings, built.findings])
+    return _report(info, parts, plan, begin, found)
 
 
 def construct(
@@ -179,20 +181,13 @@ def _folded(plan: RunPlan, sink: Sink, begin: Saved, staging: Path, engine: Engi
     return folded or build_in_two_passes(plan, sink, staging, engine, progress)
 
 
-def _commit(
-    target: Path,
-    plan: RunPlan,
-    built: Finished,
-    begin: Saved | None,
-    forced: pa.Table,
-    previous: StoreInfo | None,
+def _report(
+    info: StoreInfo, parts: dict[str, list[PartFile]], plan: RunPlan, begin: Saved | None, found: pa.Table
 ) -> BuildReport:
-    """Commit, and say what the store holds then."""
-    info, parts = commit_finished(target, plan, built, begin, forced, previous)
+    """Say what the store holds after a commit that added these files and findings."""
     before = {} if begin is None else begin.rows
     rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
     rows |= {name: table.num_rows for name, table in _small_tables(plan.trace).items()}
-    found = pa.concat_tables([forced, built.open_findings, built.findings])
     if before.get("findings"):
         found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
     return BuildReport(store=info, rows=rows, findings=found, committed=True)

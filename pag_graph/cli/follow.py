@@ -67,7 +67,7 @@ def follow(
             commit_every_s=every_s,
             replace=replace,
             stop=stop,
-            progress=tell,
+            tell=tell,
         )
     facts = {
         "store": str(store),
