@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pag_graph.engines.following import Following, FollowReport, Progress
     from pag_graph.graph.following import Committed, Observer
+    from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
 
 
@@ -35,7 +36,11 @@ class FollowOptions(TypedDict, total=False):
     """To be told of each commit."""
     stop: Event | None
     """Set it to stop: what is decided is committed."""
-    tell: Callable[[Progress], None] | None
+    queries: Sequence[str]
+    """Standing queries to add, as for `build`."""
+    alerts: str | os.PathLike[str] | Sequence[Rule]
+    """Rules of alerts to add, as for `build`."""
+    progress: Callable[[Progress], None] | None
     """Called with how far it is."""
 
 
@@ -88,6 +93,7 @@ def live(
 
 def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions) -> Following:
     # What needs compiled kernels is loaded by whom it serves.
+    from pag_graph.api.standing import standings
     from pag_graph.engines.following import Following, Until
 
     rules = options.get("rules")
@@ -102,5 +108,6 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
         replace=options.get("replace", False),
         observers=options.get("observers", ()),
         stop=options.get("stop"),
-        tell=options.get("tell"),
+        tell=options.get("progress"),
+        derive=standings(options.get("queries", ()), options.get("alerts", ())),
     )

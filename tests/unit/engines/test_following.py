@@ -212,7 +212,7 @@ def test_from_python(tmp_path: Path) -> None:
     commits = list(pag_graph.live(growing.path, tmp_path / "live"))
     assert [(commit.closed, commit.complete) for commit in commits] == [((0, 1, 2), True)]
     told: list[Any] = []
-    report = pag_graph.follow(growing.path, tmp_path / "followed", tell=told.append)
+    report = pag_graph.follow(growing.path, tmp_path / "followed", progress=told.append)
     assert (report.complete, report.closed, told[-1].epochs) == (True, 3, 3)
 
 
