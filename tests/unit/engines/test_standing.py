@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -12,14 +14,24 @@ from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
+from pag_graph.api.standing import standings
+from pag_graph.engines.following import Following
+from pag_graph.sinks.delivery.lines import JsonLines
+from pag_graph.sinks.delivery.targets import Delivery
+from pag_graph.store.delta import open_store
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.growing import GrowingTrace, rounds
+from tests.support.skewed_rounds import skewed_rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
+
+    from pag_graph.graph.following import Committed
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
@@ -73,19 +85,6 @@ def test_changes_of_random_logs_add_up(
         check_sums(place / "store", QUERIES if part.complete else asked)
 
 
-def rounds(count: int) -> SmallTrace:
-    """Two workers that wait for each other in each round, as long as the run goes on."""
-    logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = 20 * e
-        logs[0].append(f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{e} | {t + 8} send 4>1 #{e} | {t + 9} end")
-        logs[1].append(
-            f"{t} start 1 | {t + 5} send 3>0 #{e} | {t + 5} stop 1"
-            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
-        )
-    return draw(*(" | ".join(log) for log in logs))
-
-
 def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
     whole = rounds(8)
     answered = []
@@ -132,3 +131,52 @@ def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:
     assert back.select("diff", "messages").rows() == [(-1, 1), (1, 2)]
     # The epoch that the message carries is that of its reader.
     assert 1 not in pag_graph.changes(tmp_path / "store", "metrics", since=0)["epoch"].to_pylist()
+
+
+class Steps(Event):
+    """Does the next step whenever a follower has looked, and then asks it to stop."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        super().__init__()
+        self._steps = list(steps)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Do the next step."""
+        del timeout
+        if self._steps:
+            self._steps.pop(0)()
+        else:
+            self.set()
+        return self.is_set()
+
+
+def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
+    growing = GrowingTrace(skewed_rounds(12, {4, 5}), tmp_path / "trace")
+    store, file = tmp_path / "store", tmp_path / "out.jsonl"
+
+    def follow(queries: tuple[str, ...], *steps: Callable[[], object]) -> list[Committed]:
+        run = Following(
+            growing.path,
+            store,
+            commit_every_s=0,
+            stop=Steps(*steps),
+            derive=standings(queries),
+            observers=[Delivery([JsonLines(store, file)])],
+        )
+        commits = []
+        for commit in run.commits():
+            check_sums(store, (open_store(store).live or {})["queries"])
+            commits.append(commit)
+        return commits
+
+    steps = [partial(growing.write_until, epoch) for epoch in (2, 5, 8)]
+    assert len(follow(("metrics", "invariants"), *steps)) > 1
+    # Who asks for more gets it at once; what was asked for before goes on.
+    assert follow(("critical-path", "traffic")) == []
+    check_sums(store, ("metrics", "invariants", "critical-path", "traffic"))
+    assert follow((), growing.finish)[-1].complete
+    info = open_store(store)
+    assert info.live is not None
+    assert info.live["queries"] == ["metrics", "invariants", "critical-path", "traffic"]
+    rows = info.scan("changes").collect().height
+    assert len(file.read_bytes().splitlines()) == rows > 0
