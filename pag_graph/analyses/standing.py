@@ -16,7 +16,7 @@ import polars as pl
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
 from pag_graph.analyses.rounds import ROUNDS
-from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.runner import over, with_epochs
 from pag_graph.analyses.totals import TOTALS, SumAnalysis
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.membership import labels, members
@@ -113,8 +113,9 @@ class Query:
 
     def over(self, run: Run, last: int) -> pa.Table:
         """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
-        over: pa.Table = self.analysis.over(run, last, self.parameters)  # type: ignore[attr-defined]
-        return over
+        if isinstance(self.analysis, SumAnalysis):
+            return self.analysis.over(run, last, self.parameters)
+        return over(self.analysis, run, last, self.parameters)
 
 
 def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
