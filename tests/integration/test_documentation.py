@@ -48,6 +48,7 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/graphframes.md": {"run.pag": "store"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/standing.md": {"run.trace": "trace"},
     "docs/spark.md": {"eventlogs/app-20261121183148-0000": "log", "app-1": "log"},
 }
 """What is there before a page is followed; all else its own commands make."""
