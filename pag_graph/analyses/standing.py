@@ -15,9 +15,10 @@ import polars as pl
 
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
+from pag_graph.analyses.degrees import DEGREES
 from pag_graph.analyses.rounds import ROUNDS
 from pag_graph.analyses.runner import over, with_epochs
-from pag_graph.analyses.totals import TOTALS, SumAnalysis
+from pag_graph.analyses.totals import TOTALS
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.difference import differs, rows_that_differ
 from pag_graph.graph.membership import labels, members
@@ -38,7 +39,7 @@ NEVER = -(2**63)
 _PLACE = ("epoch", "src_epoch", "start_ns", "duration_ns")
 _EPOCHS = ("epochs", ("epoch",))
 _SMALL = ("operators", "channels", "workers")
-_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS)}
+_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS, DEGREES)}
 """Analyses that only standing queries ask for."""
 ANSWERS: dict[str, pl.DataType | type[pl.DataType]] = {"epoch": pl.Int64, "row": pl.String}
 """An answer as changes have it."""
@@ -94,7 +95,7 @@ class Query:
     @property
     def schema(self) -> pa.Schema:
         """Columns of a row of its answer."""
-        if isinstance(self.analysis, SumAnalysis):
+        if self.standing is Standing.LINEAR:
             return self.analysis.schema
         return answered_schema(self.analysis.schema)
 
@@ -114,8 +115,10 @@ class Query:
 
     def over(self, run: Run, last: int) -> pa.Table:
         """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
-        if isinstance(self.analysis, SumAnalysis):
-            return self.analysis.over(run, last, self.parameters)
+        if self.standing is Standing.LINEAR:
+            analysis: Any = self.analysis
+            of_none: pa.Table = analysis.over(run, last, self.parameters)
+            return of_none
         return over(self.analysis, run, last, self.parameters)
 
 

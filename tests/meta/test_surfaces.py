@@ -56,6 +56,7 @@ MODULES = {
         "standing",
         "rounds",
         "totals",
+        "degrees",
         "invariants_resumed",
     }
 }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
-OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals")
+OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals", "degrees:last=2")
 LIMITS = "invariants:at-least=1:over=2:least-ns=0:tolerance=0:deviations=0.5:progress-max-ns=8:message-max-ns=5"
 QUERIES = (*OF_EPOCHS, *OTHERS, "invariants", LIMITS)
 
@@ -170,13 +170,13 @@ def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
         return commits
 
     steps = [partial(growing.write_until, epoch) for epoch in (2, 5, 8)]
-    assert len(follow(("metrics", "invariants"), *steps)) > 1
+    assert len(follow(("metrics", "invariants", "degrees:last=3"), *steps)) > 1
     # Who asks for more gets it at once; what was asked for before goes on.
     assert follow(("critical-path", "traffic")) == []
-    check_sums(store, ("metrics", "invariants", "critical-path", "traffic"))
+    check_sums(store, ("metrics", "invariants", "degrees:last=3", "critical-path", "traffic"))
     assert follow((), growing.finish)[-1].complete
     info = open_store(store)
     assert info.live is not None
-    assert info.live["queries"] == ["metrics", "invariants", "critical-path", "traffic"]
+    assert info.live["queries"] == ["metrics", "invariants", "degrees:last=3", "critical-path", "traffic"]
     rows = info.scan("changes").collect().height
     assert len(file.read_bytes().splitlines()) == rows > 0
