@@ -44,7 +44,8 @@ class InvariantsParameters:
     message_max_ns: Annotated[int | None, "No message takes longer, from send to read."] = None
     operator_max_ns: Annotated[int | None, "No activation of an operator takes longer."] = None
     progress_max_ns: Annotated[int | None, "No worker lets more time pass between progress messages."] = None
-    some_progress: Annotated[bool, "Every worker sends progress to every other one in every epoch."] = True
+    some_progress: Annotated[bool, "Every worker sends some progress to others in every epoch."] = True
+    progress_to_all: Annotated[bool, "For some_progress: to every other worker, not just to one."] = False
     learn: Annotated[bool, "Compare every epoch with the ones before it as well."] = True
     deviations: Annotated[float, "Learned limit: the median plus so many standard deviations, from the MAD."] = 6.0
     tolerance: Annotated[float, "Learned limit: at least so much above the median, as a share of it."] = 0.25
@@ -108,7 +109,7 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
     - `progress_max`: between two progress messages of a worker, counted where the second is sent; and from its last one
       to the end of the last round. The latter has no `dst`.
     - `some_progress`: workers that a worker sent progress to, by the epoch of the sender; the edge is the last one of
-      the worker in the epoch.
+      the worker in the epoch. One is enough (ST2), unless `progress_to_all` asks for all others.
 
     A learned limit is the median of the largest value in each of the latest earlier epochs, plus `deviations` times
     1.4826 MAD, and at least `tolerance` of it and `least_ns` more. There is one for every pair of workers, type and
@@ -171,7 +172,9 @@ def violations(
     rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in found])
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
-        rows = pl.concat([rows, _silent(run, sends, windows).select(rows.columns)])
+        others = len(run.workers) - 1
+        least = others if parameters.progress_to_all else min(others, 1)
+        rows = pl.concat([rows, _silent(run, sends, windows, least).select(rows.columns)])
     return rows, observed
 
 
@@ -225,8 +228,8 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
 
-def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return the workers that sent progress to too few others in an epoch."""
+def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) -> pl.DataFrame:
+    """Return the workers that sent progress to fewer than `least` others in an epoch."""
     workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
     sent = sends.group_by(worker=worker_of("src"), epoch="src_epoch").agg(
         observed=worker_of("dst").n_unique().cast(pl.Int64)
@@ -236,7 +239,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFram
         epochs.join(workers, how="cross")
         .join(sent, on=["worker", "epoch"], how="left")
         .with_columns(pl.col("observed").fill_null(0))
-        .filter(pl.col("observed") < workers.height - 1)
+        .filter(pl.col("observed") < least)
     )
     # Mostly nobody is silent, and no edge needs to be read.
     low, high = (few["epoch"].min(), few["epoch"].max()) if few.height else (0, -1)
@@ -252,7 +255,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFram
     silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
     return silent.with_columns(
         joined["epoch"],
-        limit=pl.lit(workers.height - 1, pl.Int64),
+        limit=pl.lit(least, pl.Int64),
         learned=pl.lit(value=False),
         unit=pl.lit("receivers"),
     )

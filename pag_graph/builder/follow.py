@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import closed_for_good
 from pag_graph.builder.made import StoreSink
+from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.build import Derive
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Made
+    from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
     from pag_graph.model.enums import RuleSet
@@ -44,6 +46,18 @@ if TYPE_CHECKING:
 
 CLOCKS_AFTER_NS = 10_000_000_000
 """Length of a log after which messages are taken to tell how its clocks differ, where its source does not say."""
+
+
+class ClosedEpoch(NamedTuple):
+    """An epoch that a commit closed."""
+
+    epoch: int
+    end_ns: int
+    """When its window ends, from the run's origin."""
+    last_ns: int
+    """The same, or the last of its events, whichever is later."""
+    rows: int
+    """Events that carry its label."""
 
 
 class Follower:
@@ -91,6 +105,8 @@ class Follower:
         self._made: list[Made] = []
         self._folded: tuple[RunPlan, Folded] | None = None
         self._checked = kept is None
+        self.ongoing: Ongoing | None = None
+        """What the run is doing, as of the last step."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(known.rows for known in self._state.workers.values())
@@ -170,9 +186,10 @@ class Follower:
             self._run, self._state = plan.metadata(), folded.frontier
             self.decided = sum(known.rows for known in self._state.workers.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
 
-    def commit(self) -> tuple[StoreInfo, tuple[int, ...]]:
+    def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:
         """Commit what the last steps decided.
 
         Returns
@@ -193,8 +210,12 @@ class Follower:
         begin = self._begin
         folded = folded._replace(decided=self._made)
         built = finish(plan, begin or Saved(), self._kept, folded)
-        rows = pa.concat_tables([built.epochs, built.open_epochs])["epoch"].to_pylist()
-        closed = tuple(sorted(epoch for epoch in rows if epoch <= built.last_closed))
+        rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
+        closed = [
+            ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
+            for row in sorted(rows, key=lambda row: row["epoch"])
+            if row["epoch"] <= built.last_closed
+        ]
         _, forced = choose_rules(plan.trace, plan.rules)
         derive = partial(self._derive, kept=self._kept, answered=answered(built, plan.trace))
         info, _ = commit_finished(

@@ -36,6 +36,7 @@ from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
 from pag_graph.cli.motif import k_hop_paths, motif
+from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
     Format,
     compiling,
@@ -48,8 +49,13 @@ from pag_graph.cli.output import (
 )
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
+from pag_graph.cli.scaling import scaling
+from pag_graph.cli.serve import serve
+from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
 from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, alerts, changes, delivering
+from pag_graph.cli.timings import timings
+from pag_graph.cli.torch import torch
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.units import duration
@@ -232,12 +238,18 @@ app.command()(check)
 app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
+app.command()(scaling)
 app.command()(spark)
+app.command()(spans)
+app.command()(torch)
 app.command()(vacuum)
 app.command()(follow)
 app.command()(replay)
+app.command()(timings)
+app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
+app.command()(serve)
 
 
 @app.command()

@@ -145,6 +145,9 @@ def _telling(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
                 f"{now.events:,} events read, {now.decided:,} decided; {now.epochs:,} epochs closed"
                 f" in {now.commits:,} commits"
             )
+            if now.ongoing is not None and now.ongoing.holder is not None:
+                line += f"; epoch {now.ongoing.epoch} waits for worker {now.ongoing.holder.worker}"
+                line += f" ({now.ongoing.holder.why.replace('_', ' ')})"
             if console.is_terminal:
                 status.update(line)
             elif time.monotonic() - told >= _TELL_EVERY_S:
