@@ -9,27 +9,34 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
 from pag_graph.api.standing import standings
+from pag_graph.builder.build import build
 from pag_graph.engines.following import Following
+from pag_graph.engines.local import LocalEngine
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
+from pag_graph.model.live_tables import LIVE_TABLES
 from pag_graph.sinks.delivery.lines import JsonLines
 from pag_graph.sinks.delivery.targets import Delivery
+from pag_graph.store import delta
 from pag_graph.store.delta import open_store
+from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
 from tests.support.growing import GrowingTrace, rounds
+from tests.support.skewed_rounds import portions as portions_of
 from tests.support.skewed_rounds import skewed_rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from pag_graph.graph.following import Committed
 
@@ -180,3 +187,50 @@ def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
     assert info.live["queries"] == ["metrics", "invariants", "degrees:last=3", "critical-path", "traffic"]
     rows = info.scan("changes").collect().height
     assert len(file.read_bytes().splitlines()) == rows > 0
+
+
+def test_a_commit_that_fails_leaves_nothing_and_the_next_one_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, queries = tmp_path / "store", ("metrics", "traffic", "invariants", "totals")
+    parts = portions_of(skewed_rounds(12, {4, 5}), [3, 8])
+    for number, part in enumerate(parts):
+        trace = part.write(tmp_path / f"trace-{number}")
+        append = partial(api.build, trace, store, engine="local", mode="append", queries=queries)
+        if number:
+            # Killed when the tables are there, and before the last one pins them.
+            with monkeypatch.context() as patched:
+                patched.setattr(delta, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                before = pag_graph.changes(store, "metrics").num_rows
+                with pytest.raises(KeyboardInterrupt):
+                    append()
+            assert pag_graph.changes(store, "metrics").num_rows == before
+        append()
+        check_sums(store, queries)
+    vacuum(store)
+    check_sums(store, queries)
+    assert not delta.check_store(open_store(store)).damaged
+    rows = open_store(store).scan("changes").select("commit", "ordinal").collect()
+    assert rows.unique().height == rows.height > 0
+
+
+def test_who_does_not_know_of_queries_does_not_leave_them_behind(tmp_path: Path) -> None:
+    first, second, _ = portions_of(skewed_rounds(6, ()), [3, 5])
+    api.build(first.write(tmp_path / "1"), tmp_path / "store", engine="local", queries=["metrics"])
+    trace = second.write(tmp_path / "2")
+    with pytest.raises(UnsupportedPlanError, match="has standing queries"):
+        build(trace, tmp_path / "store", engine=LocalEngine(), mode="append")
+    build(trace, tmp_path / "store", engine=LocalEngine(), mode="replace")
+    # A store without them is as it was before there were any.
+    info = open_store(tmp_path / "store")
+    assert info.live is None
+    assert not set(info.versions) & set(LIVE_TABLES)
+    with pytest.raises(InvalidParameterError, match="it has none"):
+        pag_graph.changes(tmp_path / "store", "metrics")
+
+
+def test_runs_whose_workers_may_be_anything_refuse_comparisons(tmp_path: Path) -> None:
+    trace = replace(skewed_rounds(2, ()), rules=RuleSet.STATED).write(tmp_path / "trace")
+    with pytest.raises(UnsupportedPlanError, match="only all of it tells"):
+        api.build(trace, tmp_path / "store", engine="local", queries=["skew"])
+    assert not (tmp_path / "store").exists()
