@@ -240,6 +240,29 @@ def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
     return marks, rows.kind[marks] == APPLICATION_START
 
 
+APPLICATION_TYPES = (
+    ActivityType.PROCESSING,
+    ActivityType.SERIALIZATION,
+    ActivityType.DESERIALIZATION,
+    ActivityType.BUFFER,
+    ActivityType.IO,
+    ActivityType.SCHEDULING,
+    ActivityType.GC,
+    ActivityType.APPLICATION,
+)
+"""Types that an activity of the program may state (CPA Table 4.1): what a worker does, and no wait, rest or message."""
+
+_APPLICATION_CODES = np.array([EDGE_CODES[kind] for kind in APPLICATION_TYPES], np.int8)
+
+
+def application_types(rows: WorkerRows, marks: I64) -> tuple[I8, NDArray[np.bool_]]:
+    """Return the types of application activities, as places in `EDGE_TYPES`, and which rows state one that is none."""
+    plain = np.int8(EDGE_CODES[ActivityType.APPLICATION])
+    stated = rows.activity[marks] if len(rows.activity) else np.full(len(marks), -1, np.int8)
+    fits = np.isin(stated, _APPLICATION_CODES)
+    return np.where(fits, stated, plain), (stated >= 0) & ~fits
+
+
 def opened(
     innermost: I64, inside: Sequence[I64 | I8], outer: Sequence[Sequence[int]], nothing: Sequence[int]
 ) -> list[I64]:
