@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pag_graph.kernels import activations as act
-from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,16 +240,8 @@ def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
     return marks, rows.kind[marks] == APPLICATION_START
 
 
-APPLICATION_TYPES = (
-    ActivityType.PROCESSING,
-    ActivityType.SERIALIZATION,
-    ActivityType.DESERIALIZATION,
-    ActivityType.BUFFER,
-    ActivityType.IO,
-    ActivityType.SCHEDULING,
-    ActivityType.GC,
-    ActivityType.APPLICATION,
-)
+_FOUND_OUT = (ActivityType.WAITING, ActivityType.SPINNING, ActivityType.BUSY, ActivityType.WAKE_UP, *RESTING_TYPES)
+APPLICATION_TYPES = tuple(kind for kind in LOCAL_TYPES if kind not in _FOUND_OUT)
 """Types that an activity of the program may state (CPA Table 4.1): what a worker does, and no wait, rest or message."""
 
 _APPLICATION_CODES = np.array([EDGE_CODES[kind] for kind in APPLICATION_TYPES], np.int8)
