@@ -153,11 +153,12 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
         return f"{hits} of {of} ({low:.0%} to {high:.0%})"
 
     head = [
-        f"- programs whose cause is named in every run: {part(len(named), len(found))}; first in every run:"
-        f" {part(len(first), len(found))}",
+        f"- programs whose cause is named in every run: {part(len(named), len(found))}",
+        f"- named first in every run: {part(len(first), len(found))}",
         f"- advice that came true: {part(len(true), len(found))}",
         f"- bounds that held: {part(sum(bool(row.held) for row in bounds), len(bounds))}",
-        f"- decoys that were taken for the cause: {false} of {decoys}; mended programs that kept it: {still} of {twins}",
+        f"- decoys that were taken for the cause: {false} of {decoys}",
+        f"- mended runs that kept it: {still} of {twins}",
         f"- load of the machine (2 cores) while they ran: {min(loads):.1f} to {max(loads):.1f}",
     ]
     columns = ("program", "cause", "rank", "class", "took s", "predicted s", "measured s", "noise s", "pairs", "true")

@@ -18,6 +18,7 @@ from pag_graph.api.comparing import scaling
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
+from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
 from pag_graph.model.enums import EpochRole, RuleSet
@@ -33,9 +34,11 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "alerts",
     "all_analyses",
     "analyse",
     "build",
+    "changes",
     "convert",
     "follow",
     "live",

@@ -7,13 +7,14 @@ and when to commit is for the caller to say.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.build import commit_finished
+from pag_graph.builder.build import answered, commit_finished, nothing_more
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from pag_graph.builder.build import Derive
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Made
     from pag_graph.builder.ongoing import Ongoing
@@ -73,6 +75,8 @@ class Follower:
         As for a build.
     slice_events
         About how many events are worked on at a time; the result does not depend on it.
+    derive
+        Makes what is committed beside the graph.
 
     Raises
     ------
@@ -89,9 +93,11 @@ class Follower:
         rules: RuleSet | None = None,
         parameters: RuleParameters | None = None,
         slice_events: int = DEFAULT_SLICE_EVENTS,
+        derive: Derive = nothing_more,
     ) -> None:
         self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
+        self._derive = derive
         self._kept, self._previous = kept, kept or replaced
         self._begin = None if kept is None else saved.load(kept)
         self._run: Mapping[str, Any] | None = None if kept is None else kept.run
@@ -211,7 +217,10 @@ class Follower:
             if row["epoch"] <= built.last_closed
         ]
         _, forced = choose_rules(plan.trace, plan.rules)
-        info, _ = commit_finished(self._target, plan, built, begin, forced, self._previous, followed=True)
+        derive = partial(self._derive, kept=self._kept, answered=answered(built, plan.trace))
+        info, _ = commit_finished(
+            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True
+        )
         # From here on as after a restart: what is not in the file is not in the state.
         self._begin = saved.load(info)
         self._state = (self._begin or Saved()).state.copy()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pag_graph.builder.build import commit_derived, nothing_more
 from pag_graph.builder.clocks import Clock
 from pag_graph.builder.follow import Follower
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.builder.build import Derive
     from pag_graph.builder.follow import ClosedEpoch
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.graph.following import Observer
@@ -136,6 +138,8 @@ class Following:
         Called with how far it is, after each look at something new.
     look_every_s
         How often to look.
+    derive
+        Makes what is committed beside the graph.
     """
 
     def __init__(
@@ -153,6 +157,7 @@ class Following:
         stop: Event | None = None,
         tell: Callable[[Progress], None] | None = None,
         look_every_s: float = LOOK_EVERY_S,
+        derive: Derive = nothing_more,
     ) -> None:
         if commit_every_s < 0:
             message = f"commit_every is {commit_every_s} s, and must not be negative."
@@ -162,6 +167,7 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
+        self._derive = derive
         self._commits, self._closed_ns = 0, 0
         self._report: FollowReport | None = None
 
@@ -212,6 +218,8 @@ class Following:
             if kept is not None:
                 # Whoever made it may have been killed before he could.
                 note_newest(self._store / "epochs", kept.versions["epochs"])
+                # What is asked for from now on is answered at once, also where nothing new comes.
+                kept = previous = commit_derived(kept, self._derive) or kept
             follower = Follower(
                 self._store,
                 kept,
@@ -219,6 +227,7 @@ class Following:
                 rules=self._rules,
                 parameters=self._parameters,
                 slice_events=self._slice_events,
+                derive=self._derive,
             )
             yield from self._follow(follower, Tail(self._source, follower.done))
 

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.logfiles import LogFiles
     from pag_graph.sources.spark.mapping import Mapped
 
-__all__ = ["SparkAnswer", "answer"]
+__all__ = ["SCHEMA", "SparkAnswer", "answer"]
+
+SCHEMA = "pag-spark/2"
+"""What programs can rely on in the facts of an answer: within a number things are only added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class SparkAnswer:
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
     """Time of the path, and of all tasks, by plan node (`PlanRows`)."""
+    pieces: pl.DataFrame
+    """The path by row of the plans, activity, and what it worked for (`PlanRows`)."""
     what_if: list[WhatIf]
     """Greatest saving first."""
     cores: list[WithCores]
@@ -68,6 +73,7 @@ class SparkAnswer:
         """Return all of it as plain values, for programs."""
         diagnosis, schedule = self.diagnosis, self.mapped.schedule
         return {
+            "schema": SCHEMA,
             "log": self.log.name,
             "application": {
                 "id": self.log.app_id,
@@ -230,6 +236,7 @@ def _walked(
         steps=steps,
         shares={name: _shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=divided.rows,
+        pieces=divided.pieces,
         what_if=what_ifs(mapped, diagnosis, steps),
         cores=with_other_cores(mapped, diagnosis, cores),
         bound=bound_by(mapped, diagnosis, steps),

@@ -52,6 +52,9 @@ class PlanRows(NamedTuple):
     rows: list[dict[str, Any]]
     """`query`, `node`, `name`, `kind`, `path_ns`, `task_ns` and `measured`; most time on the path first. `path_ns` adds
     up to the path, `task_ns` to what tasks held cores."""
+    pieces: pl.DataFrame
+    """The path by row, activity, and what it worked for: `query` of the work (null for none), `job` (index, likewise),
+    `of_query`, `node`, `name` and `kind` of the row, `activity` and `ns`; adds up to the path."""
     scaled: int
     """Tasks of the path whose timers add up to more than their work: they were scaled."""
 
@@ -133,29 +136,53 @@ def plan_rows(mapped: Mapped, steps: pl.DataFrame, updates: Mapping[int, Mapping
         Rows that add up to the path, and to the tasks' time, to the nanosecond.
     """
     divider = _Divider(mapped)
-    path: Counter[RowKey] = Counter()
+    pieces: Counter[tuple[int | None, int | None, RowKey, str]] = Counter()
     scaled: set[int] = set()
     in_task = dict(path_tasks(mapped, steps).iter_rows())
     tasks = widened(mapped.schedule.tasks.select("task", "stage", "stage_attempt", "work"))
-    columns = ("step", "type", "duration_ns", "what", "query")
-    for step, kind, duration, what, query in steps.select(columns).iter_rows():
+    columns = ("step", "type", "duration_ns", "what", "query", "operator", "activity")
+    for step, kind, duration, what, query, operator, activity in steps.select(columns).iter_rows():
         row = in_task.get(step)
         if not duration:
             continue
+        divided: Counter[RowKey] = Counter()
         if row is None:
-            path[_outside(what, query)] += duration
-            continue
-        task, stage, attempt, work = tasks.row(row)
-        part = _PARTS.get(kind, "overhead")
-        if divider.divide((stage, attempt), part, duration, updates.get(task), work, path):
-            scaled.add(task)
+            divided[_outside(what, query)] = duration
+        else:
+            task, stage, attempt, work = tasks.row(row)
+            part = _PARTS.get(kind, "overhead")
+            if divider.divide((stage, attempt), part, duration, updates.get(task), work, divided):
+                scaled.add(task)
+        working = divider.works_for.get(operator, (None, None))
+        for key, ns in divided.items():
+            pieces[*working, key, activity] += ns
+    path: Counter[RowKey] = Counter()
+    for (_, _, key, _), ns in pieces.items():
+        path[key] += ns
     all_tasks = divider.all_tasks()
     rows = [
         {**key._asdict(), "path_ns": path[key], "task_ns": all_tasks[key], "measured": key.kind in {"node", "gc"}}
         for key in path.keys() | all_tasks.keys()
     ]
     rows.sort(key=lambda row: (-row["path_ns"], -row["task_ns"], str(row["query"]), str(row["node"]), row["name"]))
-    return PlanRows(rows, len(scaled))
+    return PlanRows(rows, _pieces(pieces), len(scaled))
+
+
+def _pieces(pieces: Mapping[tuple[int | None, int | None, RowKey, str], int]) -> pl.DataFrame:
+    rows = [(query, job, *key, activity, ns) for (query, job, key, activity), ns in pieces.items() if ns]
+    return pl.DataFrame(rows, schema=_PIECES, orient="row")
+
+
+_PIECES = {
+    "query": pl.Int64,
+    "job": pl.Int64,
+    "of_query": pl.Int64,
+    "node": pl.Int64,
+    "name": pl.String,
+    "kind": pl.String,
+    "activity": pl.String,
+    "ns": pl.Int64,
+}
 
 
 def _outside(what: str, query: str) -> RowKey:
@@ -188,12 +215,26 @@ def _stages(mapped: Mapped) -> tuple[dict[StageKey, _Stage], dict[NodeKey, int |
     return stages, parents
 
 
+def _works_for(mapped: Mapped) -> dict[int, tuple[int | None, int | None]]:
+    """Return the query and the job that each operator works for."""
+    operators, schedule = mapped.operators, mapped.schedule
+    found: dict[int, tuple[int | None, int | None]] = {
+        number: (execution, None) for execution, number in operators.executions.items()
+    }
+    found |= {number: (schedule.jobs[job].execution, job) for job, number in enumerate(operators.jobs)}
+    for key, number in operators.stages.items():
+        job = schedule.stage_jobs[key]
+        found[number] = (schedule.jobs[job].execution, job)
+    return found
+
+
 class _Divider:
     """Divides the time of tasks among the plan nodes of their stages."""
 
     def __init__(self, mapped: Mapped) -> None:
         self.stages, self.parents = _stages(mapped)
         self.labels = {key: mapped.operators.names[number] for key, number in mapped.operators.stages.items()}
+        self.works_for = _works_for(mapped)
         held = (pl.col("free") - pl.col("receipt")).alias("held")
         self.sums = {
             (row["stage"], row["stage_attempt"]): row

@@ -79,7 +79,7 @@ class SparkLog:
     executors: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per executor, in the order in which they came."""
     executions: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per SQL execution, by number."""
+    """One row per SQL execution, by number; `mark` tells first plans apart, but for ids, numbers and dates."""
     nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per plan node of a SQL execution's last plan; `detail` is Spark's word for how it joins or divides,
     `mark` tells texts apart that are not kept."""
@@ -145,6 +145,7 @@ EXECUTIONS: dict[str, Any] = {
     "name": _S,
     "started_ms": _I,
     "ended_ms": _I,
+    "mark": _I,
 }
 NODES: dict[str, Any] = {
     "execution": _I,

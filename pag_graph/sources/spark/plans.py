@@ -13,7 +13,7 @@ from pag_graph.sources.spark.texts import OTHER, Texts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_nodes", "text_mark"]
+__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_mark", "plan_nodes", "text_mark"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
@@ -133,6 +133,29 @@ def text_mark(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(masked.encode(errors="replace"), digest_size=8).digest(), signed=True)
 
 
+def plan_mark(root: Any) -> int:
+    """Return a mark of a whole plan, the same for plans that differ only in ids, numbers, dates and temporary places.
+
+    Parameters
+    ----------
+    root
+        ``sparkPlanInfo`` of an event.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    waiting, seen = [root], 0
+    while waiting and seen < _DEEPEST:
+        info = waiting.pop()
+        if not isinstance(info, dict):
+            continue
+        seen += 1
+        children = [child for child in info.get("children") or () if isinstance(child, dict)]
+        text = f"{info.get('nodeName')}|{info.get('simpleString')}"[:_LONGEST]
+        digest.update(f"{_VARYING.sub('#', _EXPRESSION_ID.sub('#', text))}|{len(children)};".encode(errors="replace"))
+        waiting += reversed(children)
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+_VARYING = re.compile(r"\d+|[0-9a-f]{8}-[0-9a-f-]{27}", re.ASCII)
 _EXPRESSION_ID = re.compile(r"#\d+L?|(?:plan_id=|id=#)\d+", re.ASCII)
 
 _DETAIL = re.compile(
