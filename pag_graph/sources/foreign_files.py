@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -36,11 +37,8 @@ def parquet_columns(file: Path) -> list[str]:
     TraceFormatError
         If the file is absent, or truncated, or something else.
     """
-    try:
-        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
-            return list(parquet.schema_arrow.names)
-    except DAMAGE as error:
-        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+    with _opened(file) as parquet:
+        return list(parquet.schema_arrow.names)
 
 
 def parquet_rows(file: Path) -> int:
@@ -51,11 +49,8 @@ def parquet_rows(file: Path) -> int:
     TraceFormatError
         If the file is absent, or truncated, or something else.
     """
-    try:
-        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
-            return int(parquet.metadata.num_rows)
-    except DAMAGE as error:
-        raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
+    with _opened(file) as parquet:
+        return int(parquet.metadata.num_rows)
 
 
 def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
@@ -66,23 +61,30 @@ def iter_batches(file: Path, columns: Sequence[str] | None = None, rows: int = B
     TraceFormatError
         If the file is absent or damaged, or a piece takes more memory than there is.
     """
-    done = 0
+    rows_read = 0
+    with _opened(file) as parquet:
+        stated = parquet.metadata.num_rows
+        for batch in parquet.iter_batches(rows, columns=None if columns is None else list(columns)):
+            for column in batch.columns:
+                # Numbers are what they are; the bytes of text are looked at by nobody else.
+                if not pa.types.is_primitive(column.type):
+                    column.validate(full=True)
+            rows_read += batch.num_rows
+            # What else a schema says of its columns may be anything, and is nothing to us.
+            yield pa.RecordBatch.from_arrays(batch.columns, names=list(batch.schema.names))
+    if rows_read != stated:
+        lack = OSError(f"its footer states {stated} rows, but it holds {rows_read}")
+        raise TraceFormatError(*unreadable(file, "Parquet", lack))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; what its reading raises becomes an error that names it."""
     try:
         with pq.ParquetFile(pa.OSFile(str(file)), pre_buffer=False) as parquet:
-            stated = parquet.metadata.num_rows
-            for batch in parquet.iter_batches(rows, columns=None if columns is None else list(columns)):
-                for column in batch.columns:
-                    # Numbers are what they are; the bytes of text are looked at by nobody else.
-                    if not pa.types.is_primitive(column.type):
-                        column.validate(full=True)
-                done += batch.num_rows
-                # What else a schema says of its columns may be anything, and is nothing to us.
-                yield pa.RecordBatch.from_arrays(batch.columns, names=list(batch.schema.names))
+            yield parquet
     except DAMAGE as error:
         raise TraceFormatError(*unreadable(file, "Parquet", error)) from error
-    if done != stated:
-        lack = OSError(f"its footer states {stated} rows, but it holds {done}")
-        raise TraceFormatError(*unreadable(file, "Parquet", lack))
 
 
 def iter_frames(file: Path, columns: Schema, rows: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
