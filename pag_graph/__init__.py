@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pag_graph import samples
     from pag_graph.analyses.critical_path import CriticalPath
-    from pag_graph.api import Pag, Snapshot, Window, build, convert, follow, live, open  # noqa: A004
+    from pag_graph.api import (
+        Pag,
+        Snapshot,
+        Window,
+        alerts,
+        build,
+        changes,
+        convert,
+        follow,
+        live,
+        open,  # noqa: A004
+    )
     from pag_graph.builder.build import BuildReport
     from pag_graph.engines.following import FollowReport
     from pag_graph.graph.following import Committed
@@ -28,7 +39,9 @@ __all__ = [
     "Snapshot",
     "Window",
     "__version__",
+    "alerts",
     "build",
+    "changes",
     "convert",
     "follow",
     "live",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pag_graph.engines.following import Following, FollowReport, Progress
     from pag_graph.graph.following import Committed, Observer
+    from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
 
 
@@ -27,6 +28,8 @@ def follow(
     commit_every_s: float = 0.25,
     replace: bool = False,
     observers: Sequence[Observer] = (),
+    queries: Sequence[str] = (),
+    alerts: str | os.PathLike[str] | Sequence[Rule] = (),
     stop: Event | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> FollowReport:
@@ -48,6 +51,8 @@ def follow(
         Take the place of a store that exists.
     observers
         To be told of each commit.
+    queries, alerts
+        Standing queries and rules of alerts to add, as for `build`.
     stop
         Set it to stop: what is decided is committed.
     progress
@@ -67,6 +72,8 @@ def follow(
         commit_every_s=commit_every_s,
         replace=replace,
         observers=observers,
+        queries=queries,
+        alerts=alerts,
         stop=stop,
         tell=progress,
     ).run()
@@ -82,13 +89,15 @@ def live(
     commit_every_s: float = 0.25,
     replace: bool = False,
     observers: Sequence[Observer] = (),
+    queries: Sequence[str] = (),
+    alerts: str | os.PathLike[str] | Sequence[Rule] = (),
     stop: Event | None = None,
 ) -> Iterator[Committed]:
     """Build the graph of a trace while it is written, commit by commit.
 
     Parameters
     ----------
-    source, store, rules, parameters, until, commit_every_s, replace, observers, stop
+    source, store, rules, parameters, until, commit_every_s, replace, observers, queries, alerts, stop
         As for `follow`.
 
     Yields
@@ -112,6 +121,8 @@ def live(
         commit_every_s=commit_every_s,
         replace=replace,
         observers=observers,
+        queries=queries,
+        alerts=alerts,
         stop=stop,
     ).commits()
 
@@ -122,11 +133,15 @@ def _following(
     *,
     rules: RuleSet | str | None,
     until: str,
+    queries: Sequence[str],
+    alerts: str | os.PathLike[str] | Sequence[Rule],
     **options: Any,
 ) -> Following:
     # What needs compiled kernels is loaded by whom it serves.
+    from pag_graph.api.standing import standings
     from pag_graph.engines.following import Following, Until
 
     chosen = None if rules is None else RuleSet(rules)
     # Who follows for long may change the folder that it works in.
-    return Following(Path(source).absolute(), Path(store).absolute(), rules=chosen, until=Until.of(until), **options)
+    options |= {"rules": chosen, "until": Until.of(until), "derive": standings(queries, alerts)}
+    return Following(Path(source).absolute(), Path(store).absolute(), **options)

@@ -7,18 +7,20 @@ and when to commit is for the caller to say.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.build import commit_finished
+from pag_graph.builder.build import answered, commit_finished, nothing_more
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
 from pag_graph.builder.frontier import closed_for_good
 from pag_graph.builder.made import StoreSink
+from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from pag_graph.builder.build import Derive
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Made
+    from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
     from pag_graph.model.enums import RuleSet
@@ -42,6 +46,18 @@ if TYPE_CHECKING:
 
 CLOCKS_AFTER_NS = 10_000_000_000
 """Length of a log after which messages are taken to tell how its clocks differ, where its source does not say."""
+
+
+class ClosedEpoch(NamedTuple):
+    """An epoch that a commit closed."""
+
+    epoch: int
+    end_ns: int
+    """When its window ends, from the run's origin."""
+    last_ns: int
+    """The same, or the last of its events, whichever is later."""
+    rows: int
+    """Events that carry its label."""
 
 
 class Follower:
@@ -59,6 +75,8 @@ class Follower:
         As for a build.
     slice_events
         About how many events are worked on at a time; the result does not depend on it.
+    derive
+        Makes what is committed beside the graph.
 
     Raises
     ------
@@ -75,9 +93,11 @@ class Follower:
         rules: RuleSet | None = None,
         parameters: RuleParameters | None = None,
         slice_events: int = DEFAULT_SLICE_EVENTS,
+        derive: Derive = nothing_more,
     ) -> None:
         self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
+        self._derive = derive
         self._kept, self._previous = kept, kept or replaced
         self._begin = None if kept is None else saved.load(kept)
         self._run: Mapping[str, Any] | None = None if kept is None else kept.run
@@ -85,6 +105,8 @@ class Follower:
         self._made: list[Made] = []
         self._folded: tuple[RunPlan, Folded] | None = None
         self._checked = kept is None
+        self.ongoing: Ongoing | None = None
+        """What the run is doing, as of the last step."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(known.rows for known in self._state.workers.values())
@@ -164,9 +186,10 @@ class Follower:
             self._run, self._state = plan.metadata(), folded.frontier
             self.decided = sum(known.rows for known in self._state.workers.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
 
-    def commit(self) -> tuple[StoreInfo, tuple[int, ...]]:
+    def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:
         """Commit what the last steps decided.
 
         Returns
@@ -187,10 +210,17 @@ class Follower:
         begin = self._begin
         folded = folded._replace(decided=self._made)
         built = finish(plan, begin or Saved(), self._kept, folded)
-        rows = pa.concat_tables([built.epochs, built.open_epochs])["epoch"].to_pylist()
-        closed = tuple(sorted(epoch for epoch in rows if epoch <= built.last_closed))
+        rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
+        closed = [
+            ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
+            for row in sorted(rows, key=lambda row: row["epoch"])
+            if row["epoch"] <= built.last_closed
+        ]
         _, forced = choose_rules(plan.trace, plan.rules)
-        info, _ = commit_finished(self._target, plan, built, begin, forced, self._previous, followed=True)
+        derive = partial(self._derive, kept=self._kept, answered=answered(built, plan.trace))
+        info, _ = commit_finished(
+            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True
+        )
         # From here on as after a restart: what is not in the file is not in the state.
         self._begin = saved.load(info)
         self._state = (self._begin or Saved()).state.copy()

@@ -25,7 +25,6 @@ from pag_graph.rules.rows import (
     EDGE_CODES,
     EXIT,
     LABELS,
-    NEVER,
     SPAWN,
     Open,
     Stack,

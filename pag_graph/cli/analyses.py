@@ -378,14 +378,7 @@ def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
     chosen = any(value is not None for value in options.values())
     window = pag.run.window(**options) if chosen else pag.run.slowest()
-    return {
-        "window": window.name,
-        "epoch": window.epoch,
-        "role": str(window.role) if window.role else None,
-        "start_ns": window.start_ns,
-        "end_ns": window.end_ns,
-        "span_ns": window.span_ns,
-    }
+    return window.facts
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import typer
 
 from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
 from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
+from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
 from pag_graph.model.enums import RuleSet  # noqa: TC001  (Typer reads it)
 from pag_graph.model.units import nanoseconds
 
@@ -40,6 +41,10 @@ def follow(
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    query: QueryOption = None,
+    alert_rules: AlertsOption = None,
+    to: ToOption = None,
+    fail_on: FailOnOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
@@ -58,7 +63,12 @@ def follow(
 
     every_s = nanoseconds(commit_every) / 1e9
     quiet = form is not Format.TABLE
-    with compiling("build", quiet=quiet, report=silent), _stopping() as stop, _telling(quiet=quiet) as tell:
+    with (
+        delivering(store, to, fail_on) as delivery,
+        compiling("build", quiet=quiet, report=silent),
+        _stopping() as stop,
+        _telling(quiet=quiet) as tell,
+    ):
         result = api.follow(
             source,
             store,
@@ -66,6 +76,9 @@ def follow(
             until=until,
             commit_every_s=every_s,
             replace=replace,
+            observers=[delivery],
+            queries=query or (),
+            alerts=alert_rules or (),
             stop=stop,
             progress=tell,
         )
@@ -128,6 +141,9 @@ def _telling(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
                 f"{now.events:,} events read, {now.decided:,} decided; {now.epochs:,} epochs closed"
                 f" in {now.commits:,} commits"
             )
+            if now.ongoing is not None and now.ongoing.holder is not None:
+                line += f"; epoch {now.ongoing.epoch} waits for worker {now.ongoing.holder.worker}"
+                line += f" ({now.ongoing.holder.why.replace('_', ' ')})"
             if console.is_terminal:
                 status.update(line)
             elif time.monotonic() - told >= _TELL_EVERY_S:

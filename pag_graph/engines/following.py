@@ -6,23 +6,29 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from pag_graph.builder.build import commit_derived, nothing_more
+from pag_graph.builder.clocks import Clock
 from pag_graph.builder.follow import Follower
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.graph.following import Committed
 from pag_graph.model.units import nanoseconds
 from pag_graph.runtime import memory
-from pag_graph.store.delta import check_target
+from pag_graph.store.delta import LIVE, check_target
+from pag_graph.store.delta_log import note_newest
 from pag_graph.store.leftovers import staging
-from pag_graph.store.live import followed
+from pag_graph.store.live import add_timings, begin, followed, write_status
 from pag_graph.store.tail import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.builder.build import Derive
+    from pag_graph.builder.follow import ClosedEpoch
+    from pag_graph.builder.ongoing import Ongoing
     from pag_graph.graph.following import Observer
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
@@ -85,6 +91,8 @@ class Progress(NamedTuple):
     epochs: int
     """Epochs that are closed and committed."""
     commits: int
+    ongoing: Ongoing | None
+    """What the run is doing; None before anything is known of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +138,8 @@ class Following:
         Called with how far it is, after each look at something new.
     look_every_s
         How often to look.
+    derive
+        Makes what is committed beside the graph.
     """
 
     def __init__(
@@ -147,6 +157,7 @@ class Following:
         stop: Event | None = None,
         tell: Callable[[Progress], None] | None = None,
         look_every_s: float = LOOK_EVERY_S,
+        derive: Derive = nothing_more,
     ) -> None:
         if commit_every_s < 0:
             message = f"commit_every is {commit_every_s} s, and must not be negative."
@@ -156,7 +167,8 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
-        self._commits = 0
+        self._derive = derive
+        self._commits, self._closed_ns = 0, 0
         self._report: FollowReport | None = None
 
     @property
@@ -198,10 +210,16 @@ class Following:
             If the trace contradicts itself, or is complete and empty; what was committed stays.
         """
         with ExitStack() as held:
-            held.enter_context(followed(self._store))
+            folder = held.enter_context(followed(self._store))
             previous = check_target(self._store, "replace" if self._replace else "append")
             held.enter_context(staging(self._store))
             kept = None if self._replace else previous
+            begin(folder, anew=kept is None)
+            if kept is not None:
+                # Whoever made it may have been killed before he could.
+                note_newest(self._store / "epochs", kept.versions["epochs"])
+                # What is asked for from now on is answered at once, also where nothing new comes.
+                kept = previous = commit_derived(kept, self._derive) or kept
             follower = Follower(
                 self._store,
                 kept,
@@ -209,6 +227,7 @@ class Following:
                 rules=self._rules,
                 parameters=self._parameters,
                 slice_events=self._slice_events,
+                derive=self._derive,
             )
             yield from self._follow(follower, Tail(self._source, follower.done))
 
@@ -227,11 +246,13 @@ class Following:
                 return
             if new and now - stepped >= self._every_s and (log := tail.log()) is not None:
                 closed = follower.advance(tail.trace(), log)
+                self._closed_ns = time.time_ns()
+                self._note(follower, tail)
                 tail.forget(follower.done)
                 stepped, new = now, False
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
                 if closed or tail.complete or (late and follower.pending):
-                    yield self._commit(follower)
+                    yield self._commit(follower, tail)
                     committed = time.monotonic()
                     self._say(follower, tail)
             self._stop.wait(self._look_s)
@@ -254,8 +275,10 @@ class Following:
             # Who is stopped leaves only what is final: the program goes on, and the next one goes on with it.
             show = ending != "stopped" or tail.complete
             closed = follower.advance(tail.trace(), log, show=show)
+            self._closed_ns = time.time_ns()
+            self._note(follower, tail)
             if show or closed or (follower.closed and follower.pending):
-                yield self._commit(follower)
+                yield self._commit(follower, tail)
         self._say(follower, tail)
         self._report = FollowReport(
             ending=ending,
@@ -267,20 +290,54 @@ class Following:
             complete=tail.complete,
         )
 
-    def _commit(self, follower: Follower) -> Committed:
+    def _commit(self, follower: Follower, tail: Tail) -> Committed:
         info, closed = follower.commit()
+        committed = time.time_ns()
         self._commits += 1
+        epochs = tuple(row.epoch for row in closed)
         commit = Committed(
             path=self._store,
             version=info.versions["epochs"],
-            closed=closed,
-            answered=closed,
+            closed=epochs,
+            answered=epochs,
             complete=follower.complete,
         )
         for observer in self._observers:
             observer.committed(commit)
+        clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
+        known = [self._timing(row, tail, clocks, origin) for row in closed]
+        after = {"committed_ns": committed, "answered_ns": time.time_ns(), "commit": commit.version}
+        add_timings(self._store / LIVE, [row | after for row in known])
         return commit
+
+    def _timing(self, row: ClosedEpoch, tail: Tail, clocks: Mapping[str, Any], origin: int) -> dict[str, int]:
+        """Say when an epoch ended, was written, was read, and was found to be closed."""
+        arrivals = []
+        for worker, offset in clocks["offset_ns"].items():
+            clock = Clock(offset_ns=offset, drift=clocks["drift"][worker])
+            arrivals.append(tail.arrival(int(worker), clock.own(row.last_ns + origin)))
+        return {
+            "epoch": row.epoch,
+            "ended_ns": row.end_ns + origin,
+            "published_ns": max(arrival.published_ns for arrival in arrivals if arrival),
+            "read_ns": max(arrival.read_ns for arrival in arrivals if arrival),
+            "closed_ns": self._closed_ns,
+            "rows": row.rows,
+        }
+
+    def _note(self, follower: Follower, tail: Tail) -> None:
+        """Write down what the run is doing, for those who ask."""
+        if (known := follower.ongoing) is None:
+            return
+        status = known._asdict() | {
+            "holder": known.holder and known.holder._asdict(),
+            "workers": [worker._asdict() for worker in known.workers],
+            "events": tail.rows,
+            "complete": tail.complete,
+            "looked_ns": self._closed_ns,
+        }
+        write_status(self._store / LIVE, status)
 
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:
-            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits))
+            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits, follower.ongoing))

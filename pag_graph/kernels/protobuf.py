@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Fields(NamedTuple):
 
 
 @kernel
-def varint(data: U8, begin: int, end: int) -> tuple[int, int]:
+def varint(data: U8, begin: int, end: int) -> tuple[Any, int]:
     """Read a number; returns it and where the next field begins, which is -1 if the number is cut off or too long.
 
     Examples
@@ -42,15 +42,15 @@ def varint(data: U8, begin: int, end: int) -> tuple[int, int]:
     >>> varint(np.array([172, 2], np.uint8), 0, 2)
     (300, 2)
     """
-    value = 0
+    value = np.int64(0)
     for index in range(_LONGEST_VARINT):
         if begin + index >= end:
-            return 0, -1
+            return value, -1
         byte = np.int64(data[begin + index])
         value |= (byte & 127) << np.int64(_SHIFT * index)
         if byte < 128:  # noqa: PLR2004
             return value, begin + index + 1
-    return 0, -1
+    return np.int64(0), -1
 
 
 @kernel
@@ -88,11 +88,13 @@ def fields(data: U8, begins: I64, ends: I64) -> tuple[Fields, NDArray[np.bool_]]
             columns = np.empty((5, count), np.int64)
         count = 0
         for message in range(len(begins)):
-            place, end = begins[message], ends[message]
+            end: int = ends[message]
+            place: int = begins[message]
             while place < end:
                 key, place = varint(data, place, end)
                 wire = key & 7
-                value, until = np.int64(0), np.int64(0)
+                value: Any = np.int64(0)
+                until: Any = np.int64(0)
                 if place < 0 or key <= 0:
                     damaged[message] = True
                     break

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pag_graph.kernels import NEVER, polling
 from pag_graph.kernels import activations as act
-from pag_graph.kernels import polling
 from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import EXIT, KIND_CODES, NEVER, SPAWN, application_rows
+from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

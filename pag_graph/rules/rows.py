@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
 from pag_graph.model.enums import ActivityType, EventKind
 
@@ -78,9 +79,6 @@ EDGE_TYPES = (
 
 EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)}
 """The place of each type in `EDGE_TYPES`."""
-
-NEVER = np.iinfo(np.int64).min
-"""Time of a send that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ from pag_graph.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+from pag_graph.store.contents import GROWING
 from pag_graph.store.delta_log import (
     TableState,
     commit_file,
@@ -46,13 +48,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.store.contents import Live
     from pag_graph.store.parts import PartFile
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
-
-GROWING = ("vertices", "edges", "findings", "epochs")
-"""Tables to which an append adds; it leaves what it finds there, but for provisional files."""
 
 LIVE = "_live"
 """Folder of what a follower keeps beside the tables."""
@@ -86,6 +86,8 @@ class StoreInfo:
     """Per table: `digest` of its files; None where the release that wrote it kept none, and nothing can be checked."""
     state: Mapping[str, Any] | None = None
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
+    live: Mapping[str, Any] | None = None
+    """Standing queries and alert rules, and how far they have got; None where there are none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     _tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
 
@@ -95,7 +97,7 @@ class StoreInfo:
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
 
         Returns
         -------
@@ -108,8 +110,12 @@ class StoreInfo:
             If the log is damaged.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
         if name not in self._tables:
-            state = read_state(self.path / name, self.versions[name])
-            if self.digests is not None and not _is_digest(self.digests.get(name), state.files.values()):
+            state = read_state(self.path / name, self.versions.get(name, -1))
+            if (
+                name in self.versions
+                and self.digests is not None
+                and not _is_digest(self.digests.get(name), state.files.values())
+            ):
                 raise damaged(
                     commit_file(self.path / name, self.versions[name]),
                     "the log up to it names other files than those that were committed",
@@ -146,7 +152,7 @@ class StoreInfo:
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
         near
             A condition on ``min_`` and ``max_`` of columns of integers; a file of which it cannot be told is taken.
 
@@ -163,7 +169,7 @@ class StoreInfo:
     def bounds(self, name: str) -> pl.DataFrame:
         """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
         rows: list[dict[str, int | None]] = []
-        columns = [column.name for column in STORE_TABLES[name] if pa.types.is_integer(column.type)]
+        columns = [column.name for column in ALL_TABLES[name] if pa.types.is_integer(column.type)]
         for part in self.table(name).files.values():
             said = orjson.loads(part.statistics)
             rows.append(
@@ -210,7 +216,7 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `STORE_TABLES`.
+            Rows of the table of `ALL_TABLES`.
 
         Raises
         ------
@@ -224,9 +230,7 @@ class StoreInfo:
         return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
 
 
-_POLARS = {
-    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in STORE_TABLES.items()
-}
+_POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
 
 
 def digest(files: Iterable[PartFile], *, beside: str = f"{_SUM}0", without: Iterable[PartFile] = ()) -> str:
@@ -362,6 +366,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             commit_id=content["commit_id"],
             digests=content.get("digests"),
             state=content.get("state"),
+            live=content.get("live"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -382,7 +387,7 @@ class StoreCheck:
 def keeps_checksums(info: StoreInfo) -> bool:
     """Tell whether all of a store can be checked: releases before this one kept no checksums."""
     return info.digests is not None and all(
-        part.checksum is not None for name in STORE_TABLES for part in info.table(name).files.values()
+        part.checksum is not None for name in ALL_TABLES for part in info.table(name).files.values()
     )
 
 
@@ -407,7 +412,7 @@ def check_store(info: StoreInfo) -> StoreCheck:
             read_state_file(info.path, info.state)
         except StoreError as error:
             found.append(error)
-    for name in STORE_TABLES:
+    for name in ALL_TABLES:
         try:
             files = info.parts(name)
         except StoreError as error:
@@ -500,7 +505,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in STORE_TABLES or path.name.startswith(STAGING) or path.name == LIVE
+    return path.name in ALL_TABLES or path.name.startswith(STAGING) or path.name == LIVE
 
 
 def commit(
@@ -515,6 +520,7 @@ def commit(
     keep: bool = False,
     unchanged: Collection[str] = (),
     state: Mapping[str, Any] | None = None,
+    live: Live | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -534,6 +540,8 @@ def commit(
         Tables that stay as `previous` has them.
     state
         The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
+    live
+        What standing queries made of it.
 
     Returns
     -------
@@ -552,16 +560,19 @@ def commit(
     pinned = _Pinned({}, {}, {})
     try:
         _check_latest(path, previous)
-        for name in STORE_TABLES:
+        for name in ALL_TABLES if live is not None else STORE_TABLES:
             if previous is not None and previous.digests is not None and name in unchanged:
                 pinned.keep(previous, name)
                 continue
-            files = {part.path: part for part in parts.get(name, ())}
+            beside = live if name in LIVE_TABLES else None
+            files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
             check_sizes(path / name, files.values())
-            step = _step(path / name, files, previous, keep=keep and name in GROWING)
+            stays = keep and name in GROWING if beside is None else beside.kept is not None
+            step = _step(path / name, files, previous, keep=stays)
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
+                about |= {} if live is None else {"live": dict(live.content)}
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
@@ -643,7 +654,7 @@ def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | No
     name = directory.name
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
-        newer = commit_file(directory, previous.versions[name] + 1).exists()
+        newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()
         if digest_before.startswith(_SUM) and not newer:
             before = previous.tip(name)
             gone = [part for part in before.files.values() if part.provisional]
@@ -684,7 +695,7 @@ def _publish(
 
 def _write(directory: Path, step: _Step, info: Mapping[str, str], transaction: tuple[str, int]) -> TableState:
     """Add the next version of a table, and read it back."""
-    schema = STORE_TABLES[directory.name]
+    schema = ALL_TABLES[directory.name]
     version = write_version(directory, schema, step.before, step.files, info=info, transaction=transaction)
     now = read_next(directory, step.before)
     if now.files != step.files:

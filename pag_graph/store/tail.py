@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,6 +65,8 @@ class Arrival(NamedTuple):
     """When the recorder wrote it, Unix time."""
     read_ns: int
     """When it was seen, Unix time."""
+    t_max: int
+    """The latest time of its rows, on the worker's own clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,13 @@ class Tail:
             self._take(name, now_ns)
         return described or self.rows > before
 
+    def arrival(self, worker: int, t_own: int) -> Arrival | None:
+        """Return the file with which a worker's log got to a time of its own clock; the last one if it has not."""
+        known = self._arrivals.get(worker)
+        if not known:
+            return None
+        return known[min(bisect_left(known, t_own, key=lambda arrival: arrival.t_max), len(known) - 1)]
+
     def log(self) -> TailLog | None:
         """Return the rows that are still needed, as far as they were read; None before there are any."""
         if not self._chunks:
@@ -255,9 +264,8 @@ class Tail:
         self._looks += 1
         lacking = self._trace is not None and len(self._arrivals) < self._trace.meta.workers
         stamp = _stamp(folder)
-        if stamp is None or (found and not self.complete):
-            return found
-        if self.complete or (stamp != self._folder and (lacking or self._looks % _LOOKS_PER_LIST == 0)):
+        due = lacking or (not found and self._looks % _LOOKS_PER_LIST == 0)
+        if stamp is not None and (self.complete or (due and stamp != self._folder)):
             # A folder that changed just now may change again without another time.
             self._folder = stamp if now_ns - stamp[1] > _TICK_NS else None
             found += self._listed(folder)
@@ -306,8 +314,10 @@ class Tail:
                 raise TraceFormatError(message, hint, {"file": str(path), "worker": worker})
             first_row = self.rows_of(worker)
             chunk = Chunk(file.name, group, offset, rows, first_row, t_min, t_max)
-            if not arrivals or arrivals[-1].file != file.name:
-                arrivals.append(Arrival(first_row, file.name, published, now_ns))
+            if arrivals and arrivals[-1].file == file.name:
+                arrivals[-1] = arrivals[-1]._replace(t_max=t_max)
+            else:
+                arrivals.append(Arrival(first_row, file.name, published, now_ns, t_max))
             # Of what is done, the last row is asked for.
             if known and known[-1].first_row + known[-1].rows < self._done.get(worker, 0):
                 known.clear()

@@ -57,9 +57,9 @@ class Watched:
         closed = self.follower.advance(self.tail.trace(), log, show=show)
         self.tail.forget(self.follower.done)
         if show or (closed and commit):
-            _, epochs = self.follower.commit()
+            _, closed = self.follower.commit()
             self.commits += 1
-            self.check(epochs)
+            self.check(tuple(row.epoch for row in closed))
 
     def check(self, epochs: tuple[int, ...]) -> None:
         """Compare what is closed with what was, row by row."""

@@ -1,4 +1,4 @@
-"""The rules of Jaeger's UI and of CRISP, followed step by step without thought for speed: what the policies must equal."""
+"""The rules of Jaeger's UI and of CRISP, followed step by step without thought for speed."""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ def critical_path(
 
 def _nodes(trace: OneTrace) -> tuple[dict[int, Node], list[int]]:
     """Return spans by number and those without parent; of spans with one id the last one, at the place of the first."""
-    last: dict[str, int] = {}
-    for span, name in enumerate(trace.ids):
-        last[name] = span
+    last = {name: span for span, name in enumerate(trace.ids)}
     nodes: dict[int, Node] = {}
     for span in last.values():
         start, duration = trace.start[span], trace.duration[span]

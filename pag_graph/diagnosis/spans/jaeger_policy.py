@@ -1,7 +1,7 @@
 """Policy `jaeger`: the critical path as Jaeger's UI shows it, for comparison.
 
-Rules of jaeger-ui at c321fb3. A span's *tree parent* is its first reference of either kind that exists; the walk goes up
-to its *walk-up parent*, the first CHILD_OF of the same trace, else the first FOLLOWS_FROM. They can differ, and the
+Rules of jaeger-ui at c321fb3. A span's *tree parent* is its first reference of either kind that exists; the walk goes
+up to its *walk-up parent*, the first CHILD_OF of the same trace, else the first FOLLOWS_FROM. They can differ, and the
 parent that is walked to can be absent: then there is no path, which the UI does not say.
 """
 

@@ -1,4 +1,4 @@
-"""Collectives: which kernels of which ranks are one, who came last, and what that says about clocks (`docs/torch.md`)."""
+"""Collectives: which kernels of which ranks are one, who came last, and what that says about clocks."""
 
 from __future__ import annotations
 
@@ -240,8 +240,9 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
         for one in collective.parts:
             for other in collective.parts:
                 if domains[one.rank] != domains[other.rank]:
-                    bounds = (one.begin - other.end, one.end - other.begin, one.end - other.end)
-                    pairs[domains[one.rank], domains[other.rank]].append(bounds)
+                    pairs[domains[one.rank], domains[other.rank]].append(
+                        (one.begin - other.end, one.end - other.begin, one.end - other.end)
+                    )
     grown = True
     while grown:
         grown = False

@@ -16,7 +16,7 @@ from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, e
 from pag_graph.sources.kineto.event_text import looks_like_events
 from pag_graph.sources.kineto.operators import Operators
 from pag_graph.sources.kineto.rank import Rank, make_rank
-from pag_graph.sources.kineto.rank_log import CALL, COPY, FILL, KERNEL, OP, SLICE, SYNC, RankLog, read_rank
+from pag_graph.sources.kineto.rank_log import SYNC, RankLog, read_rank
 from pag_graph.sources.kineto.spans import CHANNELS, Spans, event_tables
 from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps, step_starts
 from pag_graph.sources.kineto.streams import StreamFindings, write_streams
@@ -249,7 +249,7 @@ def _rank_findings(rank: Rank, threads: ThreadFindings, streams: StreamFindings)
         if count
     ]
     if rank.streams and not has_syncs:
-        action = "waits of streams and threads are inferred; record with torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)"
+        action = "waits are inferred; record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         tables.append(findings("sync_events_missing", Severity.INFO, action, file=log.file.name))
     return pa.concat_tables([no_findings(), *tables])
 

@@ -27,7 +27,7 @@ from pag_graph.kernels.json_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -37,6 +37,9 @@ __all__ = ["TextEvents", "looks_like_events"]
 _CHUNK = 8 << 20
 _LONGEST = 64 << 20
 """Characters of an event, or of what stands around the events, at most."""
+_PIECE = 1 << 16
+_GZIP_MEMBER = 31
+"""What zlib calls a gzip header and the largest window."""
 _TABLE_ROWS = 1 << 16
 _BATCH = 2_000
 """Events that are parsed at a time: objects of Python take ten times the memory of their text."""
@@ -131,18 +134,32 @@ class TextEvents:
             with self.file.open("rb") as raw:
                 zipped = raw.read(2) == _GZIP
                 raw.seek(0)
-                lines = gzip.GzipFile(fileobj=raw) if zipped else raw
-                while chunk := lines.read(_CHUNK):
+                pieces = iter(lambda: raw.read(_PIECE if zipped else _CHUNK), b"")
+                for chunk in self._inflated(pieces) if zipped else pieces:
                     if self.progress is not None:
                         self.progress(raw.tell())
                     yield chunk
-        except EOFError:
-            self.truncated = "the compressed file ends in the middle"
-        except (zlib.error, gzip.BadGzipFile) as error:
-            self.truncated = f"the compressed file is damaged ({error})"
         except OSError as error:
             message = f"{self.file} cannot be read: {error.strerror or error}."
             raise TraceFormatError(message, None, {"file": str(self.file)}) from error
+
+    def _inflated(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield what is compressed in pieces, up to where they end or are damaged."""
+        member = zlib.decompressobj(_GZIP_MEMBER)
+        try:
+            for piece in pieces:
+                left = piece
+                while left:
+                    if member.eof:
+                        member = zlib.decompressobj(_GZIP_MEMBER)
+                    if chunk := member.decompress(left, _CHUNK):
+                        yield chunk
+                    left = member.unused_data if member.eof else member.unconsumed_tail
+        except zlib.error as error:
+            self.truncated = f"the compressed file is damaged ({error})"
+        else:
+            if not member.eof:
+                self.truncated = "the compressed file ends in the middle"
 
     def _parsed(
         self, text: bytes, table: NDArray[np.int64]

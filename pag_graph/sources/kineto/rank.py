@@ -126,6 +126,8 @@ class Rank:
     """Rows of synchronisations by the correlation of their call, when they are asked for."""
     origin: int = 0
     """When the run begins."""
+    sync_waits: list[tuple[int, int, int]] = field(default_factory=list)
+    """Thread, begin and end of each wait for a device, by thread."""
 
     @property
     def workers(self) -> int:

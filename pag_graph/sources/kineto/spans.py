@@ -159,8 +159,8 @@ def _nested(spans: Spans) -> pl.DataFrame:
     parent, ended, cut_by = nest(*(frame[name].to_numpy() for name in ("worker", "start", "end")))
     spans.cut += int((cut_by >= 0).sum())
     depth, _ = depths(parent, (frame["type"] == _CODE[ActivityType.WAITING]).to_numpy())
-    ended = pl.Series(ended)
-    return frame.with_columns(end=ended, depth=pl.Series(depth)).filter(frame["start"] < ended)
+    ends = pl.Series(ended)
+    return frame.with_columns(end=ends, depth=pl.Series(depth)).filter(frame["start"] < ends)
 
 
 def _starts_and_stops(nested: pl.DataFrame) -> Iterator[pl.DataFrame]:

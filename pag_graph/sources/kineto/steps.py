@@ -87,24 +87,21 @@ def complete_steps(ranks: Sequence[Rank], finish: int) -> Steps:
     for rank in ranks:
         for step, start, end in rank.steps:
             main = rank.thread_workers[rank.main]
-            ends = [(end, -main)]
-            for activities in rank.of_stream.values():
-                called = activities.between(start, end)
-                ends += [(activity.end, -activity.stream.worker) for activity in called]
-            t, worker = max(ends)
+            called = [one for calls in rank.of_stream.values() for one in calls.between(start, end)]
+            t, worker = max([(end, -main), *((one.end, -one.stream.worker) for one in called)])
             latest[step] = max(latest.get(step, (t, worker)), (t, worker))
             begins[step].append((start, main))
     if not latest:
         # Who did something until the very end closes the one epoch.
-        closing = max((end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items())
-        return Steps(0, [(0, max(finish, closing[0]), -closing[1])], workers, finish)
+        last, by = max((end, -worker) for rank in ranks for worker, end in _ends_of_workers(rank).items())
+        return Steps(0, [(0, max(finish, last), -by)], workers, finish)
     ordered = sorted(latest)
-    start, main = min(begins[ordered[0]])
-    ends: list[tuple[int, int, int]] = [(ordered[0] - 1, start, main)]
+    first_start, first_main = min(begins[ordered[0]])
+    ends: list[tuple[int, int, int]] = [(ordered[0] - 1, first_start, first_main)]
     for step in ordered:
-        t, worker = latest[step]
+        t, negated = latest[step]
         _, before, closing = ends[-1]
-        ends.append((step, t, -worker) if t >= before else (step, before, closing))
+        ends.append((step, t, -negated) if t >= before else (step, before, closing))
     return Steps(ordered[0] - 1, ends, workers, finish)
 
 

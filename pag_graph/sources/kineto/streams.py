@@ -78,8 +78,9 @@ def write_streams(
     for device in {stream.device for stream in rank.streams.values()}:
         streams = [stream for stream in rank.streams.values() if stream.device == device]
         ended = _Ended(streams)
+        shortest = _shortest_launch(streams)
         for stream in streams:
-            _write_stream(rank, stream, spans, operators, joined, found, ended)
+            _write_stream(rank, stream, spans, operators, joined, found, (ended, shortest))
             last = max((activity.end for activity in stream.activities), default=rank.origin)
             spans.span(stream.worker, last, finish, ActivityType.IDLE)
     return found
@@ -111,11 +112,10 @@ def _write_stream(
     operators: Operators,
     joined: Mapping[int, Joined],
     found: StreamFindings,
-    ended: _Ended,
+    of_device: tuple[_Ended, int],
 ) -> None:
     log = rank.log
-    launched = [activity.begin - activity.sent for activity in stream.activities if activity.call >= 0]
-    shortest = min(launched, default=0)
+    ended, shortest = of_device
     free, launches_known = rank.origin, False
     for activity in stream.activities:
         begin = max(activity.begin, free)
@@ -133,6 +133,19 @@ def _write_stream(
                 _write_activity(activity, name, spans, operators, begin)
             free = activity.end
         free = max(free, begin)
+
+
+def _shortest_launch(streams: list[Stream]) -> int:
+    """Return the shortest time from a launch to its activity: of a device, as some streams are launched far ahead."""
+    return min(
+        (
+            activity.begin - activity.sent
+            for stream in streams
+            for activity in stream.activities
+            if activity.call >= 0 and activity.sent < activity.begin
+        ),
+        default=0,
+    )
 
 
 def _write_activity(activity: Activity, name: str, spans: Spans, operators: Operators, begin: int) -> None:

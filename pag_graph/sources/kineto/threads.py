@@ -16,8 +16,6 @@ from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, 
 from pag_graph.sources.kineto.spans import AUTOGRAD, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from pag_graph.sources.kineto.operators import Operators
@@ -160,6 +158,7 @@ def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: _Interv
         found.before_kernel += 1
         return False
     found.inferred_syncs += inferred
+    rank.sync_waits.append((int(rank.log.thread[row]), begin, min(waited.end, end)))
     until = min(waited.end, end)
     worker = int(inside.worker[place])
     spans.span(worker, begin, until, ActivityType.WAITING, operator, inferred=inferred)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.sources.spans.table import SpanTable
-    from pag_graph.sources.spark.codecs import Stopped
 
 _HEAD: Final = 1 << 16
 _PARSED: Final = 8
@@ -135,7 +134,7 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
 
 def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
     """Add the spans of a file; returns findings."""
-    damaged, stops = 0, []
+    stops: list[Stopped] = []
     try:
         pieces = _checked(file, decode(file, stopped=stops.append))
         head = next(pieces, b"")

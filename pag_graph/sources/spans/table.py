@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 INTERNAL, CLIENT, SERVER, PRODUCER, CONSUMER = range(5)
 """Kinds of spans, in the order of OTLP, whose numbers are one more."""
@@ -24,7 +25,7 @@ LATEST_NS: Final = 1 << 61
 """Times lie this close to 1970 (73 years): what is later or earlier is no time of a span."""
 NO_THREAD: Final = -1
 _CHUNK = 1 << 16
-_SPAN: Final = {
+_SPAN: Final[dict[str, Any]] = {
     "trace": pl.Int32,
     "id": pl.String,
     "kind": pl.Int8,
@@ -35,7 +36,7 @@ _SPAN: Final = {
     "thread": pl.Int32,
     "flags": pl.Int8,
 }
-_REFERENCE: Final = {"row": pl.Int32, "type": pl.Int8, "trace": pl.Int32, "id": pl.String}
+_REFERENCE: Final[dict[str, Any]] = {"row": pl.Int32, "type": pl.Int8, "trace": pl.Int32, "id": pl.String}
 
 
 class Process(NamedTuple):
@@ -162,13 +163,15 @@ class SpanRows:
         """Add a reference of a span to another one."""
         self._references.append((row, kind, trace, span))
 
-    def add_columns(self, spans: Mapping[str, Sequence[Any] | pl.Series], references: pl.DataFrame) -> None:
+    def add_columns(
+        self, spans: Mapping[str, Sequence[Any] | pl.Series | NDArray[Any]], references: pl.DataFrame
+    ) -> None:
         """Add many spans, as columns, and their references by `row` among these."""
         self._flush()
         part = pl.DataFrame(dict(spans), schema=_SPAN)
         self._parts.append(part)
         self._reference_parts.append(
-            references.select(pl.col("row") + self.rows, "type", "trace", "id").cast(_REFERENCE)
+            references.select(pl.col("row") + self.rows, "type", "trace", "id").cast(pl.Schema(_REFERENCE))
         )
         self.rows += part.height
 

@@ -112,6 +112,16 @@ def test_messages_to_who_reads_all_records_are_skew_as_well(tmp_path: Path) -> N
     assert (row["worker"], row["operator"], row["time_ns"], row["share"]) == (0, 1, 80, 0.8)
 
 
+@pytest.mark.parametrize(("between", "noted"), [(40, True), (4, False)])
+def test_time_between_activations_is_not_instrumented(tmp_path: Path, *, between: int, noted: bool) -> None:
+    log = " | ".join(f"{t} start 1 | {t + 100 - between} stop 1 | {t + 100} end" for t in (0, 100, 200))
+    told = drawn(tmp_path, log.replace("start 1 |", "start 1 | 1 send 3>0 #0 |", 1)).why(epoch=1)
+    rows = [row for row in told.table.to_pylist() if "is not instrumented" in row["statement"]]
+    said = [(row["topic"], row["time_ns"], row["share"]) for row in rows]
+    assert said == ([("doubt", 40, 0.4)] if noted else [])
+    assert not noted or rows[0]["statement"].startswith("40% of the path lies between activations")
+
+
 def test_a_balanced_run_raises_no_alarm(tmp_path: Path) -> None:
     told = drawn(tmp_path, balanced(1), balanced(0)).why()
     assert told.cause is Cause.WORK

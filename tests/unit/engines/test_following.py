@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 from threading import Event
@@ -233,3 +234,26 @@ def test_ctrl_c_asks_to_stop_and_a_second_one_interrupts() -> None:
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    store = str(tmp_path / "store")
+    assert CliRunner().invoke(app, ["ongoing", store]).exit_code != 0
+    following(growing, tmp_path / "store", *(lambda e=e: growing.write_until(e) for e in (2, 4))).run()
+    now = json.loads(CliRunner().invoke(app, ["ongoing", store, "--format", "json"]).output)
+    assert (now["epoch"], now["final"], now["holder"]["why"]) == (4, False, "undecided_wait")
+    assert "epoch 4 has taken" in CliRunner().invoke(app, ["ongoing", store]).output
+    found = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
+    assert [row["epoch"] for row in found["epochs"]] == [0, 1, 2, 3]
+    for row in found["epochs"]:
+        assert row["published_ns"] <= row["read_ns"] <= row["closed_ns"] <= row["committed_ns"] <= row["answered_ns"]
+    # Epochs of one commit have one time of commit; what came in another file came at another time.
+    assert [row["commit"] for row in found["epochs"]] == [0, 0, 1, 1]
+    assert "published to answered" in CliRunner().invoke(app, ["timings", store]).output
+    # Of a run that takes its place nothing of this is known any more.
+    growing.finish()
+    following(growing, tmp_path / "store", replace=True).run()
+    again = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
+    assert [row["epoch"] for row in again["epochs"]] == list(range(8))
+    assert "the run has ended" in CliRunner().invoke(app, ["ongoing", store]).output

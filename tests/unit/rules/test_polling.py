@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
 from pag_graph.rules.polling import polled_intervals
-from pag_graph.rules.rows import KIND_CODES, NEVER
+from pag_graph.rules.rows import KIND_CODES
 from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
 
 LOGS = 10_000 if os.environ.get("PAG_PROVE") == "1" else 300
