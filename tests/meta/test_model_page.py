@@ -34,6 +34,7 @@ INDIRECT = {
     "worker_not_listed",
     "worker_without_activity",
     "worker_misspelt",
+    "cycle",  # one word
     # Reasons for which entries of files of spans are left out.
     "record_unknown",
     "span_unreadable",
