@@ -468,8 +468,10 @@ def _transfer(run: Run, base: WindowGraph, arrival: Arrival) -> I64:
     is_local, of, dst = base.is_local, base.of, base.number("dst")
     ended_wait = ~is_local & (with_any(of, dst, base.is_type(ActivityType.WAITING)) | base.is_type(ActivityType.SPAWN))
     logged = ended_wait | base.rows["receive_buffer_ns"].is_not_null().to_numpy()
-    # The edge of a message that ended a wait ends at its arrival, that of any other one at its read.
-    taken = end - start - np.where(ended_wait | ~logged, 0, base.number("receive_buffer_ns"))
+    # An edge that ends at a read, not at an arrival before it, is longer than the transfer by the time in the buffer.
+    # What is read where another message ended a wait may have lain there, too.
+    buffered = base.rows["receive_buffer_ns"].is_not_null().to_numpy() & (dst == base.number("read"))
+    taken = end - start - np.where(buffered, base.number("receive_buffer_ns"), 0)
     guessed = ~logged & ~is_local & ~base.negative
     if arrival == "shortest" and guessed.any():
         processes = run.scan("workers").select("worker", "process").sort("worker").collect()

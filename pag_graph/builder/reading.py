@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pag_graph.kernels import ABSENT
+from pag_graph.kernels import ABSENT, NEVER
 from pag_graph.kernels.activations import OTHER
 from pag_graph.kernels.decoding import decode, fill_absent, in_order, widen
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.rules.rows import KIND_CODES
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
-from pag_graph.store.trace_columns import LIMITS, VOCABULARIES
+from pag_graph.store.trace_columns import LIMITS, MOMENTS, VOCABULARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ def read_columns(
     Returns
     -------
     dict
-        Per column: int8 for words and truth values, else int64 with `ABSENT` in place of null.
+        Per column: int8 for words and truth values, else int64 with `ABSENT`, or `NEVER` for times, in place of null.
 
     Raises
     ------
@@ -65,6 +66,7 @@ def read_columns(
     numbers = [name for name in names if pa.types.is_integer(TRACE_EVENTS.field(name).type)]
     columns: dict[str, Any] = {}
     absent = {name: words[name][1] if name in words else ABSENT if name in numbers else 0 for name in names}
+    absent |= {name: NEVER for name in names if name in MOMENTS}
     sound = True
     done = 0
     for table in log.tables(worker, low, high, names):
@@ -91,10 +93,16 @@ def read_columns(
         done = end
     for name in names:
         if name not in columns:
-            columns[name] = nothing(rows) if name in numbers else np.full(rows, absent[name], np.int8)
+            columns[name] = _all_absent(name, rows, absent[name], number=name in numbers)
     if not sound:
         log.read(worker, low, high, names)
     return columns
+
+
+def _all_absent(name: str, rows: int, absent: int, *, number: bool) -> I8 | I64:
+    if name in MOMENTS:
+        return np.full(rows, absent, np.int64)
+    return nothing(rows) if number else np.full(rows, absent, np.int8)
 
 
 def nothing(rows: int) -> I64:
@@ -110,6 +118,8 @@ _NOTHING = [np.empty(0, np.int64)]
 
 def _integers(name: str, chunk: pa.Array, into: I64) -> bool:
     """Copy a chunk of integers; say whether all values are such as the column may have."""
+    if name in MOMENTS:
+        chunk = pc.fill_null(chunk, NEVER)
     nulls = chunk.null_count
     if nulls == len(chunk):
         into[:] = ABSENT

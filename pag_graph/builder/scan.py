@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import epoch_frame
-from pag_graph.builder.match import match
+from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
 from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
-from pag_graph.kernels import epochs
+from pag_graph.errors import TraceFormatError
+from pag_graph.kernels import NEVER, epochs
 from pag_graph.kernels.activations import EPOCH_END, PARK, PUSH_PROGRESS, RECEIVE, SEND, START, STOP
 from pag_graph.kernels.applications import unbalanced
 from pag_graph.kernels.decoding import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.rules.registry import of, wait_rules
 from pag_graph.rules.rows import (
-    APPLICATION_START,
-    APPLICATION_STOP,
     CODE_OF_LABEL,
     EDGE_CODES,
     EXIT,
@@ -31,10 +30,14 @@ from pag_graph.rules.rows import (
     Stack,
     Survey,
     WorkerRows,
+    application_rows,
 )
 from pag_graph.runtime.threads import each
+from pag_graph.store.trace_files import CONVERT_AGAIN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import polars as pl
     from numpy.typing import NDArray
 
@@ -50,11 +53,11 @@ _WORDS = {"kind": (LABELS, 0), "activity": (EDGE_CODES, -1)}
 _SMALL = 1 << 16
 _KIND_CODES = 1 + max(CODE_OF_LABEL.tolist())
 _NONE = np.empty(0, np.int8)
+_NO_TIMES = np.empty(0, np.int64)
 _ALL_THERE = np.empty(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceRows:
+class SliceRows(NamedTuple):
     """The rows of a slice, their messages matched as far as both ends lie in it."""
 
     rows: list[WorkerRows]
@@ -67,6 +70,8 @@ class SliceRows:
 
 def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
+
+    What only sends in other slices can tell is added by `settled`.
 
     Parameters
     ----------
@@ -91,12 +96,34 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     rows = [worker_rows for worker_rows, _ in surveyed]
     horizon = plan.parameters.horizon_ns
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
+    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives)
+
+
+def settled(plan: RunPlan, read: SliceRows, stitched: pl.DataFrame | None) -> SliceRows:
+    """Add what other slices tell of the messages that a slice reads.
+
+    Parameters
+    ----------
+    plan, read
+        The build, and rows as from `read_slice`.
+    stitched
+        Sends of other slices for receives of this one, columns `pag_graph.builder.match.STITCHED`; None for none.
+
+    Returns
+    -------
+    SliceRows
+        The same rows, filled in, and what the rules now say of them: with the rules' `WaitRules.settle` a row can
+        become a vertex, or none, so `scan` may tell something else of it than before.
+    """
+    if stitched is not None and stitched.height:
+        apply_stitched(read.rows, stitched)
+    rules = wait_rules(plan.rules)
 
     def settle(item: tuple[WorkerRows, Survey]) -> Survey:
-        settled: Survey = rules.settle(*item, plan.setting)
-        return settled
+        survey: Survey = rules.settle(*item, plan.setting)
+        return survey
 
-    return SliceRows(rows, each(settle, surveyed), sends, receives)
+    return read._replace(surveys=each(settle, list(zip(read.rows, read.surveys, strict=True))))
 
 
 def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) -> WorkerRows:
@@ -132,6 +159,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         starts_run=low == 0,
         ends_log=ends_log,
         ends_run=ends_log and part.ends_run,
+        before_t=int(plan.clocks[worker].common(table["t_ns"][:1])[0]) if low else NEVER,
         seq=columns["seq"],
         epoch=columns["epoch"],
         t=plan.clocks[worker].common(columns["t_ns"]),
@@ -146,7 +174,32 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         timeout=columns["timeout_ns"],
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
+        arrived=_arrivals(plan, worker, columns) if whole else _NO_TIMES,
     )
+
+
+def _arrivals(plan: RunPlan, worker: int, columns: Mapping[str, Any]) -> I64:
+    """Return when the messages were there that rows read, on the common clock; nothing where no row says it.
+
+    Raises
+    ------
+    TraceFormatError
+        If a message was read before it arrived.
+    """
+    arrived = columns.get("arrived_ns", _NO_TIMES)
+    stated = arrived != NEVER
+    if not stated.any():
+        return _NO_TIMES
+    late = np.flatnonzero(stated & (arrived > columns["t_ns"]))
+    if len(late):
+        row = int(late[0])
+        seq = int(columns["seq"][row])
+        message = (
+            f"Worker {worker}, event {seq}: arrived_ns is {arrived[row]}, after the read at {columns['t_ns'][row]}."
+        )
+        raise TraceFormatError(message, CONVERT_AGAIN, {"worker": worker, "seq": seq, "column": "arrived_ns"})
+    # What arrived never stays so: the clock is asked for none of them.
+    return np.where(stated, plan.clocks[worker].common(np.where(stated, arrived, columns["t_ns"])), NEVER)
 
 
 def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> SliceScan:
@@ -239,12 +292,6 @@ def _spawns(rows: WorkerRows) -> list[Spawn]:
         )
         for row in np.flatnonzero(rows.kind == SPAWN)
     ]
-
-
-def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
-    """Return the rows that start or stop an application activity, and which of them start one."""
-    at = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    return at, rows.kind[at] == APPLICATION_START
 
 
 def application_marks(rows: WorkerRows) -> Stack:

@@ -97,3 +97,41 @@ def depths(parent: I64, chosen: NDArray[np.bool_]) -> tuple[I64, NDArray[np.bool
             depth[row] = depth[above] + 1
             inside[row] = inside[above] or chosen[above]
     return depth, inside
+
+
+@kernel
+def fit(worker: I64, start: I64, end: I64, tolerance: int) -> I64:
+    """Return ends of intervals that outlast the one that they begin in by no more than a tolerance: then its end.
+
+    Parameters
+    ----------
+    worker, start, end
+        As for `nest`.
+    tolerance
+        Rounding of the clock.
+
+    Notes
+    -----
+    Linear.
+
+    Examples
+    --------
+    >>> fit(np.array([0, 0, 0]), np.array([0, 2, 6]), np.array([8, 9, 20]), 1)
+    array([ 8,  8, 20])
+    """
+    rows = len(worker)
+    fitted = end.copy()
+    stack = np.empty(rows, np.int64)
+    depth = 0
+    for row in range(rows):
+        if row and worker[row] != worker[row - 1]:
+            depth = 0
+        while depth and fitted[stack[depth - 1]] <= start[row]:
+            depth -= 1
+        if depth:
+            outer = fitted[stack[depth - 1]]
+            if outer < fitted[row] <= outer + tolerance:
+                fitted[row] = outer
+        stack[depth] = row
+        depth += 1
+    return fitted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pag_graph.kernels import ABSENT
+from pag_graph.kernels import ABSENT, NEVER
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.layout import (
     ACTIVATION,
@@ -43,6 +43,8 @@ class Rows(NamedTuple):
     channel: I64
     records: I64
     size: I64
+    arrived: I64
+    """When the message was there that a row reads; `NEVER` for when it was read. Empty where the source never says."""
 
 
 class Reads(NamedTuple):
@@ -129,7 +131,7 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
     --------
     Worker 1 reads at 60 what worker 0 of its process sent at 40, and had waited for it.
 
-    >>> rows = Rows(*np.array([[0], [60], [0], [3], [7], [8]]))
+    >>> rows = Rows(*np.array([[0], [60], [0], [3], [7], [8]]), np.empty(0, np.int64))
     >>> reads = Reads(np.array([0], np.int32), *np.array([[4], [40], [0]]))
     >>> waits = Waits(*np.array([[0], [40], [1], [0], [0]]))
     >>> table = edges_of_reads(rows, reads, waits, Reader(1, 1, np.zeros(2, np.int64), False, 1, 2))
@@ -137,7 +139,7 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
     (array([ 4, 40,  0]), array([[1, 0]], dtype=int32))
     """
     numbers, at, flags = table
-    epoch, t, peer, channel, records, size = rows
+    epoch, t, peer, channel, records, size, arrived = rows
     read_rows, send_id, sent, send_epoch = reads
     worker, first_order, processes, says, inexact, negative = reader
     base = worker << POSITION_BITS
@@ -161,7 +163,9 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
         # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
         if says and not early:
-            numbers[message, BUFFERED] = 0
+            # It was there before it was read only if the source says so; and never before it was sent.
+            known = arrived.shape[0] > 0 and arrived[row] != NEVER
+            numbers[message, BUFFERED] = t[row] - max(arrived[row], when) if known else 0
         elif not says and not early and processes[peer[row]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - when
         message += 1
@@ -173,7 +177,10 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         numbers[message, DST], numbers[message, DST_EPOCH] = base | waits.pos[wait], epoch[waits.row[wait]]
         numbers[message, DURATION] = end - when
         early = t[row] < when
-        if not says and not early and processes[peer[row]] != processes[worker]:
+        if says:
+            # The wait lasted until it was read, so that is when it was there.
+            numbers[message, BUFFERED] = 0
+        elif not early and processes[peer[row]] != processes[worker]:
             numbers[message, BUFFERED] = t[row] - end
         flags[message, 1] = waits.alternatives[wait]
     return count

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
-columns: Final[tuple[str, ...]] = ("activity", "inferred")
+columns: Final[tuple[str, ...]] = ("activity", "inferred", "arrived_ns")
 aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
+from pag_graph.sources.kineto import convert as kineto
 from pag_graph.sources.spans import convert as spans
 from pag_graph.sources.spark import convert as spark
 from pag_graph.store.safe_files import check_folder, check_regular
@@ -34,6 +35,7 @@ _READERS: dict[str, _Reader] = {
     st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
     st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
     activities.FORMAT: _Reader(activities.mismatch, activities.convert),
+    kineto.FORMAT: _Reader(kineto.mismatch, kineto.convert),
     spark.FORMAT: _Reader(spark.mismatch, spark.convert, texts=True),
     **{form: _Reader(partial(spans.mismatch, form=form), partial(spans.convert, form=form)) for form in spans.FORMATS},
 }

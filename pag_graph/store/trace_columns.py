@@ -31,6 +31,8 @@ LIMITS = {
     "timeout_ns": 2**63 - 1,
 }
 """Largest value of columns of events that go from 0."""
+MOMENTS = frozenset({"arrived_ns"})
+"""Columns of events that are times and may be null: where they are, kernels read `NEVER`, for -1 is a time as well."""
 VOCABULARIES: dict[str, frozenset[str]] = {"kind": frozenset(EventKind), "activity": frozenset(ActivityType)}
 """Words of columns of events."""
 

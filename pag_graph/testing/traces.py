@@ -17,6 +17,7 @@ An event is ``time kind arguments``; events are separated by ``|`` or line ends:
 ``spawn 1``         worker 1 is started; ``exit`` ends the worker
 ``=gc`` (anywhere)  the type that the source states for the activity that starts, or for the message that is read
 ``?`` (anywhere)    the place of the activity is inferred
+``@T`` (a read)     the message was there at T
 ``~4`` (anywhere)   this event and those after it are of epoch 4
 ==================  ======================================================================================
 
@@ -77,6 +78,7 @@ class Event:
     timeout_ns: int | None = None
     activity: str | None = None
     inferred: bool | None = None
+    arrived_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +289,8 @@ def _event(words: Sequence[str], *, worker: int, seq: int, epoch: int) -> Event:
             event = replace(event, message_seq=int(word[1:]))
         elif word.startswith("="):
             event = replace(event, activity=str(ActivityType(word[1:])))
+        elif word.startswith("@"):
+            event = replace(event, arrived_ns=int(word[1:]))
         elif word == "?":
             event = replace(event, inferred=True)
         elif word.startswith("*"):

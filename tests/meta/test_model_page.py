@@ -44,8 +44,8 @@ MAKERS = {"findings", "findings_of", "report", "Remark"}
 
 def sources() -> list[Path]:
     package = ROOT / "pag_graph"
-    # Spark's reader tells of its own findings on its own page.
-    return [p for p in sorted(package.rglob("*.py")) if "testing" not in p.parts and "spark" not in p.parts]
+    # Some readers tell of their own findings on their own pages.
+    return [p for p in sorted(package.rglob("*.py")) if not {"testing", "spark", "kineto"} & set(p.parts)]
 
 
 def named_in_code() -> set[str]:

@@ -26,6 +26,7 @@ blame = find_analysis("blame")
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 EDGE = ("src", "dst", "type", "start_ns", "duration_ns", "operator", "activation", "records", "read", "flags")
+EDGE += ("receive_buffer_ns",)
 VERTEX = ("id", "t_ns", "segment")
 # What the slow builder does not look at: epochs, application activities, and messages that lack an end.
 ELSEWHERE = {

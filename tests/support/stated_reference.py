@@ -185,6 +185,7 @@ def build_stated(trace: SmallTrace) -> StatedReference:
             before, begin, source = points[i - 1]
             edge: Row = {"src": before, "dst": number, "start_ns": begin, "duration_ns": t - begin, "read": None}
             edge |= {"type": "unknown", "operator": None, "activation": None, "records": None, "flags": 0}
+            edge["receive_buffer_ns"] = None
             top = item.stack[-1] if item is not None and item.stack else None
             if top is not None:
                 edge |= {"type": _type(top), "operator": top.event.operator, "activation": top.id}
@@ -226,7 +227,13 @@ def _messages(logs: list[list[_Item]], ended_by: dict[int, int], graph: StatedRe
             if item.event.activity in _STATED_MESSAGES:
                 kind = str(item.event.activity)
             flags = 2 * (item.sender.t > item.t)
-            graph.edges.append(_message(item.sender, item, dst, at[dst], kind, flags))
+            edge = _message(item.sender, item, dst, at[dst], kind, flags)
+            arrived, lag = item.event.arrived_ns, item.t - item.event.t_ns
+            if flags:
+                edge["receive_buffer_ns"] = None
+            elif arrived is not None and item.id not in ended_by:
+                edge["receive_buffer_ns"] = item.t - max(item.sender.t, arrived + lag)
+            graph.edges.append(edge)
 
 
 def _message(send: _Item, read: _Item, dst: int, end: int, kind: str, flags: int) -> Row:
@@ -240,6 +247,7 @@ def _message(send: _Item, read: _Item, dst: int, end: int, kind: str, flags: int
         "activation": None,
         "records": None if kind == "spawn" else read.event.records,
         "read": read.id,
+        "receive_buffer_ns": None if kind == "spawn" else 0,
         "flags": flags,
     }
 
@@ -326,6 +334,7 @@ def random_stated(seed: int, *, causal: bool = False) -> SmallTrace:
                         peer=sender,
                         message_seq=number,
                         activity=activity,
+                        arrived_ns=chance.choice([None, None, read, chance.randint(0, read)]),
                     ),
                 ),
             )

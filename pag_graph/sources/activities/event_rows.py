@@ -182,6 +182,11 @@ class Converter:
         hint = "A worker that is started begins with its first activity: leave `received` empty."
         source.refuse(spawn & frame["received"].is_not_null(), "a spawn is received at {received} ns", hint)
         source.refuse(spawn & (frame["from"] == frame["to"]), "the worker {from} starts itself")
+        source.refuse(
+            frame["arrived"].is_not_null() & (frame["received"].is_null() | (frame["arrived"] > frame["received"])),
+            "a message arrives at {arrived} ns and is received at {received} ns",
+            "It is received when it is read: at its arrival, or later.",
+        )
         twice = spawn & frame.select(spawn.alias("spawn"), "to").is_duplicated()
         source.refuse(twice, "the worker {to} is started more than once")
         frame = frame.with_columns(
@@ -220,6 +225,7 @@ class Converter:
                 worker="receiver",
                 peer="sender",
                 t_ns="received",
+                arrived_ns="arrived",
                 kind=pl.lit(str(EventKind.RECEIVE)),
                 phase=pl.lit(_READ),
             )

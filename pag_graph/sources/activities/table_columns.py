@@ -54,6 +54,7 @@ TABLES = {
             "to": TEXT,
             "sent": TIME,
             "received": TIME,
+            "arrived": TIME,
             "channel": TEXT,
             "type": TEXT,
             "records": COUNT,

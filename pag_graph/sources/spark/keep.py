@@ -11,7 +11,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pag_graph.errors import PagGraphError, StoreConflictError, StoreError, StoreExistsError
 from pag_graph.model.enums import RuleSet
@@ -24,9 +24,15 @@ from pag_graph.store.trace import Trace, check_trace_place
 from pag_graph.store.trace_files import CHECKSUMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from pag_graph.sources.spark.mapping import Mapped
+    from pag_graph.store.meta import TraceMeta
+
+    class _Mapped(Protocol):
+        @property
+        def meta(self) -> TraceMeta: ...
+
+    _Write = Callable[[Any, Path], None]
 
 TRACE, STORE = "trace", "pag"
 """Names within the folder."""
@@ -39,23 +45,23 @@ def temporary_results() -> Iterator[Path]:
         yield folder
 
 
-def is_result_of(mapped: Mapped, folder: Path) -> bool:
+def is_result_of(mapped: _Mapped, folder: Path, write: _Write = write_mapped) -> bool:
     """Tell whether a folder holds the trace of a log already, byte for byte, and a store that is built from it."""
     with suppress(PagGraphError):
         info = open_store(folder / STORE)
         run = info.run["trace_id"], info.run["rules"], info.run["parameters"]
         expected = mapped.meta.trace_id, RuleSet.STATED, asdict(RuleParameters())
-        if run == expected and _has_trace(mapped, folder):
+        if run == expected and _has_trace(mapped, folder, write):
             return Trace.open(folder / TRACE).rows == info.events
     return False
 
 
-def _has_trace(mapped: Mapped, folder: Path) -> bool:
+def _has_trace(mapped: _Mapped, folder: Path, write: _Write) -> bool:
     kept = folder / TRACE / CHECKSUMS
     if not kept.is_file():
         return False
     with temporary_results() as scratch:
-        write_mapped(mapped, scratch / TRACE)
+        write(mapped, scratch / TRACE)
         return kept.read_bytes() == (scratch / TRACE / CHECKSUMS).read_bytes()
 
 
@@ -67,7 +73,7 @@ def place_of(folder: Path) -> Path:
 
 
 @contextmanager
-def new_results(mapped: Mapped, folder: Path, *, replace: bool) -> Iterator[Path]:
+def new_results(mapped: _Mapped, folder: Path, *, replace: bool, write: _Write = write_mapped) -> Iterator[Path]:
     """Yield a folder for trace and store that becomes `folder` when the block ends well.
 
     Parameters
@@ -79,6 +85,8 @@ def new_results(mapped: Mapped, folder: Path, *, replace: bool) -> Iterator[Path
     replace
         Whether to take the place of what is there. A trace of the very same log without a store, as earlier releases
         left it when they were killed, gives way in any case.
+    write
+        Writes the trace of the log to a folder.
 
     Yields
     ------
@@ -95,7 +103,7 @@ def new_results(mapped: Mapped, folder: Path, *, replace: bool) -> Iterator[Path
         If the file system refuses.
     """
     began = check_target(folder / STORE, "replace")
-    replace = replace or (began is None and _has_trace(mapped, folder))
+    replace = replace or (began is None and _has_trace(mapped, folder, write))
     check_trace_place(folder / TRACE, replace=replace)
     if began is not None and not replace:
         check_target(folder / STORE, "error")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pag_graph.builder.reading import check_order, read_columns
 from pag_graph.errors import TraceFormatError
+from pag_graph.kernels import NEVER
 from pag_graph.model.enums import EventKind
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.rules.rows import EDGE_CODES, LABELS
@@ -34,7 +35,7 @@ ROWS = 1_000
 def events() -> pa.Table:
     some = np.random.default_rng(5)
     kinds = np.array([str(kind) for kind in EventKind])
-    absent = some.random((4, ROWS)) < 0.4
+    absent = some.random((5, ROWS)) < 0.4
     columns = {
         "worker": pa.array(np.zeros(ROWS, np.int32)),
         "seq": pa.array(np.arange(ROWS)),
@@ -45,6 +46,7 @@ def events() -> pa.Table:
         "operator": pa.array(some.integers(0, 2**62, ROWS), mask=absent[1]),
         "peer": pa.array(some.integers(0, 9, ROWS).astype(np.int32), mask=absent[2]),
         "inferred": pa.array(some.random(ROWS) < 0.5, mask=absent[3]),
+        "arrived_ns": pa.array(some.integers(-2, 9, ROWS), mask=absent[4]),
     }
     filled = [columns.get(f.name, pa.nulls(ROWS, f.type)) for f in TRACE_EVENTS]
     return pa.Table.from_arrays(filled, schema=TRACE_EVENTS)
@@ -75,7 +77,9 @@ def test_columns_are_those_of_the_table(tmp_path: Path, low: int, high: int, opt
         elif name == "inferred":
             values = [int(bool(value)) for value in values]
         else:
-            values = [-1 if value is None else value for value in values]
+            # A time of -1 is one.
+            null = NEVER if name == "arrived_ns" else -1
+            values = [null if value is None else value for value in values]
         assert columns[name].tolist() == values, name
         assert columns[name].dtype == (np.int8 if name in {*WORDS, "inferred"} else np.int64)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from pag_graph import api
+from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.testing.traces import draw
 from tests.support.compare import assembled
@@ -98,6 +100,12 @@ SENDS = "0 start | 3 send 1>0 #0 | 5 send 1>0 #1 | 9 stop | 9 exit"
         ("0 start =waiting | 6 stop | 9 exit", "0 unknown 6 unknown 9", []),
         # Waiting for the world outside needs no message.
         ("0 start =input_wait | 6 stop | 9 exit", "0 input_wait 6 unknown 9", []),
+        # A wait without length that reads a message is ended by it; what is left of it in that instant is none.
+        (
+            "0 start =io | 6 stop | 6 start =waiting | 6 recv 1<1 #0 | 6 stop | 6 start =gc | 9 stop | 9 exit",
+            "0 io 6 gc 9",
+            [6],
+        ),
         # The end of an epoch does not end a wait.
         ("0 start =waiting | 4 end | 6 recv 1<1 #0 | 6 stop | 9 exit", "0 waiting 6 unknown 9", [6]),
     ],
@@ -121,6 +129,53 @@ def test_the_path_leads_back_over_the_last_of_several_messages(tmp_path: Path) -
     steps = pag.critical_path(between=(0, 9)).table.to_pylist()
     shown = [(s["worker"], s["type"], s["duration_ns"]) for s in steps if s["duration_ns"]]
     assert shown == [(2, "processing", 5), (2, "data_message", 1), (0, "io", 3)]
+
+
+def test_a_wait_without_length_starts_a_segment(tmp_path: Path) -> None:
+    log = "0 start =io | 6 stop | 6 start =waiting | 6 recv 1<1 #0 | 6 stop | 6 start =gc | 9 stop | 9 exit"
+    draw(log, SENDS, rules=RuleSet.STATED).write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    steps = api.open(tmp_path / "store").critical_path(between=(0, 9)).steps.to_pylist()
+    assert [(s["type"], s["worker"], s["duration_ns"]) for s in steps if s["duration_ns"]] == [
+        ("processing", 1, 3),
+        ("data_message", 1, 3),
+        ("gc", 0, 3),
+    ]
+
+
+# Worker 0 works until 6; what it then reads was sent at 3, and there at 4.
+QUEUED = "0 start =io | 6 recv 1<1 #0 @4 | 6 stop | 6 start =gc | 9 stop | 9 exit"
+
+
+def test_a_message_that_lay_in_a_queue_ends_at_its_read_and_binds_from_its_arrival(tmp_path: Path) -> None:
+    pags = {}
+    for name, log in (("arrived", QUEUED), ("read", QUEUED.replace(" @4", ""))):
+        draw(log, SENDS, rules=RuleSet.STATED).write(tmp_path / f"{name}.trace")
+        api.build(tmp_path / f"{name}.trace", tmp_path / name, engine="local")
+        pags[name] = api.open(tmp_path / name)
+    edges = {name: pag.run.scan("edges").filter(pl.col("read").is_not_null()).collect() for name, pag in pags.items()}
+    assert {name: table["receive_buffer_ns"].to_list() for name, table in edges.items()} == {
+        "arrived": [2],
+        "read": [0],
+    }
+    drop = "receive_buffer_ns"
+    assert edges["arrived"].drop(drop).equals(edges["read"].drop(drop))
+    # Without the work before it the read happens when the message is there.
+    spans = {name: pag.what_if(type=["io"], factor=0, between=(0, 9)).span_ns for name, pag in pags.items()}
+    assert spans == {"arrived": 7, "read": 9}
+
+
+def test_a_message_is_not_there_before_it_was_sent_nor_after_it_was_read(build: Build) -> None:
+    early = build(QUEUED.replace("@4", "@-1"), SENDS)
+    assert [edge["receive_buffer_ns"] for edge in early.edges if edge["read"] is not None] == [3]
+    with pytest.raises(TraceFormatError, match="Worker 0, event 1: arrived_ns is 7, after the read at 6"):
+        build(QUEUED.replace("@4", "@7"), SENDS)
+
+
+def test_what_ended_a_wait_arrived_when_the_wait_ended(build: Build) -> None:
+    graph = build("0 start =waiting | 6 recv 1<1 #0 @4 | 6 stop | 9 exit", SENDS)
+    assert local(graph) == "0 waiting 6 unknown 9"
+    assert [edge["receive_buffer_ns"] for edge in graph.edges if edge["read"] is not None] == [0]
 
 
 def test_messages_have_the_type_that_their_reader_states(build: Build) -> None:

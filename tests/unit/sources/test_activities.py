@@ -42,6 +42,16 @@ def rows(trace: Trace, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in trace.events(columns).to_pylist()]
 
 
+def test_a_message_can_arrive_before_it_is_received(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path,
+        activities="worker,start,end,activity\na,0,10,io\nb,0,20,io\n",
+        messages="from,to,sent,arrived,received\na,b,3,4,9\na,b,5,,9\n",
+    )
+    reads = [row for row in rows(trace, "kind", "t_ns", "arrived_ns") if row[0] == "receive"]
+    assert reads == [("receive", 9, 4), ("receive", 9, None)]
+
+
 def test_activities_nest_and_messages_end_waits(tmp_path: Path) -> None:
     trace = convert(
         tmp_path,
@@ -337,6 +347,13 @@ WRONG = {
             "messages": "from,to,sent,received,type\nw,v,1,2,spawn\n",
         },
         "a spawn is received at 2 ns",
+    ),
+    "a message that arrives after it was received": (
+        {
+            "activities": "worker,start,end,activity\nw,1,9,busy\nv,1,9,busy\n",
+            "messages": "from,to,sent,arrived,received\nw,v,1,6,5\n",
+        },
+        "messages.csv, line 2: a message arrives at 6 ns and is received at 5 ns",
     ),
     "life after the end": (
         {"activities": "worker,start,end,activity\nw,1,9,busy\n", "workers": "worker,end\nv,\nw,5\n"},

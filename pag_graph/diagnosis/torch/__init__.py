@@ -1,0 +1,1 @@
+"""Why training steps took as long as they did."""

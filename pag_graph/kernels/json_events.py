@@ -1,0 +1,235 @@
+"""Where the events of a Chrome trace begin and end in its text, and their times to the nanosecond.
+
+`ts` and `dur` are microseconds with decimals. No double holds 1712195495519689.047, so they are read digit by digit;
+everything else of an event is left to a parser of JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pag_graph.kernels.compiling import kernel
+
+U8 = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+
+BEGIN, END, TIME, DURATION, PHASE, FLAGS = range(6)
+"""Columns of `find_events`: where an event begins and ends in the text, `ts` and `dur` in ns, the letter of `ph`."""
+COLUMNS = 6
+
+HAS_TIME, HAS_DURATION, BAD_NUMBER, NO_OBJECT = 1, 2, 4, 8
+"""Bits of `FLAGS`."""
+
+_MOST_US = 1 << 52
+"""No clock shows so many microseconds: nanoseconds stay far below 2^63."""
+
+_QUOTE, _BACKSLASH, _COLON, _COMMA, _MINUS, _DOT = 34, 92, 58, 44, 45, 46
+_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
+_ZERO, _NINE, _SMALL_E, _LARGE_E = 48, 57, 101, 69
+_SPACE = 32
+
+
+@kernel
+def _after_string(text: U8, place: int) -> int:
+    """Return where a string ends whose first character is at `place`; -1 if the text ends first.
+
+    A raw line break ends it too: JSON has none in strings, so a quote is missing, and the next line is sound again.
+    """
+    while place < text.shape[0]:
+        char = text[place]
+        if char == _QUOTE:
+            return place + 1
+        if char == 10:  # noqa: PLR2004 a line break
+            return place
+        place += 2 if char == _BACKSLASH else 1
+    return -1
+
+
+@kernel
+def _nanoseconds(text: U8, place: int) -> tuple[int, bool]:
+    """Read microseconds from their digits, also where they stand in quotes; say whether they are a number."""
+    last = text.shape[0]
+    while place < last and (text[place] <= _SPACE or text[place] == _QUOTE):
+        place += 1
+    negative = place < last and text[place] == _MINUS
+    place += 1 if negative else 0
+    whole: Any = np.int64(0)
+    digits = 0
+    while place < last and _ZERO <= text[place] <= _NINE:
+        if whole < _MOST_US:
+            whole = whole * 10 + np.int64(text[place] - _ZERO)
+        digits += 1
+        place += 1
+    part: Any = np.int64(0)
+    scale: Any = np.int64(100)
+    if place < last and text[place] == _DOT:
+        place += 1
+        while place < last and _ZERO <= text[place] <= _NINE:
+            part += scale * np.int64(text[place] - _ZERO)
+            scale //= 10
+            place += 1
+    exponent = place < last and (text[place] == _SMALL_E or text[place] == _LARGE_E)
+    if digits == 0 or whole >= _MOST_US or exponent:
+        return 0, False
+    value = whole * 1000 + part
+    return (-value if negative else value), True
+
+
+@kernel
+def begin_of_events(text: U8) -> int:
+    """Return the place after the bracket that opens the events: of `traceEvents`, or of a bare array.
+
+    Parameters
+    ----------
+    text
+        A JSON document from its first character on.
+
+    Returns
+    -------
+    int
+        -1 if the text ends before it.
+
+    Examples
+    --------
+    >>> begin_of_events(np.frombuffer(b'{"a": [1], "traceEvents": [{}]}', np.uint8))
+    27
+    >>> begin_of_events(np.frombuffer(b" [{}]", np.uint8)), begin_of_events(np.frombuffer(b'{"a"', np.uint8))
+    (2, -1)
+    """
+    name = b"traceEvents"
+    depth, place, last = 0, 0, text.shape[0]
+    while place < last:
+        char = text[place]
+        if char == _QUOTE:
+            begin, place = place + 1, _after_string(text, place + 1)
+            if place < 0:
+                return -1
+            same = depth == 1 and place - 1 - begin == len(name)
+            for i in range(len(name)):
+                same = same and text[begin + i] == name[i]
+            if not same:
+                continue
+            while place < last and (text[place] <= _SPACE or text[place] == _COLON):
+                place += 1
+            if place < last and text[place] == _OPEN_LIST:
+                return place + 1
+            continue
+        if char == _OPEN_LIST and depth == 0:
+            return place + 1
+        if char in (_OPEN, _OPEN_LIST):
+            depth += 1
+        elif char in (_CLOSE, _CLOSE_LIST):
+            depth -= 1
+        place += 1
+    return -1
+
+
+@kernel
+def _read_event(text: U8, begin: int, row: I64) -> int:
+    """Read an object that begins at a place; return where it ends, or -1 if the text ends first."""
+    depth, last = 0, text.shape[0]
+    place = begin
+    is_key = False
+    flags, row[TIME], row[DURATION], row[PHASE] = 0, 0, 0, 0
+    while place < last:
+        char = text[place]
+        if char == _QUOTE:
+            first, place = place + 1, _after_string(text, place + 1)
+            if place < 0:
+                return -1
+            length = place - 1 - first
+            if depth != 1 or not is_key or not 2 <= length <= 3:  # noqa: PLR2004 lengths of keys
+                continue
+            value = place
+            while value < last and (text[value] <= _SPACE or text[value] == _COLON):
+                value += 1
+            if value >= last:
+                return -1
+            one, two, three = text[first], text[first + 1], text[first + 2]
+            if length == 2 and one == 116 and two == 115:  # noqa: PLR2004 "ts"
+                row[TIME], sound = _nanoseconds(text, value)
+                flags |= HAS_TIME if sound else BAD_NUMBER
+            elif length == 3 and one == 100 and two == 117 and three == 114:  # noqa: PLR2004 "dur"
+                row[DURATION], sound = _nanoseconds(text, value)
+                flags |= HAS_DURATION if sound else BAD_NUMBER
+            elif length == 2 and one == 112 and two == 104 and value + 1 < last:  # noqa: PLR2004 "ph"
+                row[PHASE] = text[value + 1]
+            continue
+        if char in (_OPEN, _OPEN_LIST):
+            depth += 1
+            is_key = True
+        elif char in (_CLOSE, _CLOSE_LIST):
+            depth -= 1
+            if depth == 0:
+                row[BEGIN], row[END], row[FLAGS] = begin, place + 1, flags
+                return place + 1
+        elif char == _COMMA:
+            is_key = True
+        elif char == _COLON:
+            is_key = False
+        place += 1
+    return -1
+
+
+@kernel
+def find_events(text: U8, first: int, table: I64) -> tuple[int, int, bool]:
+    """Find the events of an array, as far as the text has them whole.
+
+    Parameters
+    ----------
+    text
+        JSON.
+    first
+        A place inside the array and between events.
+    table
+        A row per event to be found, columns `BEGIN` to `FLAGS`.
+
+    Returns
+    -------
+    events
+        Rows that were filled.
+    place
+        Where the first event begins that was not found, or what follows the array.
+    ended
+        Whether the array ended.
+
+    Notes
+    -----
+    O(characters). Something else than an object is a row with `NO_OBJECT`.
+
+    Examples
+    --------
+    >>> text = np.frombuffer(b'{"ph": "X", "ts": 7.5, "dur": 2}, 3, {"ts": 4}]', np.uint8)
+    >>> table = np.zeros((5, COLUMNS), np.int64)
+    >>> find_events(text, 0, table)
+    (3, 47, True)
+    >>> table[0, [TIME, DURATION]], chr(table[0, PHASE]), table[:3, FLAGS]
+    (array([7500, 2000]), 'X', array([3, 8, 1]))
+    """
+    place, events, last = first, 0, text.shape[0]
+    while place < last and events < table.shape[0]:
+        char = text[place]
+        if char == _CLOSE_LIST:
+            return events, place + 1, True
+        if char <= _SPACE or char == _COMMA:
+            place += 1
+            continue
+        if char == _OPEN:
+            end = _read_event(text, place, table[events])
+            if end < 0:
+                return events, place, False
+            place = end
+        else:
+            begin = place
+            while place < last and text[place] not in (_COMMA, _CLOSE_LIST, _OPEN):
+                place = _after_string(text, place + 1) if text[place] == _QUOTE else place + 1
+                if place < 0:
+                    return events, begin, False
+            if place == last:
+                return events, begin, False
+            table[events, BEGIN], table[events, END], table[events, FLAGS] = begin, place, NO_OBJECT
+        events += 1
+    return events, place, False

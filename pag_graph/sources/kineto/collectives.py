@@ -1,0 +1,298 @@
+"""Collectives: which kernels of which ranks are one, who came last, and what that says about clocks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from pag_graph.model.enums import ActivityType
+from pag_graph.sources.kineto import operators as classes
+from pag_graph.sources.kineto.rank_log import KERNEL, OP, number
+from pag_graph.sources.kineto.spans import COLLECTIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.kineto.operators import Operators
+    from pag_graph.sources.kineto.rank_log import RankLog
+    from pag_graph.sources.kineto.spans import Spans
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["Collective", "Joined", "Joins", "Part", "estimate_clocks", "join_collectives"]
+
+_ONE_SIDED: Final = ("broadcast", "reduce", "gather", "scatter")
+"""Of these a rank may leave before others come. `allreduce`, `reduce_scatter` and the like begin otherwise."""
+_POINT_TO_POINT: Final = ("send", "recv")
+_LEAST_UNCERTAINTY_NS: Final = 1_000
+
+
+class Part(NamedTuple):
+    """A rank's kernel of a collective."""
+
+    rank: int
+    row: int
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class Collective:
+    """Kernels of several ranks that are one collective."""
+
+    name: str
+    key: tuple[Any, ...]
+    parts: list[Part]
+    """By rank."""
+    inferred: bool
+    """Whether it was joined by order and size, for want of a number."""
+
+    @property
+    def everybody_waits(self) -> bool:
+        """Whether nobody leaves before all have come."""
+        return not _is_one_sided(self.name)
+
+    def last_before(self, part: Part) -> Part:
+        """Return the part that came last, of those that a rank may have waited for; ties: the lowest rank."""
+        come = self.parts if self.everybody_waits else [other for other in self.parts if other.begin < part.end]
+        return max(come, key=lambda other: (other.begin, -other.rank))
+
+
+@dataclass(slots=True)
+class Joins:
+    """What was found of collectives."""
+
+    collectives: list[Collective] = field(default_factory=list)
+    without_group: Counter[int] = field(default_factory=Counter)
+    """Kernels that name no group, by rank."""
+    unjoined: Counter[int] = field(default_factory=Counter)
+    """Kernels whose counterpart another rank's trace lacks, by rank."""
+    missing: dict[int, int] = field(default_factory=dict)
+    """Collectives of ranks without a trace, by the missing rank."""
+
+
+class _Kernel(NamedTuple):
+    rank: int
+    row: int
+    begin: int
+    end: int
+    name: str
+    group: str
+    ranks: tuple[int, ...]
+    seq: int
+    size: int
+    step: int
+
+
+def _is_one_sided(name: str) -> bool:
+    return name.lower().lstrip("_").startswith((*_ONE_SIDED, *_POINT_TO_POINT)) and "reduce_scatter" not in name.lower()
+
+
+def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[tuple[int, int]]]) -> Joins:
+    """Join the kernels of all ranks.
+
+    Parameters
+    ----------
+    logs
+        Per rank.
+    steps
+        Per rank: number and start of each step, by start.
+
+    Returns
+    -------
+    Joins
+        Clocks play no part: O(kernels log kernels).
+    """
+    joins = Joins()
+    numbered: dict[tuple[Any, ...], dict[int, _Kernel]] = defaultdict(dict)
+    unnumbered: dict[tuple[Any, ...], dict[int, list[_Kernel]]] = defaultdict(lambda: defaultdict(list))
+    for rank, log in logs.items():
+        starts = np.array([start for _, start in steps.get(rank, ())], np.int64)
+        for kernel in _kernels(rank, log, starts, joins):
+            if len(kernel.ranks) < 2:  # noqa: PLR2004 a group of one waits for nobody
+                continue
+            if kernel.seq >= 0:
+                key = (kernel.group, kernel.ranks, kernel.name in _POINT_TO_POINT, kernel.seq)
+                # Further kernels of one number go on with the same collective.
+                numbered[key].setdefault(rank, kernel)
+            else:
+                unnumbered[kernel.group, kernel.ranks, kernel.name, kernel.step][rank].append(kernel)
+    for key, kernels in numbered.items():
+        _join(joins, logs, key, kernels, inferred=False)
+    for key, lists in unnumbered.items():
+        sizes = {tuple(kernel.size for kernel in kernels) for kernels in lists.values()}
+        agreed = len(sizes) == 1
+        most = max(len(kernels) for kernels in lists.values())
+        for place in range(most):
+            kernels = {rank: own[place] for rank, own in lists.items() if place < len(own)}
+            if agreed:
+                _join(joins, logs, (*key, place), kernels, inferred=True)
+            else:
+                joins.unjoined.update(kernels.keys())
+    joins.collectives.sort(key=lambda collective: collective.parts[0].begin)
+    return joins
+
+
+def _join(
+    joins: Joins, logs: Mapping[int, RankLog], key: tuple[Any, ...], kernels: Mapping[int, _Kernel], *, inferred: bool
+) -> None:
+    some = next(iter(kernels.values()))
+    absent = [rank for rank in some.ranks if rank not in logs]
+    for rank in absent:
+        joins.missing[rank] = joins.missing.get(rank, 0) + 1
+    if absent:
+        return
+    if len(kernels) < len(some.ranks):
+        joins.unjoined.update(kernels.keys())
+        return
+    parts = [Part(kernel.rank, kernel.row, kernel.begin, kernel.end) for _, kernel in sorted(kernels.items())]
+    joins.collectives.append(Collective(some.name, key, parts, inferred))
+
+
+def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
+    """Return the kernels of collectives of one rank, in the order of time."""
+    by_id = {
+        number(detail.get("External id")): detail
+        for row, detail in log.details.items()
+        if log.kind[row] == OP and "External id" in detail
+    }
+    kernels = []
+    for row, detail in log.details.items():
+        if log.kind[row] != KERNEL:
+            continue
+        facts = (
+            detail if "Collective name" in detail else {**by_id.get(number(detail.get("External id")), {}), **detail}
+        )
+        name = facts.get("Collective name")
+        group = facts.get("Process Group Name")
+        if not isinstance(name, str):
+            continue
+        ranks = _ranks_of(facts, log, rank, name.lower())
+        if group is None or not ranks:
+            joins.without_group[rank] += 1
+            continue
+        begin = int(log.t[row])
+        kernels.append(
+            _Kernel(
+                rank=rank,
+                row=row,
+                begin=begin,
+                end=int(log.end[row]),
+                name="send/recv" if name.lower() in _POINT_TO_POINT else name,
+                group=str(group),
+                ranks=ranks,
+                seq=number(facts.get("Seq")),
+                size=number(facts.get("In msg nelems")),
+                step=int(np.searchsorted(starts, begin, side="right")),
+            )
+        )
+    return sorted(kernels, key=lambda kernel: kernel.begin)
+
+
+def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> tuple[int, ...]:
+    if name in _POINT_TO_POINT:
+        ends = {number(facts.get("Src Rank"), rank), number(facts.get("Dst Rank"), rank), rank}
+        return tuple(sorted(ends)) if len(ends) == 2 else ()  # noqa: PLR2004 two ends
+    text = facts.get("Process Group Ranks")
+    listed = text if isinstance(text, list) else str(text or "").strip("[] ").split(",")
+    # Long lists are cut short by dots.
+    if "..." in str(text):
+        return tuple(sorted(log.groups.get(str(facts.get("Process Group Name")), ())))
+    ranks = {number(entry.strip() if isinstance(entry, str) else entry) for entry in listed}
+    return () if -1 in ranks else tuple(sorted(ranks))
+
+
+class ClockEstimate(NamedTuple):
+    """How a clock is to be moved."""
+
+    offset: int
+    uncertainty: int
+    """By how much that may be wrong; 0 for a clock that others are moved to."""
+
+
+def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, ClockEstimate]:
+    """Estimate by how much clocks differ from that of the lowest rank.
+
+    Parameters
+    ----------
+    joins
+        Collectives, times as recorded.
+    domains
+        Per rank: its clock.
+
+    Returns
+    -------
+    dict
+        Per clock that collectives lead to. Nobody leaves a collective for all before all have come, which bounds each
+        clock; within these bounds all are taken to leave together, so that who comes late is not aligned away.
+    """
+    first = domains[min(domains)]
+    known = {first: ClockEstimate(0, 0)}
+    pairs: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    for collective in joins.collectives:
+        if not collective.everybody_waits:
+            continue
+        for one in collective.parts:
+            for other in collective.parts:
+                if domains[one.rank] != domains[other.rank]:
+                    pairs[domains[one.rank], domains[other.rank]].append(
+                        (one.begin - other.end, one.end - other.begin, one.end - other.end)
+                    )
+    grown = True
+    while grown:
+        grown = False
+        for (base, domain), bounds in pairs.items():
+            if base in known and domain not in known:
+                known[domain] = _moved(known[base], np.array(bounds, np.int64))
+                grown = True
+    return known
+
+
+def _moved(base: ClockEstimate, bounds: I64) -> ClockEstimate:
+    low, high = int(bounds[:, 0].max()), int(bounds[:, 1].min())
+    median = int(np.median(bounds[:, 2]))
+    spread = 1.5 * float(np.subtract(*np.percentile(bounds[:, 2], [75, 25])))
+    if low > high:
+        # Clocks that run unevenly: the bounds contradict each other.
+        return ClockEstimate(base.offset + median, base.uncertainty + max(low - high, _LEAST_UNCERTAINTY_NS))
+    offset = min(max(median, low), high)
+    uncertainty = max(int(min((high - low) / 2, spread)), _LEAST_UNCERTAINTY_NS)
+    return ClockEstimate(base.offset + offset, base.uncertainty + uncertainty)
+
+
+@dataclass(slots=True)
+class Joined:
+    """A rank's part of a collective, and how it is written."""
+
+    collective: Collective
+    part: Part
+    workers: Mapping[tuple[int, int], int]
+    """Worker of each part, by rank and row."""
+
+    def write(self, spans: Spans, operators: Operators, worker: int, begin: int, end: int) -> None:
+        """Write it: the rank starts, waits for who comes last, and transfers.
+
+        Parameters
+        ----------
+        spans, operators
+            Where to write it.
+        worker, begin, end
+            The stream, and when its kernel ran.
+        """
+        number_of = operators.of(classes.COLLECTIVE, self.collective.name)
+        inferred = self.collective.inferred or not self.collective.everybody_waits
+        spans.span(worker, begin, end, ActivityType.IO, number_of, inferred=inferred)
+        last = self.collective.last_before(self.part)
+        if last.rank == self.part.rank or last.begin > end or begin > last.begin:
+            return
+        there = self.workers[last.rank, last.row]
+        arrived = begin
+        if self.collective.everybody_waits:
+            spans.message(COLLECTIVE, worker, begin, there, last.begin, arrived=arrived, inside=True)
+        spans.message(COLLECTIVE, there, last.begin, worker, last.begin, after=True, inside=begin == last.begin)
+        spans.span(worker, begin, last.begin, ActivityType.WAITING, number_of, inferred=inferred)

@@ -1,0 +1,224 @@
+"""Events of a Chrome trace, as they stand in its text: plain or gzip, an object or a bare array, whole or cut short."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import orjson
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.kernels.json_events import (
+    BAD_NUMBER,
+    BEGIN,
+    COLUMNS,
+    DURATION,
+    END,
+    FLAGS,
+    NO_OBJECT,
+    PHASE,
+    TIME,
+    begin_of_events,
+    find_events,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["TextEvents", "looks_like_events"]
+
+_CHUNK = 8 << 20
+_LONGEST = 64 << 20
+"""Characters of an event, or of what stands around the events, at most."""
+_PIECE = 1 << 16
+_GZIP_MEMBER = 31
+"""What zlib calls a gzip header and the largest window."""
+_TABLE_ROWS = 1 << 16
+_BATCH = 2_000
+"""Events that are parsed at a time: objects of Python take ten times the memory of their text."""
+_FLOWS: Final = frozenset(b"stf")
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class TextEvents:
+    """The events of one file, and what is said around them.
+
+    Parameters
+    ----------
+    file
+        To be read, once.
+    flows
+        Whether to return flow events too: a third of a file, which few readers need.
+    progress
+        Called with the bytes read so far.
+    """
+
+    file: Path
+    flows: bool = False
+    progress: Callable[[int], None] | None = None
+    around: dict[str, Any] = field(default_factory=dict)
+    """Members of the object beside its events; known when all events are read."""
+    damaged: int = 0
+    """Events that are no JSON, or whose times are no numbers; left out."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Flow events that were left out, by their letter."""
+    truncated: str = ""
+    """Why the file was not read to its end; empty if it was."""
+    _tail: bytearray = field(default_factory=bytearray)
+
+    def batches(self) -> Iterator[tuple[list[dict[str, Any]], NDArray[np.int64]]]:
+        """Yield events and, a row each, `TIME`, `DURATION` and `FLAGS` as `find_events` has them.
+
+        Raises
+        ------
+        TraceFormatError
+            If there is no array of events.
+        """
+        chunks = self._chunks()
+        text, first = self._head(chunks)
+        table = np.empty((_TABLE_ROWS, COLUMNS), np.int64)
+        ended = False
+        while not ended:
+            count, place, ended = find_events(np.frombuffer(text, np.uint8), first, table)
+            yield from self._parsed(text, table[:count])
+            if count == _TABLE_ROWS:
+                first = place
+                continue
+            rest, first = text[place:], 0
+            if ended:
+                self._tail += rest
+                break
+            more = next(chunks, b"")
+            if not more or len(rest) > _LONGEST:
+                self.truncated = self.truncated or "the file ends inside its events"
+                # What is left may be an event that was cut, and is counted as such only if it has begun.
+                self.damaged += bool(rest.strip(b" \r\n\t,"))
+                return
+            text = rest + more
+        for chunk in chunks:
+            if len(self._tail) < _LONGEST:
+                self._tail += chunk
+        self._read_around()
+
+    def _head(self, chunks: Iterator[bytes]) -> tuple[bytes, int]:
+        """Return text and the place in it where events begin; what is before is remembered.
+
+        Raises
+        ------
+        TraceFormatError
+            If no events begin.
+        """
+        text = b""
+        for chunk in chunks:
+            text += chunk
+            first = begin_of_events(np.frombuffer(text, np.uint8))
+            if first >= 0:
+                self._tail += text[:first] + b"]"
+                return text, first
+            if len(text) > _LONGEST:
+                break
+        message = f"{self.file} holds no events: neither an array nor an object with `traceEvents`."
+        hint = "Give traces that torch.profiler wrote (export_chrome_trace, tensorboard_trace_handler)."
+        raise TraceFormatError(message, hint, {"file": str(self.file)})
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with self.file.open("rb") as raw:
+                zipped = raw.read(2) == _GZIP
+                raw.seek(0)
+                pieces = iter(lambda: raw.read(_PIECE if zipped else _CHUNK), b"")
+                for chunk in self._inflated(pieces) if zipped else pieces:
+                    if self.progress is not None:
+                        self.progress(raw.tell())
+                    yield chunk
+        except OSError as error:
+            message = f"{self.file} cannot be read: {error.strerror or error}."
+            raise TraceFormatError(message, None, {"file": str(self.file)}) from error
+
+    def _inflated(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield what is compressed in pieces, up to where they end or are damaged."""
+        member = zlib.decompressobj(_GZIP_MEMBER)
+        try:
+            for piece in pieces:
+                left = piece
+                while left:
+                    if member.eof:
+                        member = zlib.decompressobj(_GZIP_MEMBER)
+                    if chunk := member.decompress(left, _CHUNK):
+                        yield chunk
+                    left = member.unused_data if member.eof else member.unconsumed_tail
+        except zlib.error as error:
+            self.truncated = f"the compressed file is damaged ({error})"
+        else:
+            if not member.eof:
+                self.truncated = "the compressed file ends in the middle"
+
+    def _parsed(
+        self, text: bytes, table: NDArray[np.int64]
+    ) -> Iterator[tuple[list[dict[str, Any]], NDArray[np.int64]]]:
+        bad = (table[:, FLAGS] & (NO_OBJECT | BAD_NUMBER)) != 0
+        self.damaged += int(bad.sum())
+        kept = ~bad
+        if not self.flows:
+            flow = kept & np.isin(table[:, PHASE], list(_FLOWS))
+            self.skipped["flow"] += int(flow.sum())
+            kept &= ~flow
+        wanted = table[kept]
+        for low in range(0, len(wanted), _BATCH):
+            rows = wanted[low : low + _BATCH]
+            slices = [text[begin:end] for begin, end in rows[:, [BEGIN, END]].tolist()]
+            try:
+                events = orjson.loads(b"[" + b",".join(slices) + b"]")
+            except orjson.JSONDecodeError:
+                events = [_loaded(part) for part in slices]
+                sound = np.array([event is not None for event in events], np.bool_)
+                self.damaged += int((~sound).sum())
+                rows, events = rows[sound], [event for event in events if event is not None]
+            yield events, rows[:, [TIME, DURATION, FLAGS]]
+
+    def _read_around(self) -> None:
+        """Read the members of the object around the events; a bare array has none."""
+        text = bytes(self._tail).strip()
+        if not text.startswith(b"{"):
+            return
+        try:
+            # Head and tail without the events between them.
+            members = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            members = None
+        self.around = members if isinstance(members, dict) else {}
+        if members is None:
+            self.truncated = self.truncated or "what stands around the events is no JSON"
+
+
+def _loaded(part: bytes) -> dict[str, Any] | None:
+    try:
+        event: dict[str, Any] = orjson.loads(part)
+    except orjson.JSONDecodeError:
+        return None
+    return event
+
+
+def looks_like_events(file: Path) -> str | None:
+    """Say why a file holds no events of a Chrome trace; None if it looks as if it did."""
+    try:
+        with file.open("rb") as raw:
+            begin = raw.read(2)
+            raw.seek(0)
+            head = (gzip.GzipFile(fileobj=raw) if begin == _GZIP else raw).read(1 << 16)
+    except (OSError, EOFError, zlib.error):
+        return "it cannot be read, or is damaged from its beginning on"
+    text = np.frombuffer(head.lstrip(), np.uint8)
+    if not len(text) or text[0] not in b"{[":
+        return "it is no JSON"
+    if begin_of_events(text) < 0 and b'"schemaVersion"' not in head and b'"traceName"' not in head:
+        return "it is JSON without `traceEvents`"
+    return None if b'"ph"' in head or begin_of_events(text) < 0 else "it holds no events of a Chrome trace"

@@ -1,0 +1,282 @@
+"""What the threads of a rank did, and what they waited for on its devices (`docs/torch.md`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pag_graph.kernels.nesting import fit, nest
+from pag_graph.model.enums import ActivityType
+from pag_graph.sources.kineto import operators as classes
+from pag_graph.sources.kineto.rank import STEP, event_source
+from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, PYTHON, SLICE, SYNC
+from pag_graph.sources.kineto.spans import AUTOGRAD, SYNCHRONISATION, type_code
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.kineto.operators import Operators
+    from pag_graph.sources.kineto.rank import Activity, Rank
+    from pag_graph.sources.kineto.spans import Spans
+
+    I64 = NDArray[np.int64]
+
+__all__ = ["ThreadFindings", "write_threads"]
+
+LAUNCHES: Final = re.compile(r"^(cuda|cu|hip)\w*(Launch|Memcpy|Memset)")
+"""Calls that hand work to a device."""
+SYNCHRONISES: Final = re.compile(r"^(cuda|cu|hip)(Device|Ctx|Stream|Event|StreamLegacy)Synchronize")
+"""Calls that wait for a device."""
+LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
+"""What PyTorch calls getting the next batch."""
+_BACKWARD: Final = "autograd::engine::evaluate_function"
+_LATE_NS: Final = 2_000
+"""By so much may a device's clock say that an activity ended after the call that waited for it."""
+
+
+@dataclass(slots=True)
+class ThreadFindings:
+    """What was odd."""
+
+    before_kernel: int = 0
+    """Synchronisations that returned before what they wait for had ended."""
+    cut: int = 0
+    """Activities that another one of their thread cuts across."""
+    inferred_syncs: int = 0
+    """Synchronisations without a record of what they waited for."""
+
+
+@dataclass(slots=True)
+class _Intervals:
+    """What a rank's threads did, each activity inside another one or beside it, by thread and begin."""
+
+    row: I64
+    worker: I64
+    begin: I64
+    end: I64
+    parent: I64
+
+
+def write_threads(
+    rank: Rank, spans: Spans, operators: Operators, *, tolerance_ns: int, step_pattern: re.Pattern[str] | None = None
+) -> ThreadFindings:
+    """Write what the threads of a rank did.
+
+    Parameters
+    ----------
+    rank
+        With its activities and calls.
+    spans, operators
+        Where to write it.
+    tolerance_ns
+        Rounding of the rank's clock.
+    step_pattern
+        Names of annotations that are steps, besides the profiler's own: no activities.
+
+    Returns
+    -------
+    ThreadFindings
+        O(n log n).
+    """
+    found = ThreadFindings()
+    inside = _intervals(rank, tolerance_ns, found, step_pattern)
+    log = rank.log
+    kind, name = log.kind[inside.row], log.name[inside.row]
+    types = np.full(len(kind), -1, np.int64)
+    numbers = np.full(len(kind), -1, np.int64)
+    for pair in np.unique(kind.astype(np.int64) << 40 | name).tolist():
+        of_pair = (kind == pair >> 40) & (name == pair & ((1 << 40) - 1))
+        activity, operator_class = _meaning(pair >> 40, log.names[pair & ((1 << 40) - 1)])
+        types[of_pair] = type_code(activity)
+        numbers[of_pair] = operators.of(operator_class, log.names[pair & ((1 << 40) - 1)])
+    waits = np.zeros(len(kind), np.bool_)
+    for place in _blocking(rank, inside):
+        waits[place] = _write_sync(rank, spans, found, inside, place, int(numbers[place]))
+    rest = ~waits
+    columns = (inside.worker, inside.begin, inside.end, types, numbers)
+    spans.spans(*(column[rest] for column in columns))
+    _write_background(rank, spans, operators, inside)
+    _write_backward(rank, spans, operators, inside)
+    return found
+
+
+def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
+    """Return the type and the class of an event of a thread."""
+    if loader := LOADER.match(name):
+        return (ActivityType.INPUT_WAIT if loader[1] == "Multi" else ActivityType.IO), classes.LOADING
+    if kind == CALL:
+        return (ActivityType.SCHEDULING if LAUNCHES.match(name) else ActivityType.BUSY), classes.CALL
+    if kind in (OP, SLICE):
+        return ActivityType.PROCESSING, classes.OP
+    return ActivityType.BUSY, classes.PYTHON
+
+
+def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.Pattern[str] | None) -> _Intervals:
+    log = rank.log
+    rows = log.rows_of(OP, CALL, PYTHON, ANNOTATION, SLICE)
+    is_step = np.array([bool(STEP.match(name) or (steps and steps.search(name))) for name in log.names], np.bool_)
+    stepping = is_step[log.name[rows]] & np.isin(log.kind[rows], [ANNOTATION, OP])
+    rows = rows[(log.t[rows] < log.end[rows]) & ~stepping]
+    worker = np.full(len(log.threads), -1, np.int64)
+    for thread, number in rank.thread_workers.items():
+        worker[thread] = number
+    for again in (True, False):
+        rows = rows[np.lexsort((rows, -log.end[rows], log.t[rows], worker[log.thread[rows]]))]
+        columns = (worker[log.thread[rows]], log.t[rows], log.end[rows])
+        if again:
+            # What becomes shorter may no longer be the outer one of two that begin together.
+            log.end[rows] = fit(*columns, tolerance_ns)
+    parent, ended, cut_by = nest(*columns)
+    found.cut += int((log.end[rows] - ended > tolerance_ns)[cut_by >= 0].sum())
+    return _Intervals(rows, columns[0], columns[1], ended, parent)
+
+
+def _blocking(rank: Rank, inside: _Intervals) -> list[int]:
+    """Return places of calls that may wait for a device."""
+    log = rank.log
+    waits = np.array([bool(SYNCHRONISES.match(name)) for name in log.names], np.bool_)
+    calls = log.kind[inside.row] == CALL
+    places = np.flatnonzero(calls & waits[log.name[inside.row]]).tolist()
+    copies = {
+        call
+        for call, activities in rank.launched.items()
+        if any(activity.kind in (COPY, FILL) and activity.end <= log.end[call] for activity in activities)
+    }
+    return [*places, *np.flatnonzero(np.isin(inside.row, list(copies))).tolist()]
+
+
+def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: _Intervals, place: int, operator: int) -> bool:
+    """Write how a call waited for a device; False if it did not."""
+    row, begin, end = int(inside.row[place]), int(inside.begin[place]), int(inside.end[place])
+    waited, inferred = _waited_for(rank, row, begin, end)
+    if waited is None or waited.end <= begin:
+        return False
+    if waited.end > end + _LATE_NS:
+        found.before_kernel += 1
+        return False
+    found.inferred_syncs += inferred
+    rank.sync_waits.append((int(rank.log.thread[row]), begin, min(waited.end, end)))
+    until = min(waited.end, end)
+    worker = int(inside.worker[place])
+    spans.span(worker, begin, until, ActivityType.WAITING, operator, inferred=inferred)
+    spans.span(worker, until, end, ActivityType.WAKE_UP, operator, inferred=inferred)
+    spans.message(SYNCHRONISATION, waited.stream.worker, until, worker, until)
+    return True
+
+
+def _waited_for(rank: Rank, row: int, begin: int, end: int) -> tuple[Activity | None, bool]:
+    """Return the activity for whose end a call waited, and whether that is inferred."""
+    log = rank.log
+    if row in rank.launched:
+        return max(rank.launched[row], key=lambda activity: activity.end), False
+    record = _record_of(rank, row)
+    if record is not None:
+        kind, device, stream = log.names[log.name[record]], int(log.device[record]), int(log.stream[record])
+        if kind == "Event Sync":
+            source, inferred = event_source(rank, record)
+            if source is not None:
+                return source, inferred
+        elif kind == "Stream Sync" and (device, stream) in rank.of_stream:
+            return rank.of_stream[device, stream].latest_before(begin), False
+        elif kind == "Context Sync" and device in rank.of_device:
+            return rank.of_device[device].latest_before(begin), False
+    thread = int(log.thread[row])
+    if thread not in rank.of_thread:
+        return None, False
+    # Of what this thread called, what ended last while it waited.
+    ended = [one for one in rank.of_thread[thread].between(begin - _LOOK_BACK_NS, begin) if begin < one.end <= end]
+    return max(ended, key=lambda activity: activity.end, default=None), True
+
+
+_LOOK_BACK_NS: Final = 10_000_000_000
+
+
+def _record_of(rank: Rank, row: int) -> int | None:
+    records = _records(rank)
+    return records.get(int(rank.log.correlation[row]))
+
+
+def _records(rank: Rank) -> dict[int, int]:
+    if rank.records is None:
+        log = rank.log
+        rank.records = {
+            int(log.correlation[row]): row
+            for row in log.rows_of(SYNC).tolist()
+            if log.correlation[row] >= 0 and log.names[log.name[row]] != "Stream Wait Event"
+        }
+    return rank.records
+
+
+def _write_background(rank: Rank, spans: Spans, operators: Operators, inside: _Intervals) -> None:
+    """Write what the main thread did outside of all its activities: it ran the program."""
+    worker = rank.thread_workers.get(rank.main)
+    of_main = inside.worker == worker
+    if worker is None or not of_main.any():
+        return
+    begin, end = int(inside.begin[of_main].min()), int(inside.end[of_main].max())
+    for _, step_begin, step_end in rank.steps:
+        begin, end = min(begin, step_begin), max(end, step_end)
+    spans.span(worker, begin, end, ActivityType.BUSY, operators.of(classes.PYTHON, "Python"), inferred=True)
+
+
+def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: _Intervals) -> None:
+    """Write how the main thread waited for passes of autograd on other threads, where nothing else explains them."""
+    main = rank.thread_workers.get(rank.main)
+    if main is None:
+        return
+    top = inside.parent < 0
+    begins = np.sort(inside.begin[inside.worker == main])
+    passes: list[tuple[int, int, int]] = []
+    for worker in rank.thread_workers.values():
+        if worker != main:
+            passes += _passes(rank, inside, np.flatnonzero(top & (inside.worker == worker)), begins)
+    passes.sort()
+    # Two passes at one time say nothing of who was waited for.
+    clean = [
+        one
+        for place, one in enumerate(passes)
+        if (not place or max(end for _, end, _ in passes[:place]) <= one[0])
+        and (place + 1 == len(passes) or one[1] <= passes[place + 1][0])
+    ]
+    rested: dict[int, int] = {}
+    number = operators.of(classes.PYTHON, "backward pass")
+    for begin, end, worker in clean:
+        spans.span(main, begin, end, ActivityType.WAITING, number, inferred=True)
+        spans.span(worker, begin, end, ActivityType.BUSY, number, inferred=True)
+        spans.message(AUTOGRAD, main, begin, worker, begin)
+        spans.message(AUTOGRAD, worker, end, main, end)
+        before = inside.end[top & (inside.worker == worker) & (inside.end <= begin)]
+        since = max(
+            int(before.max()) if len(before) else rested.get(worker, rank.origin), rested.get(worker, rank.origin)
+        )
+        spans.span(worker, since, begin, ActivityType.WAITING, inferred=True)
+        rested[worker] = end
+
+
+def _passes(rank: Rank, inside: _Intervals, places: I64, begins: I64) -> list[tuple[int, int, int]]:
+    """Return clean passes of one thread: begin, end, worker."""
+    log = rank.log
+    found: list[tuple[int, int, int]] = []
+    group: list[int] = []
+
+    def close() -> None:
+        if not group:
+            return
+        begin, end = int(inside.begin[group[0]]), int(inside.end[group[-1]])
+        names = (log.names[log.name[inside.row[place]]] for place in group)
+        started = np.searchsorted(begins, end) - np.searchsorted(begins, begin, side="right")
+        if not started and any(name.startswith(_BACKWARD) for name in names):
+            found.append((begin, end, int(inside.worker[group[0]])))
+
+    for place in places.tolist():
+        if group:
+            low, high = inside.end[group[-1]], inside.begin[place]
+            if np.searchsorted(begins, high) > np.searchsorted(begins, low):
+                close()
+                group = []
+        group.append(place)
+    close()
+    return found

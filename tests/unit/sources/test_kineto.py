@@ -1,0 +1,285 @@
+"""Kineto traces: simulated jobs, whose truth is known, and files that are damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pag_graph import api
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources import detect_format
+from pag_graph.sources.kineto.convert import Mapped, map_files, write_mapped
+from pag_graph.sources.kineto.rank_log import read_rank
+from pag_graph.store.trace import Trace
+from pag_graph.testing.kineto_traces import Dialect, Job, KinetoRun, Plant, simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROVE = os.environ.get("PAG_PROVE") == "1"
+_KINDS = {"processing": "kernel", "io": "transfer", "scheduling": "gap"}
+
+
+def mapped(run: KinetoRun, folder: Path, dialect: Dialect = "plain") -> Mapped:
+    return map_files(run.write(folder / "traces", dialect))
+
+
+def built(run: KinetoRun, folder: Path) -> api.Pag:
+    write_mapped(mapped(run, folder), folder / "trace")
+    api.build(folder / "trace", folder / "pag", engine="local")
+    return api.open(folder / "pag")
+
+
+def found_path(pag: api.Pag) -> dict[str, int]:
+    """Time on the critical path of the whole run, in the words of the simulation."""
+    streams = {n for n, name in pag.run.scan("workers").select("worker", "name").collect().rows() if "stream" in name}
+    path = dict.fromkeys(("cpu", "kernel", "transfer", "gap", "message"), 0)
+    for step in pag.critical_path(between=(0, pag.run.end_ns)).steps.to_pylist():
+        of_stream = _KINDS.get(step["type"], "cpu") if step["worker"] in streams else "cpu"
+        path["message" if step["type"] == "control_message" else of_stream] += step["duration_ns"]
+    return path
+
+
+def some_job(seed: int) -> Job:
+    return Job(seed=seed, ranks=1 + seed % 4, layers=1 + seed % 3, steps=1 + seed % 2, loader=seed % 5 > 0)
+
+
+@settings(max_examples=1_000 if PROVE else 4, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_paths_skews_and_transfers_are_those_of_the_simulation(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    run = simulate(some_job(seed))
+    folder = tmp_path_factory.mktemp("kineto")
+    joins = mapped(run, folder).joins
+    skews, transfers = {}, {}
+    for number, collective in enumerate(joins.collectives):
+        for part in collective.parts:
+            met = collective.last_before(part).begin
+            skews[number, part.rank] = met - part.begin
+            transfers[number, part.rank] = part.end - met
+    assert (skews, transfers) == (run.skews, run.transfers)
+    pag = built(run, folder)
+    assert found_path(pag) == run.path
+    rounds = pag.run.epochs.filter(pl.col("role") == "round")
+    zero = min(event["ts"] for events in run.events for event in events)
+    assert rounds["end_ns"].to_list()[-len(run.step_ends) :] == [end - zero for end in run.step_ends]
+    assert pag.run.scan("findings").collect().height == 0
+
+
+def test_every_window_of_a_job_is_tiled_and_its_path_as_long(tmp_path: Path) -> None:
+    pag = built(simulate(Job(ranks=3)), tmp_path)
+    for window in pag.run.windows():
+        if window.span_ns:
+            path = pag.critical_path(between=(window.start_ns, window.end_ns))
+            assert path.length_ns == window.span_ns
+            assert path.explained == 1
+
+
+def test_clocks_are_found_within_their_uncertainty_and_who_is_late_stays_late(tmp_path: Path) -> None:
+    late = Plant(cause="late_rank", rank=1, by_ns=400_000)
+    job = Job(ranks=3, steps=4, layers=4, plants=(late,), offsets_ns=(0, 5_000_000, -5_000_000), hosts=False)
+    run = simulate(job)
+    found = mapped(run, tmp_path)
+    for worker in found.workers.to_pylist():
+        rank = int(worker["name"].split()[1])
+        assert abs(worker["offset_ns"] + job.offsets_ns[rank]) <= worker["uncertainty_ns"]
+    last = [max(collective.parts, key=lambda part: part.begin) for collective in found.joins.collectives]
+    assert {part.rank for part in last[:: job.layers]} == {1}
+    names = found.findings["finding"].to_pylist()
+    assert names == ["clock_estimated"] * 2
+
+
+def test_without_numbers_collectives_are_joined_by_their_order(tmp_path: Path) -> None:
+    job = Job(ranks=2, steps=2)
+    numbered, counted = (mapped(simulate(Job(ranks=2, steps=2, numbered=n)), tmp_path / str(n)) for n in (True, False))
+    parts = [[c.parts for c in found.joins.collectives] for found in (numbered, counted)]
+    assert parts[0] == parts[1]
+    assert len(parts[0]) == job.layers * job.steps
+    assert [{c.inferred for c in found.joins.collectives} for found in (numbered, counted)] == [{False}, {True}]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_collective_that_one_rank_lacks_is_not_joined(tmp_path: Path, *, numbered: bool) -> None:
+    run = simulate(Job(ranks=2, steps=2, numbered=numbered))
+    files = run.write(tmp_path)
+    document = json.loads(files[1].read_text())
+    lost = [place for place, event in enumerate(document["traceEvents"]) if event["name"].startswith("nccl")][1]
+    text = files[1].read_text().split("\n")
+    del text[1 + lost]
+    files[1].write_text("\n".join(text))
+    found = map_files(files)
+    assert len(found.joins.collectives) == (5 if numbered else 3)
+    rows = found.findings.filter(pl.DataFrame(found.findings)["finding"].eq("collective_unjoined").to_arrow())
+    assert rows["observed"].to_pylist() == ([1] if numbered else [3, 2])
+
+
+def test_a_rank_without_a_trace_is_a_finding(tmp_path: Path) -> None:
+    files = simulate(Job(ranks=3, steps=1)).write(tmp_path)
+    found = map_files(files[:2])
+    assert not found.joins.collectives
+    assert found.findings.select(["finding", "observed"]).to_pylist() == [{"finding": "rank_missing", "observed": 3}]
+
+
+@pytest.mark.parametrize("dialect", ["gzip", "texts", "hex", "old"])
+def test_all_dialects_give_one_trace(tmp_path: Path, dialect: Dialect) -> None:
+    run = simulate(Job(steps=2))
+    plain, other = (mapped(run, tmp_path / name, name) for name in ("plain", dialect))
+    assert [t for _, t in plain.events()] == [t for _, t in other.events()]
+    assert plain.operators.rows() == other.operators.rows()
+
+
+def test_times_count_from_the_base_that_is_stated(tmp_path: Path) -> None:
+    run = simulate(Job(ranks=1, steps=2))
+    plain, based = (mapped(run, tmp_path / name, name) for name in ("plain", "base"))
+    assert [t for _, t in plain.events()] == [t for _, t in based.events()]
+
+
+def test_a_bare_array_says_no_rank_but_all_else(tmp_path: Path) -> None:
+    run = simulate(Job(ranks=1, steps=2))
+    plain, bare = (mapped(run, tmp_path / name, name) for name in ("plain", "array"))
+    assert [t for _, t in plain.events()] == [t for _, t in bare.events()]
+
+
+def test_the_format_is_found_out_and_converted_by_anybody(tmp_path: Path) -> None:
+    (file,) = simulate(Job(ranks=1, steps=2)).write(tmp_path / "one", "gzip")
+    assert detect_format(file) == detect_format(file.parent) == "kineto"
+    api.convert(file.parent, tmp_path / "trace")
+    trace = Trace.open(tmp_path / "trace")
+    assert trace.meta.source.system == "pytorch"
+    assert trace.workers["name"].to_pylist() == ["rank 0 main thread", "rank 0 GPU 0 stream 7"]
+
+
+def test_two_traces_of_one_rank_are_refused(tmp_path: Path) -> None:
+    files = simulate(Job(ranks=1, steps=1)).write(tmp_path / "a")
+    with pytest.raises(TraceFormatError, match="both of rank 0"):
+        map_files([*files, *simulate(Job(ranks=1, steps=1)).write(tmp_path / "b")])
+
+
+def test_traces_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
+    job = Job(ranks=2, steps=1, hosts=False, offsets_ns=(0, 10**12), layers=0)
+    with pytest.raises(TraceFormatError, match="neither a collective nor time in common"):
+        map_files(simulate(job).write(tmp_path))
+
+
+def small_text(tmp_path: Path) -> bytes:
+    (file,) = simulate(Job(ranks=1, steps=1, layers=1)).write(tmp_path / "small")
+    return file.read_bytes()
+
+
+def whole_lines(text: bytes) -> int:
+    """How many events stand whole in a text: one per line."""
+    return sum(line.rstrip(b",").endswith(b"}}") for line in text.split(b"\n")[1:])
+
+
+def test_a_trace_that_is_cut_anywhere_keeps_its_whole_events_and_says_so(tmp_path: Path) -> None:
+    text = small_text(tmp_path)
+    file = tmp_path / "cut.json"
+    first = text.index(b"}}") + 2
+    for place in range(first, len(text), 1 if PROVE else 37):
+        file.write_bytes(text[:place])
+        log = read_rank(file)
+        assert len(log.kind) == whole_lines(text[: min(place, text.rindex(b"]"))])
+        assert any(name == "trace_truncated" for name, *_ in log.found) == (place < len(text.rstrip()))
+
+
+def test_a_compressed_trace_that_is_cut_keeps_its_whole_events_and_says_so(tmp_path: Path) -> None:
+    zipped = gzip.compress(small_text(tmp_path))
+    file = tmp_path / "cut.json.gz"
+    kept = []
+    for place in range(len(zipped) // 2, len(zipped), 1 if PROVE else 97):
+        file.write_bytes(zipped[:place])
+        log = read_rank(file)
+        assert [name for name, *_ in log.found][:1] == ["trace_truncated"]
+        kept.append(len(log.kind))
+    assert kept == sorted(kept)
+
+
+@settings(max_examples=100_000 if PROVE else 60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_damaged_traces_are_read_as_far_as_they_make_sense(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    text = bytearray(small_text(folder))
+    chance = random.Random(seed)
+    lines = text.count(b"\n") - 1
+    damage = chance.randint(1, 4)
+    for _ in range(damage):
+        place = chance.randrange(len(text))
+        if chance.random() < 0.3:
+            del text[place : place + chance.randint(1, 30)]
+        else:
+            text[place] = chance.choice([chance.randrange(256), *b'{}[]",:\\\n0-9e'])
+    file = folder / "damaged.json"
+    file.write_bytes(bytes(text))
+    try:
+        found = map_files([file])
+        write_mapped(found, folder / "trace")
+    except TraceFormatError:
+        return
+    log = found.ranks[0].log
+    told = sum(count for name, _, count in log.found if name == "event_damaged")
+    truncated = any(name == "trace_truncated" for name, *_ in log.found)
+    # Nothing is lost silently: what is no row was dropped, or is a finding.
+    assert truncated or told or len(log.kind) + sum(log.dropped.values()) >= lines - 2 * damage
+    api.build(folder / "trace", folder / "pag", engine="local")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"traceEvents": [%s, 7, "x", {"ph": "X", "ts": "a", "dur": 1}]}', 3),
+        ('[%s, {"ph": "X", "ts": 1e30, "dur": 1, "name": "n"}, {"ph": "X", "ts": 1, "name": "n"}]', 2),
+        ('[%s, {"ph": "X", "ts": 99999999999999999999, "dur": 1}, {"ph": "X", "ts": 3, "dur": -1}]', 2),
+        ('[%s, {"ph": "X", "cat": "cpu_op", "name": "n", "pid": [], "tid": {}, "ts": 3, "dur": 1}]', 1),
+    ],
+)
+def test_events_that_make_no_sense_are_counted(tmp_path: Path, text: str, told: int) -> None:
+    file = tmp_path / "odd.json"
+    file.write_text(text % '{"ph": "X", "cat": "cpu_op", "name": "n", "pid": 1, "tid": 1, "ts": 0.5, "dur": 2}')
+    log = read_rank(file)
+    assert [(name, count) for name, _, count in log.found] == [("event_damaged", told)]
+    assert (log.t.tolist(), log.end.tolist()) == ([500], [2500])
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"traceEvents": []}', "nonsense", '{"traceEvents": {}}'])
+def test_a_file_without_events_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "empty.json"
+    file.write_text(text)
+    with pytest.raises(TraceFormatError, match="holds no event"):
+        read_rank(file)
+
+
+def trace_of(tmp_path: Path, events: list[dict[str, Any]]) -> Mapped:
+    file = tmp_path / "small.json"
+    common = {"ph": "X", "pid": 1, "tid": 1}
+    file.write_text(json.dumps({"traceEvents": [common | event for event in events]}))
+    return map_files([file])
+
+
+def test_a_launch_that_waits_in_a_queue_arrives_before_it_is_read(tmp_path: Path) -> None:
+    def kernel(correlation: int, ts: float, dur: float) -> list[dict[str, Any]]:
+        args = {"correlation": correlation, "stream": 7, "device": 0}
+        call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 10 * correlation, "dur": 2}
+        return [call | {"args": args}, {"cat": "kernel", "name": "k", "ts": ts, "dur": dur, "args": args}]
+
+    found = trace_of(tmp_path, [*kernel(1, 15, 50), *kernel(2, 66, 5)])
+    ((_, table),) = found.events()
+    reads = [row for row in table.to_pylist() if row["kind"] == "receive"]
+    # The second was launched at 22, and the shortest launch took 3.
+    assert [(row["t_ns"], row["arrived_ns"]) for row in reads] == [(15_000, 15_000), (66_000, 25_000)]
+
+
+def test_other_chrome_traces_have_slices_without_waits(tmp_path: Path) -> None:
+    found = trace_of(tmp_path, [{"name": "a", "ts": 0, "dur": 4}, {"name": "b", "ts": 1, "dur": 2}])
+    ((_, table),) = found.events()
+    starts = [row["activity"] for row in table.to_pylist() if row["kind"] == "start"]
+    assert "processing" in starts
+    assert "waiting" not in starts
