@@ -11,6 +11,7 @@ import polars as pl
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.span_paths import covered
 from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.spans.requests import NEVER
 from pag_graph.sources.spans.table import CLIENT, DATABASE, PRODUCER, SERVER
 
@@ -151,8 +152,11 @@ def events(requests: Requests, layout: Layout) -> pl.DataFrame:
     worker = rows["worker"].to_numpy()
     begins = np.flatnonzero(np.diff(worker, prepend=-1))
     seq = np.arange(rows.height) - np.repeat(begins, np.diff(begins, append=rows.height))
-    unknown = [pl.lit(None, pl.Int64).alias(name) for name in ("scope", "records", "bytes", "timeout_ns")]
-    return rows.with_columns(*unknown, epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq))
+    rows = rows.with_columns(epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq))
+    # Spans say nothing of sizes, records, and when messages arrived before they were read.
+    return rows.with_columns(
+        pl.lit(None, pl.Int64).alias(name) for name in TRACE_EVENTS.names if name not in rows.columns
+    )
 
 
 def _rows(count: int, **columns: Any) -> pl.DataFrame:
