@@ -28,7 +28,8 @@ def words_of_the_reader() -> Iterator[str]:
             if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
                 text = node.elts[0].value
                 # Tables of findings: name, what was done, how often.
-                if isinstance(text, str) and len(node.elts) == 3 and re.fullmatch(r"[a-z]+(_[a-z]+)+", text):
+                action = ast.unparse(node.elts[1]) if len(node.elts) == 3 else ""
+                if isinstance(text, str) and " " in action and re.fullmatch(r"[a-z]+(_[a-z]+)+", text):
                     yield text
 
 
