@@ -359,7 +359,7 @@ def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) ->
             "host": log.host,
             "clock_domain": _clock_of(log),
             "offset_ns": clocks[rank.number].offset,
-            "uncertainty_ns": clocks[rank.number].uncertainty,
+            "uncertainty_ns": clocks[rank.number].uncertainty if clocks[rank.number].uncertainty >= 0 else None,
         }
         for thread, worker in rank.thread_workers.items():
             name = log.thread_names.get(thread) or f"thread {log.threads[thread][1]}"

@@ -170,6 +170,16 @@ def test_traces_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
         map_files(simulate(job).write(tmp_path))
 
 
+def test_clocks_that_nothing_bounds_are_taken_as_they_are(tmp_path: Path) -> None:
+    (first,) = simulate(Job(ranks=1, steps=2, hosts=False)).write(tmp_path / "a")
+    other = tmp_path / "rank-1.json"
+    other.write_text(first.read_text().replace('"rank": 0', '"rank": 1'))
+    found = map_files([first, other])
+    assert found.findings["finding"].to_pylist() == ["clock_not_bounded"]
+    assert found.workers["uncertainty_ns"].to_pylist() == [0, 0, None, None]
+    write_mapped(found, tmp_path / "trace")
+
+
 def small_text(tmp_path: Path) -> bytes:
     (file,) = simulate(Job(ranks=1, steps=1, layers=1)).write(tmp_path / "small")
     return file.read_bytes()
