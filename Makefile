@@ -43,6 +43,8 @@ format: setup ## put the code in shape
 lock: $(BIN)/uv ## resolve the dependencies anew
 	$(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header --quiet --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra all --generate-hashes -c requirements.lock \
+		--no-emit-index-url --no-annotate --no-header --quiet -o requirements-image.lock pyproject.toml
 
 surfaces: setup ## write what is new to the list of all surfaces, tests/meta/surfaces.txt
 	$(BIN)/python -m tests.support.surfaces

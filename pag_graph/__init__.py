@@ -10,26 +10,55 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pag_graph import samples
     from pag_graph.analyses.critical_path import CriticalPath
-    from pag_graph.api import Pag, Snapshot, Window, build, convert, open  # noqa: A004
+    from pag_graph.api import (
+        Pag,
+        Snapshot,
+        Window,
+        alerts,
+        build,
+        changes,
+        convert,
+        follow,
+        live,
+        open,  # noqa: A004
+    )
     from pag_graph.builder.build import BuildReport
+    from pag_graph.engines.following import FollowReport
+    from pag_graph.graph.following import Committed
+    from pag_graph.sources.replay import ReplayReport, replay
 
     __version__: str
 
 __all__ = [
     "BuildReport",
+    "Committed",
     "CriticalPath",
+    "FollowReport",
     "Pag",
+    "ReplayReport",
     "Snapshot",
     "Window",
     "__version__",
+    "alerts",
     "build",
+    "changes",
     "convert",
+    "follow",
+    "live",
     "open",
+    "replay",
     "samples",
 ]
 
 
-_ELSEWHERE = {"BuildReport": "pag_graph.builder.build", "CriticalPath": "pag_graph.analyses.critical_path"}
+_ELSEWHERE = {
+    "BuildReport": "pag_graph.builder.build",
+    "Committed": "pag_graph.graph.following",
+    "CriticalPath": "pag_graph.analyses.critical_path",
+    "FollowReport": "pag_graph.engines.following",
+    "ReplayReport": "pag_graph.sources.replay",
+    "replay": "pag_graph.sources.replay",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -641,6 +641,7 @@ class AnalysisMethods:
         operator_max_ns: int | None = None,
         progress_max_ns: int | None = None,
         some_progress: bool = True,
+        progress_to_all: bool = False,
         learn: bool = True,
         deviations: float = 6.0,
         tolerance: float = 0.25,
@@ -670,7 +671,9 @@ class AnalysisMethods:
         progress_max_ns
             No worker lets more time pass between progress messages.
         some_progress
-            Every worker sends progress to every other one in every epoch.
+            Every worker sends some progress to others in every epoch.
+        progress_to_all
+            For some_progress: to every other worker, not just to one.
         learn
             Compare every epoch with the ones before it as well.
         deviations

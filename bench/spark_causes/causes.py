@@ -386,6 +386,11 @@ def dynamic_allocation(spark: SparkSession, control: Control) -> None:
     _even(spark, tasks=tasks, milliseconds=milliseconds, name="second burst, after the executors went")
 
 
+def ramp_up(spark: SparkSession, control: Control) -> None:
+    """Do even work that begins on one executor; a second one is asked for when tasks wait."""
+    _even(spark, tasks=control.size(40, 30, 50), milliseconds=800, name="even work, executors on their way")
+
+
 def failed_task(spark: SparkSession, control: Control) -> None:
     """Let one task fail three times."""
     which, each = control.size(3, 1, 6), control.size(1500, 1200, 2500) / 1000
@@ -470,6 +475,14 @@ def driver_and_tasks(spark: SparkSession, control: Control) -> None:  # noqa: AR
         _even(spark, tasks=6, milliseconds=400, name=f"round {number}")
         time.sleep(2)
 
+
+_RAMP_UP = _NO_ADAPTATION | {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+}
 
 CAUSES = (
     Cause(
@@ -617,6 +630,20 @@ CAUSES = (
             "spark.dynamicAllocation.executorIdleTimeout": "2s",
             "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
         },
+    ),
+    Cause(
+        name="ramp-up",
+        program=ramp_up,
+        done="40 even tasks, one executor from the start; the second one is asked for after a second of waiting tasks.",
+        answer="Waiting for executors: the second executor comes late, and only half of the work is done in parallel.",
+        settings=_RAMP_UP | {"spark.dynamicAllocation.initialExecutors": "1"},
+    ),
+    Cause(
+        name="ramp-up-mended",
+        program=ramp_up,
+        done="The same with two executors from the start.",
+        answer="No alarm: both executors work all the time that the job runs.",
+        settings=_RAMP_UP | {"spark.dynamicAllocation.initialExecutors": "2"},
     ),
     Cause(
         name="failed-task",

@@ -222,7 +222,7 @@ def keep(logs: Path, target: Path) -> None:
     for name in TESTED:
         if (logs / name).is_dir():
             (log,) = (logs / name).iterdir()
-            (target / f"{name}.zstd").write_bytes(_packed(log))
+            (target / f"{name}.zstd").write_bytes(packed(log.read_bytes()))
             answers[name] = {"done": ALL[name].done, "answer": ALL[name].answer}
     for codec in _CODECS:
         for log in (logs / "forms" / codec).glob(f"*.{codec}"):
@@ -235,14 +235,15 @@ def keep(logs: Path, target: Path) -> None:
         for part in folder.iterdir():
             if part.name.startswith("events_"):
                 # As Spark names them with spark.eventLog.compress.
-                (rolled / f"{part.name}.zstd").write_bytes(_packed(part))
+                (rolled / f"{part.name}.zstd").write_bytes(packed(part.read_bytes()))
             elif part.name.startswith("appstatus_"):
                 shutil.copy(part, rolled / part.name)
     file.write_text(json.dumps(answers, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _packed(log: Path) -> bytes:
-    return bytes(pa.Codec("zstd", compression_level=19).compress(log.read_bytes(), asbytes=True))
+def packed(log: bytes) -> bytes:
+    """Return a log compressed with zstd."""
+    return bytes(pa.Codec("zstd", compression_level=19).compress(log, asbytes=True))
 
 
 def report(cause: Cause, files: Iterable[Path]) -> None:

@@ -5,8 +5,8 @@
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(:Epoch {published: true})
 WITH DISTINCT 1 AS is_loaded
-MATCH (source:Operator {run: $run})-[channel:FEEDS]->(target:Operator)
-WHERE source.operator >= 0
+MATCH (source:Operator)-[channel:FEEDS {run: $run}]->(target:Operator)
+WHERE channel.channel >= 0
 RETURN source, channel, target
 ORDER BY channel.channel, source.operator, target.operator
 LIMIT 300;

@@ -19,7 +19,6 @@ WHERE send.t_ns > opens_ns AND send.t_ns <= closes_ns
 MATCH (send)-[message:DATA_MESSAGE]->(receive:Event)
 WITH send.worker AS from_worker, receive.worker AS to_worker, message.channel AS channel, count(*) AS messages,
      sum(message.records) AS records
-OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: channel}]->(target:Operator)
-WHERE source.operator >= 0
+OPTIONAL MATCH (source:Operator)-[:FEEDS {run: $run, channel: channel}]->(target:Operator)
 RETURN from_worker, to_worker, channel, source.name AS from_operator, target.name AS to_operator, messages, records
 ORDER BY records DESC, from_worker, to_worker, channel;

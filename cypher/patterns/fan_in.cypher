@@ -17,8 +17,7 @@
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
-MATCH (r:Event {run: $run, epoch: round.epoch})
-MATCH (r)<-[message:DATA_MESSAGE]-(s:Event)
+MATCH (s:Event)-[message:DATA_MESSAGE {run: $run, epoch: round.epoch}]->(r:Event)
 WITH r.segment AS segment, r.worker AS worker,
      collect({sender: s.worker, read: r.id, t_ns: r.t_ns}) AS messages
 UNWIND messages AS m1

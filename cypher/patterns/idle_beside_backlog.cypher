@@ -20,16 +20,25 @@ WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last
 WITH collect(round.epoch) AS epochs
 CALL (epochs) {
   UNWIND epochs AS own
-  MATCH (r:Event {run: $run, epoch: own})
-  MATCH (r)<-[message:DATA_MESSAGE]-(:Event)
+  MATCH (:Event)-[message:DATA_MESSAGE {run: $run, epoch: own}]->(r:Event)
   WHERE message.read = r.id AND message.receive_buffer_ns >= $min_ns
   RETURN collect({read: r.id, worker: r.worker, t_ns: r.t_ns, lay_ns: message.receive_buffer_ns,
                   records: message.records}) AS messages
 }
 UNWIND epochs AS own
-MATCH (z:Event {run: $run, epoch: own})
-MATCH (z)<-[idle:WAITING|INPUT_WAIT|IDLE]-(a:Event)
-WHERE idle.duration_ns >= $min_ns
+CALL (own) {
+  MATCH (a:Event)-[idle:WAITING {run: $run, epoch: own}]->(z:Event)
+  WHERE idle.duration_ns >= $min_ns
+  RETURN a, idle, z
+  UNION ALL
+  MATCH (a:Event)-[idle:INPUT_WAIT {run: $run, epoch: own}]->(z:Event)
+  WHERE idle.duration_ns >= $min_ns
+  RETURN a, idle, z
+  UNION ALL
+  MATCH (a:Event)-[idle:IDLE {run: $run, epoch: own}]->(z:Event)
+  WHERE idle.duration_ns >= $min_ns
+  RETURN a, idle, z
+}
 UNWIND messages AS message
 WITH a, idle, z, message
 WHERE z.worker <> message.worker

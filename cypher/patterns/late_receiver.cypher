@@ -17,8 +17,7 @@
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
-MATCH (r:Event {run: $run, epoch: round.epoch})
-MATCH (r)<-[message:DATA_MESSAGE]-(s:Event)
+MATCH (s:Event)-[message:DATA_MESSAGE {run: $run, epoch: round.epoch}]->(r:Event)
 WHERE message.read = r.id AND message.receive_buffer_ns >= $min_ns
 MATCH (r)<-[activity]-(p:Event)
 WHERE p.worker = r.worker

@@ -15,9 +15,11 @@ MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'roun
 MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
 WITH collect({epoch: round.epoch, snapshot: snapshot}) AS rounds
 UNWIND rounds AS round
-WITH size(rounds) AS of_rounds, round.epoch AS epoch, round.snapshot AS snapshot
-UNWIND range(0, coalesce(size(snapshot.path_times_ns), 0) - 1) AS i
-WITH of_rounds, epoch, snapshot.path_operators[i] AS operator, sum(snapshot.path_times_ns[i]) AS path_ns
+// Bound once: a list of a node is read anew for each of its members.
+WITH size(rounds) AS of_rounds, round.epoch AS epoch, round.snapshot.path_operators AS operators,
+     round.snapshot.path_times_ns AS times_ns
+UNWIND range(0, coalesce(size(times_ns), 0) - 1) AS i
+WITH of_rounds, epoch, operators[i] AS operator, sum(times_ns[i]) AS path_ns
 WHERE operator >= 0
 ORDER BY operator, path_ns DESC, epoch
 WITH of_rounds, operator, count(*) AS rounds, sum(path_ns) AS path_ns, min(path_ns) AS least_ns, max(path_ns) AS most_ns,

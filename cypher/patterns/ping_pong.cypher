@@ -17,8 +17,7 @@
 
 MATCH (round:Epoch {run: $run, published: true, detail: 'full'})
 WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last_epoch, 9223372036854775807)
-MATCH (end:Event {run: $run, epoch: round.epoch})
-MATCH (end)<-[message:DATA_MESSAGE]-(begin:Event)
+MATCH (begin:Event)-[:DATA_MESSAGE {run: $run, epoch: round.epoch}]->(end:Event)
 // An answer is sent in the segment that the question is read in.
 UNWIND [true, false] AS question
 WITH CASE WHEN question THEN end.segment ELSE begin.segment END AS segment,

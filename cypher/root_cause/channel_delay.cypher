@@ -51,8 +51,7 @@ WITH channel, type,
      sum(CASE WHEN is_wait THEN 0 ELSE buffered_ns END) AS buffered_ns
 ORDER BY waited_ns DESC, delivered_ns DESC, channel, type
 LIMIT $limit
-OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: channel}]->(target:Operator)
-WHERE source.operator >= 0
+OPTIONAL MATCH (source:Operator)-[:FEEDS {run: $run, channel: channel}]->(target:Operator)
 RETURN channel,
        toLower(type) AS type,
        source.name AS from_operator,

@@ -14,39 +14,22 @@
 //   5        | Exchange | 0.3     | 10480   | 8560      | 1920    | 1.224 | 3
 //   5 rows
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
 CALL (window) {
-  MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, detail: 'full', role: 'round'})
+  MATCH (:Run {id: $run})-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
   WHERE round.end_ns <= window.start_ns
   WITH round ORDER BY round.end_ns DESC LIMIT $rounds
   RETURN collect(round) AS before
 }
 UNWIND [window] + before AS round
-WITH round = window AS is_now, size(before) AS rounds, round.start_ns AS opens_ns, round.end_ns AS closes_ns
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-CALL (at, opens_ns, closes_ns) {
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns <= opens_ns
-  RETURN begin
-  ORDER BY begin.run DESC, begin.worker DESC, begin.t_ns DESC, begin.pos DESC
-  LIMIT 1
-  UNION ALL
-  MATCH (begin:Event {run: $run, worker: at.worker})
-  WHERE begin.t_ns > opens_ns AND begin.t_ns < closes_ns
-  RETURN begin
-}
-MATCH (begin)-[activity:PROCESSING|SERIALIZATION|DESERIALIZATION|BUFFER|IO|GC|APPLICATION]->(end:Event)
-WHERE activity.operator IS NOT NULL
-WITH activity.operator AS operator, rounds, is_now,
-     CASE WHEN end.t_ns > closes_ns THEN closes_ns ELSE end.t_ns END
-     - CASE WHEN begin.t_ns < opens_ns THEN opens_ns ELSE begin.t_ns END AS inside_ns
-WITH operator, rounds,
-     sum(CASE WHEN is_now THEN inside_ns ELSE 0 END) AS now_ns,
-     sum(CASE WHEN is_now THEN 0 ELSE inside_ns END) AS sum_ns
-WITH operator, rounds, now_ns, CASE WHEN rounds > 0 THEN toFloat(sum_ns) / rounds END AS before_ns
-OPTIONAL MATCH (named:Operator {run: $run, operator: operator})
-RETURN operator,
+MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+MATCH (snapshot)-[spent:SPENT]->(named:Operator)
+WHERE spent.type IN ['processing', 'serialization', 'deserialization', 'buffer', 'io', 'gc', 'application']
+WITH named, size(before) AS rounds,
+     sum(CASE WHEN round = window THEN spent.ns ELSE 0 END) AS now_ns,
+     sum(CASE WHEN round = window THEN 0 ELSE spent.ns END) AS sum_ns
+WITH named, rounds, now_ns, CASE WHEN rounds > 0 THEN toFloat(sum_ns) / rounds END AS before_ns
+RETURN named.operator AS operator,
        named.name AS name,
        named.address AS address,
        now_ns,

@@ -38,8 +38,7 @@ WITH message, sender, awake,
      - CASE WHEN wait.start_ns < opens_ns THEN opens_ns ELSE wait.start_ns END AS waited_ns
 ORDER BY waited_ns DESC, message.sent_ns, awake.id
 LIMIT $limit
-OPTIONAL MATCH (source:Operator {run: $run})-[:FEEDS {channel: message.channel}]->(target:Operator)
-WHERE source.operator >= 0
+OPTIONAL MATCH (source:Operator)-[:FEEDS {run: $run, channel: message.channel}]->(target:Operator)
 RETURN sender.worker AS from_worker,
        awake.worker AS to_worker,
        message.type AS type,

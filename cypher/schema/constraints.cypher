@@ -25,5 +25,12 @@ CREATE INDEX event_epoch IF NOT EXISTS FOR (event:Event) ON (event.epoch);
 CREATE INDEX segment_time IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.worker, segment.start_ns);
 CREATE INDEX segment_round IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.round);
 CREATE INDEX segment_epoch IF NOT EXISTS FOR (segment:Segment) ON (segment.run, segment.epoch);
+// What questions about whole runs begin with: of each epoch its data messages, and its stretches without work.
+CREATE INDEX data_message_epoch IF NOT EXISTS FOR ()-[activity:DATA_MESSAGE]-() ON (activity.run, activity.epoch);
+CREATE INDEX waiting_epoch IF NOT EXISTS FOR ()-[activity:WAITING]-() ON (activity.run, activity.epoch);
+CREATE INDEX input_wait_epoch IF NOT EXISTS FOR ()-[activity:INPUT_WAIT]-() ON (activity.run, activity.epoch);
+CREATE INDEX idle_epoch IF NOT EXISTS FOR ()-[activity:IDLE]-() ON (activity.run, activity.epoch);
+// The operators of a channel.
+CREATE INDEX feeds_channel IF NOT EXISTS FOR ()-[feeds:FEEDS]-() ON (feeds.run, feeds.channel);
 // What an epoch was seen as before.
 CREATE INDEX snapshot_epoch IF NOT EXISTS FOR (snapshot:Snapshot) ON (snapshot.run, snapshot.epoch);

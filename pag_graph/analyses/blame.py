@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.contraction import IS_STRETCH, contract
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import SPAWN, WAITING, worker_of
 from pag_graph.analyses.view import end_ns
 from pag_graph.analyses.view import worker_of as worker_in
@@ -230,4 +230,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     example="--epoch 5",
     columns=("worker", "by_worker", "to_worker", "type", "operator", "channel", "waits", "blamed_ns"),
     chart=Chart(kind="matrix", x=("by_worker",), y=("worker",), value="blamed_ns"),
+    standing=Standing.WINDOW,
 )

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.contraction import contract, expanded
-from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table
+from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, Standing, typed_table
 from pag_graph.analyses.expressions import UNKNOWN, WAITING, worker_of
 from pag_graph.analyses.view import view_of
 from pag_graph.errors import CycleError, PagError
@@ -314,4 +314,5 @@ ANALYSIS: ReportAnalysis[None] = ReportAnalysis(
     columns=("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "channel"),
     cypher="analyses/critical_path",
     chart=Chart(kind="timeline"),
+    standing=Standing.WINDOW,
 )

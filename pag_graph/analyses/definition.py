@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
 from pag_graph.errors import UnsupportedPlanError
@@ -30,6 +30,35 @@ if TYPE_CHECKING:
     from pag_graph.graph.window import Window
 
 P = TypeVar("P")
+
+
+class Standing(StrEnum):
+    """How an answer over all answered epochs follows from the one before, when more rows are committed."""
+
+    WINDOW = "window"
+    """Each epoch for itself: only what its window shows counts. An edge that comes late and touches it changes that."""
+    LABEL = "label"
+    """Each epoch for itself: only rows that carry it count, and those are all there when it is closed."""
+    LINEAR = "linear"
+    """Sums over epochs: only the keys of what is new change."""
+    ORDERED = "ordered"
+    """Each epoch for itself and the ones before it."""
+    JOIN = "join"
+    """Rows that are found together."""
+
+
+class Resumed(NamedTuple):
+    """The end of an answer over epochs, and what its next end follows from.
+
+    ``resume(run, last, parameters, since, memory)`` makes it: of the rounds from an epoch on, or of more.
+    """
+
+    since: int
+    """The first epoch that it is about."""
+    rows: pa.Table
+    """All rows of the answer about this epoch and later ones."""
+    memory: pl.DataFrame
+    """What to remember: rows of `STANDING` without their owner."""
 
 
 class Scope(StrEnum):
@@ -134,6 +163,10 @@ class Analysis(Generic[P]):
     chart: Chart | None = None
     across: bool = False
     """Whether it can look at views that are spread, so that Spark can divide one window among many tasks."""
+    standing: Standing | None = None
+    """How it is kept up to date while more is committed; None where it cannot be."""
+    compares_workers: bool = False
+    """Whether it compares workers that run the same, which the whole run tells where they do not all (`Run.peers`)."""
     alarm: bool = False
     """Whether rows are bad news: the command's exit code then says that there are any."""
 
@@ -218,6 +251,22 @@ class Analysis(Generic[P]):
         if across:
             self.check_across()
 
+    def check_standing(self, run: Run) -> None:
+        """Refuse to be a standing query, if nobody knows how its answer follows from the one before.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            With what to do instead.
+        """
+        self.check(run)
+        if self.standing is None:
+            message = f"{self.name} cannot be a standing query: its answer is made anew from all that there is."
+            raise UnsupportedPlanError(message, f"Ask for it when you need it: `pag {self.name} STORE`.")
+        if self.compares_workers and not run.one_dataflow:
+            message = f"{self.name} cannot be a standing query of this run: who is like whom, only all of it tells."
+            raise UnsupportedPlanError(message, f"Ask for it when you need it: `pag {self.name} STORE`.")
+
     def check_across(self) -> None:
         """Refuse to be spread over partitions, if it follows edges one after the other.
 
@@ -245,6 +294,17 @@ class WindowAnalysis(Analysis[P]):
     def __call__(self, subject: Snapshot | View, parameters: P | None = None) -> pa.Table | Report:
         """Return the answer on one window."""
         raise NotImplementedError
+
+    def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
+        """Return the rows of all windows of epochs up to one, in time order, each with its ``epoch``."""
+        import pyarrow as pa
+
+        from pag_graph.analyses.runner import with_epochs
+        from pag_graph.analyses.view import View
+
+        windows = [window for window in run.windows() if window.epoch is not None and window.epoch <= last]
+        parts = [with_epochs(self.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)]
+        return pa.concat_tables(parts) if parts else answered_schema(self.schema).empty_table()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -301,11 +361,37 @@ class RunAnalysis(Analysis[P]):
     """What makes rows of the windows of a view, ``part(view, parameters)``, with the place of their ``window``."""
     choose: Callable[..., list[Window]] | None = None
     """For parts: says which rounds to look at, ``choose(run, parameters)``, where that is not all of them."""
+    resume: str = ""
+    """Of a standing query: module whose ``resume`` goes on from what it remembers (`Resumed`)."""
 
     def table(self, view: View, parameters: P | None = None) -> pa.Table:
         """Return the rows of the parts, in the order of the windows, each with the place of its ``window``."""
         assert self.part is not None  # noqa: S101  (who asks for parts knows that there are some)
         return self.part(view, *self.arguments(parameters)).to_arrow()
+
+    def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
+        """Return the rows of the run as far as the epochs up to one, each with its ``epoch``, which is that one."""
+        import pyarrow as pa
+
+        from pag_graph.analyses.runner import with_epochs
+        from pag_graph.analyses.view import View
+
+        until = run.until(last)
+        if not until.epochs.height:
+            return answered_schema(self.schema).empty_table()
+        parts = None
+        if self.part is not None:
+            rounds = set(until.rounds)
+            # What carries a label is to be told by all windows that there are.
+            windows = [window for window in run.windows() if window.epoch in rounds]
+            parts = pa.concat_tables(
+                [with_epochs(self.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)],
+                promote_options="permissive",
+            )
+        rows = table_of(self(until, parameters, parts=parts))
+        if "epoch" in rows.column_names:
+            return rows
+        return rows.append_column(answered_schema(self.schema).field("epoch"), pa.array([last] * rows.num_rows))
 
     def __call__(self, run: Run, parameters: P | None = None, *, parts: pa.Table | None = None) -> pa.Table | Report:
         """Return the answer on the run; `parts` are the rows of all rounds that were looked at."""
@@ -376,6 +462,15 @@ def placed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
     return typed_table(rows, schema).append_column("window", rows["window"].to_arrow().cast(pa.int64()))
+
+
+def answered_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of an answer over epochs: those of the analysis, and the ``epoch`` if it is not among them."""
+    import pyarrow as pa
+
+    if "epoch" in schema.names:
+        return schema
+    return schema.append(pa.field("epoch", pa.int64(), nullable=False))
 
 
 def _report_of(function: Callable[..., Any]) -> type[Report] | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOPS = 10
 _WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)
+_BUSY = str(ActivityType.BUSY)
 _NO_INPUT = (str(ActivityType.INPUT_WAIT), str(ActivityType.IDLE))
 _NO_WORK = [_WAKE_UP, *(str(kind) for kind in (ActivityType.WAITING, *RESTING_TYPES))]
 _MOST_OF = 0.75
@@ -162,6 +163,20 @@ class Evidence:
         return _rows(skew.ANALYSIS(self.snapshot))
 
     @cached_property
+    def skewed_messages(self) -> dict[str, Any] | None:
+        """Row of `SKEW` of the worker that reads most of an operator's records, and what messages of its own took.
+
+        None unless messages from it and to it take a notable share of the path: that is ``message_ns``.
+        """
+        messages = self.steps.filter(IS_MESSAGE)
+        for row in self.skew:
+            own = messages.filter((pl.col("worker") == row["worker"]) | (pl.col("to_worker") == row["worker"]))
+            spent = int(own["duration_ns"].sum())
+            if row["skewed"] and row["mean_ratio"] == row["skew_ratio"] and spent >= self.notable * self.window.span_ns:
+                return {**row, "message_ns": spent}
+        return None
+
+    @cached_property
     def sent(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Data messages and records from worker to worker, most records first."""
         sums: dict[tuple[int, int], tuple[int, int]] = {}
@@ -193,6 +208,12 @@ class Evidence:
         """Time on the path in which a worker worked, per worker and operator: ``worker``, ``operator``, ``work_ns``."""
         worked = self.steps.filter(~IS_MESSAGE, ~pl.col("type").is_in(_NO_WORK))
         return worked.group_by("worker", "operator").agg(work_ns=pl.col("duration_ns").sum())
+
+    @cached_property
+    def between_ns(self) -> int:
+        """Time on the path outside of all activations, in which a worker ran and nobody logged what."""
+        between = self.steps.filter(pl.col("operator").is_null(), pl.col("type") == _BUSY)
+        return int(between["duration_ns"].sum())
 
     @cached_property
     def spans(self) -> list[int]:

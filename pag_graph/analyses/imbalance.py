@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import polars as pl
 
 from pag_graph.analyses.critical_path import path_steps
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import WAITING, share_of
 from pag_graph.graph.needs import Needs
 from pag_graph.model.tables import IMBALANCE
@@ -89,4 +89,5 @@ ANALYSIS = TableAnalysis(
     needs=Needs.ALIGNED_CLOCKS,
     example="--epoch 5",
     chart=Chart(kind="bars", x=("type", "operator"), y=("path_ns", "mean_ns")),
+    standing=Standing.WINDOW,
 )

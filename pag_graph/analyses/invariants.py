@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, RunAnalysis
+from pag_graph.analyses.definition import Chart, RunAnalysis, Standing
 from pag_graph.analyses.expressions import IS_MESSAGE, rounds, worker_of
 from pag_graph.analyses.observations import KEY, NAMES, SEEN, limits_given, numbered, round_observations, shaped
 from pag_graph.errors import InvalidParameterError
@@ -44,7 +44,8 @@ class InvariantsParameters:
     message_max_ns: Annotated[int | None, "No message takes longer, from send to read."] = None
     operator_max_ns: Annotated[int | None, "No activation of an operator takes longer."] = None
     progress_max_ns: Annotated[int | None, "No worker lets more time pass between progress messages."] = None
-    some_progress: Annotated[bool, "Every worker sends progress to every other one in every epoch."] = True
+    some_progress: Annotated[bool, "Every worker sends some progress to others in every epoch."] = True
+    progress_to_all: Annotated[bool, "For some_progress: to every other worker, not just to one."] = False
     learn: Annotated[bool, "Compare every epoch with the ones before it as well."] = True
     deviations: Annotated[float, "Learned limit: the median plus so many standard deviations, from the MAD."] = 6.0
     tolerance: Annotated[float, "Learned limit: at least so much above the median, as a share of it."] = 0.25
@@ -108,16 +109,50 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
     - `progress_max`: between two progress messages of a worker, counted where the second is sent; and from its last one
       to the end of the last round. The latter has no `dst`.
     - `some_progress`: workers that a worker sent progress to, by the epoch of the sender; the edge is the last one of
-      the worker in the epoch.
+      the worker in the epoch. One is enough (ST2), unless `progress_to_all` asks for all others.
 
     A learned limit is the median of the largest value in each of the latest earlier epochs, plus `deviations` times
     1.4826 MAD, and at least `tolerance` of it and `least_ns` more. There is one for every pair of workers, type and
     channel, for every type, operator and worker, for every worker, and for the epochs themselves. The startup and the
     shutdown are no rounds and not looked at. O(edges).
     """
+    rows, _ = violations(run, parameters, parts=parts, windows=rounds(run), sends=progress_sends(run))
+    return listed(rows)
+
+
+def violations(
+    run: Run,
+    parameters: InvariantsParameters,
+    *,
+    parts: pa.Table,
+    windows: pl.DataFrame,
+    sends: pl.DataFrame,
+    past: pl.DataFrame | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Find the violations in some rounds that follow each other up to the last one.
+
+    Parameters
+    ----------
+    run, parameters
+        As for `invariants`.
+    parts
+        Rows of `round_observations` of these rounds, with their `epoch`.
+    windows
+        Rows of `epochs` of these rounds.
+    sends
+        As from `progress_sends`: those of these rounds and later ones, and the last one of each worker before them.
+    past
+        What was observed in earlier rounds, as far as limits are learned from it; nothing where these are all.
+
+    Returns
+    -------
+    rows : DataFrame
+        Columns of `INVARIANTS`, unsorted.
+    observed : DataFrame
+        What later limits are learned from: the largest of each key in each of these rounds.
+    """
     seen = pl.DataFrame(pl.from_arrow(parts)).cast({"invariant": NAMES, "type": NAMES})
-    windows = rounds(run).select("epoch", "start_ns", "end_ns")
-    sends = _progress_sends(run)
+    windows = windows.select("epoch", "start_ns", "end_ns")
     progress = _progress(sends, windows)
     fixed = seen.filter("fixed").drop("fixed")
     largest = seen.filter(~pl.col("fixed")).drop("fixed")
@@ -126,15 +161,25 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
         limit = pl.lit(parameters.progress_max_ns, pl.Int64)
         slow = progress.filter(pl.col("observed") > parameters.progress_max_ns)
         found.append(slow.with_columns(limit=limit, learned=pl.lit(value=False)))
+    worst = progress.sort("observed", "start_ns", descending=[True, False]).unique(
+        ["epoch", "worker"], keep="first", maintain_order=True
+    )
+    observed = pl.concat([largest, worst.select(largest.columns)])
     if parameters.learn:
-        worst = progress.sort("observed", "start_ns", descending=[True, False]).unique(
-            ["epoch", "worker"], keep="first", maintain_order=True
-        )
-        found.append(_unusual(pl.concat([largest, worst.select(largest.columns)]), parameters))
+        before = [] if past is None else [past.select(observed.columns)]
+        unusual = _unusual(pl.concat([*before, observed]), parameters)
+        found.append(unusual.filter(pl.col("epoch").is_in(windows["epoch"].implode())))
     rows = pl.concat([frame.select(*SEEN, "epoch", "limit", "learned") for frame in found])
     rows = rows.with_columns(unit=pl.lit("ns"))
     if parameters.some_progress:
-        rows = pl.concat([rows, _silent(run, sends, windows).select(rows.columns)])
+        others = len(run.workers) - 1
+        least = others if parameters.progress_to_all else min(others, 1)
+        rows = pl.concat([rows, _silent(run, sends, windows, least).select(rows.columns)])
+    return rows, observed
+
+
+def listed(rows: pl.DataFrame) -> pa.Table:
+    """Return violations as a table, sorted."""
     rows = rows.sort(
         "epoch",
         "invariant",
@@ -149,10 +194,12 @@ def invariants(run: Run, parameters: InvariantsParameters, *, parts: pa.Table) -
     return rows.select(INVARIANTS.names).to_arrow().cast(INVARIANTS)
 
 
-def _progress_sends(run: Run) -> pl.DataFrame:
-    """Return the messages about progress, one row per receiver."""
+def progress_sends(run: Run, since: int | None = None) -> pl.DataFrame:
+    """Return the messages about progress, one row per receiver; with `since` those that were sent from an epoch on."""
     columns = ["src", "dst", "src_epoch", "start_ns"]
-    return run.scan("edges").filter(pl.col("type") == _PROGRESS).select(columns).collect()
+    edges = run.scan("edges", None if since is None else pl.col("max_src_epoch") >= since)
+    sent = edges.filter(pl.col("type") == _PROGRESS).select(columns)
+    return (sent if since is None else sent.filter(pl.col("src_epoch") >= since)).collect()
 
 
 def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
@@ -181,8 +228,8 @@ def _progress(sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts).filter(pl.col("epoch").is_in(windows["epoch"].implode()))
 
 
-def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return the workers that sent progress to too few others in an epoch."""
+def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame, least: int) -> pl.DataFrame:
+    """Return the workers that sent progress to fewer than `least` others in an epoch."""
     workers = pl.DataFrame({"worker": run.workers}, schema={"worker": pl.Int32})
     sent = sends.group_by(worker=worker_of("src"), epoch="src_epoch").agg(
         observed=worker_of("dst").n_unique().cast(pl.Int64)
@@ -192,12 +239,13 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFram
         epochs.join(workers, how="cross")
         .join(sent, on=["worker", "epoch"], how="left")
         .with_columns(pl.col("observed").fill_null(0))
-        .filter(pl.col("observed") < workers.height - 1)
+        .filter(pl.col("observed") < least)
     )
     # Mostly nobody is silent, and no edge needs to be read.
-    edges = run.scan("edges") if few.height else run.scan("edges").head(0)
+    low, high = (few["epoch"].min(), few["epoch"].max()) if few.height else (0, -1)
     last = (
-        edges.filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
+        run.between("edges", low, high)  # type: ignore[arg-type]
+        .filter(~IS_MESSAGE, pl.col("epoch").is_in(few["epoch"].unique().implode()))
         .select("src", "dst", "type", "operator", "epoch", "start_ns", worker=worker_of("dst"))
         .sort("dst")
         .unique(["worker", "epoch"], keep="last", maintain_order=True)
@@ -207,7 +255,7 @@ def _silent(run: Run, sends: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFram
     silent = shaped(joined, invariant=pl.lit("some_progress"), start_ns=pl.coalesce("start_ns", "window_ns"))
     return silent.with_columns(
         joined["epoch"],
-        limit=pl.lit(workers.height - 1, pl.Int64),
+        limit=pl.lit(least, pl.Int64),
         learned=pl.lit(value=False),
         unit=pl.lit("receivers"),
     )
@@ -253,5 +301,7 @@ ANALYSIS = RunAnalysis(
     example="--epoch-max-ns 1000000 --no-learn",
     rows="violations",
     alarm=True,
+    standing=Standing.ORDERED,
+    resume="pag_graph.analyses.invariants_resumed",
     chart=Chart(kind="lines", x=("epoch",), y=("observed",), colour=("invariant", "to_worker")),
 )

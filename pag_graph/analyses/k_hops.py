@@ -13,7 +13,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.parameters import Flags
 from pag_graph.analyses.view import WAITING, count_rows, worker_of
 from pag_graph.errors import AnalysisError, InvalidParameterError
@@ -229,4 +229,5 @@ ANALYSIS = TableAnalysis(
     rows="hops",
     heaviest="walk_ns",
     chart=Chart(kind="bars", x=("hop",), y=("walk_ns",), colour=("type",)),
+    standing=Standing.WINDOW,
 )

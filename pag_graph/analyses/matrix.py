@@ -8,7 +8,7 @@ from __future__ import annotations
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import share_of
 from pag_graph.analyses.view import View, count_rows, delivered_ns, where
 from pag_graph.model.enums import ActivityType
@@ -68,4 +68,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     across=True,
     example="--epoch 5",
     chart=Chart(kind="matrix", x=("to_worker",), y=("from_worker",), value="records"),
+    standing=Standing.WINDOW,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.view import count_rows, delivered_ns, worker_of
 from pag_graph.model.tables import METRICS
 
@@ -61,4 +61,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     example="--epoch 5 --format csv",
     heaviest="duration_ns",
     chart=Chart(kind="bars", x=("from_worker",), y=("duration_ns",), colour=("type",)),
+    standing=Standing.LABEL,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.constraints import COLUMNS, window_graph
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import worker_of
 from pag_graph.errors import CycleError
 from pag_graph.graph.needs import Needs
@@ -136,4 +136,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     needs=Needs.ALIGNED_CLOCKS,
     example="--epoch 5",
     chart=Chart(kind="bars", x=("type", "operator"), y=("participation",), colour=("worker",)),
+    standing=Standing.WINDOW,
 )

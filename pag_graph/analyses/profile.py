@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import polars as pl
 
 from pag_graph.analyses.critical_path import path_steps
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, operator_names, share_of, worker_label
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
@@ -169,4 +169,5 @@ ANALYSIS = TableAnalysis(
     example="--epoch 5 --by operator",
     columns=("by", "rank", "key", "keys", "steps", "path_ns", "share"),
     chart=Chart(kind="bars", x=("key",), y=("path_ns",), panel="by"),
+    standing=Standing.WINDOW,
 )

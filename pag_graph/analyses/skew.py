@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import operator_names, peer_frame
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
@@ -100,4 +100,6 @@ ANALYSIS = TableAnalysis(
     across=True,
     example="--epoch 5 --above 2",
     chart=Chart(kind="bars", x=("operator",), y=("records",), colour=("worker",)),
+    standing=Standing.WINDOW,
+    compares_workers=True,
 )

@@ -18,7 +18,7 @@ from pag_graph.analyses.constraints import (
     LoopParameter,
     constraint_graph_of,
 )
-from pag_graph.analyses.definition import TableAnalysis
+from pag_graph.analyses.definition import Standing, TableAnalysis
 from pag_graph.analyses.expressions import worker_of
 from pag_graph.graph.needs import Needs
 from pag_graph.graph.tiling import ordered
@@ -113,4 +113,5 @@ ANALYSIS = TableAnalysis(
     output="SLACK",
     needs=Needs.ALIGNED_CLOCKS,
     example="--epoch 5",
+    standing=Standing.WINDOW,
 )

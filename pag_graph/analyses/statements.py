@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LATENCY = " (latency, from the epoch's first event on any worker to its last)"
+_NOTED = 0.05
+"""Share of the path from which on it is said that nobody logged what ran."""
 _FIRST = {"summary": 0, "cause": 0, "path": 2, "waiting": 3, "records": 5, "limits": 6, "typical": 7, "help": 1}
 """When the first line of a topic gives way, where lines are few; later lines of it give way before."""
 
@@ -144,6 +146,19 @@ def _cause(evidence: Evidence) -> Iterator[Statement]:
     }[verdict.cause]()
     start = "" if verdict.cause is Cause.WORK else "Cause: "
     yield Statement(topic="cause", text=f"{start}{text}", share=verdict.share, **facts)
+    skewed = evidence.skewed_messages if verdict.cause is Cause.TRANSFER else None
+    if skewed is not None:
+        share = skewed["message_ns"] / (evidence.window.span_ns or 1)
+        read = f"{_who(evidence, skewed['worker'])} {_read(evidence, skewed['worker'])}"
+        text = f"The data is skewed: {read}, and {share:.0%} of the time was messages to or from it."
+        yield Statement(
+            topic="cause",
+            text=text,
+            worker=skewed["worker"],
+            operator=skewed["operator"],
+            time_ns=skewed["message_ns"],
+            share=share,
+        )
 
 
 def _held_up(evidence: Evidence) -> str:
@@ -408,6 +423,13 @@ def _doubts(evidence: Evidence) -> Iterator[Statement]:
         if clock is not None:
             text = f"the workers' clocks agree within {duration(clock)}"
         yield Statement(topic="doubt", text=text, time_ns=clock)
+    span = evidence.window.span_ns or 1
+    if evidence.between_ns >= _NOTED * span:
+        share = evidence.between_ns / span
+        text = (
+            f"{share:.0%} of the path lies between activations and is not instrumented: the program's work, or Timely's"
+        )
+        yield Statement(topic="doubt", text=text, time_ns=evidence.between_ns, share=share)
     if inside:
         counted = ", ".join(f"{count} x {name}" for name, count in inside.items())
         yield Statement(topic="doubt", text=f"findings inside the window: {counted}")

@@ -14,7 +14,7 @@ import polars as pl
 
 from pag_graph.analyses.blame import blame
 from pag_graph.analyses.critical_path import path_steps
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.expressions import IS_MESSAGE, UNKNOWN, WAITING, peer_frame
 from pag_graph.analyses.view import where
 from pag_graph.errors import InvalidParameterError
@@ -110,4 +110,6 @@ ANALYSIS = TableAnalysis(
     needs=Needs.ALIGNED_CLOCKS,
     example="--epoch 5 --above 1.5",
     chart=Chart(kind="bars", x=("worker",), y=("work_ns", "waiting_ns", "blamed_ns")),
+    standing=Standing.WINDOW,
+    compares_workers=True,
 )

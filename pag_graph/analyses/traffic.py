@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import narwhals.stable.v2 as nw
 import polars as pl
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.view import count_rows
 from pag_graph.model.tables import TRAFFIC
 
@@ -45,4 +45,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     example="--epoch 5",
     cypher="patterns/data_messages",
     chart=Chart(kind="matrix", x=("to_worker",), y=("from_worker",), value="records"),
+    standing=Standing.WINDOW,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import narwhals.stable.v2 as nw
 
-from pag_graph.analyses.definition import Chart, TableAnalysis
+from pag_graph.analyses.definition import Chart, Standing, TableAnalysis
 from pag_graph.analyses.view import WAITING, count_rows, end_ns, inside_ns, worker_of
 from pag_graph.model.tables import WAITS
 
@@ -58,4 +58,5 @@ ANALYSIS: TableAnalysis[None] = TableAnalysis(
     example="--epoch 5",
     cypher="patterns/who_waits_for_whom",
     chart=Chart(kind="matrix", x=("from_worker",), y=("worker",), value="waiting_ns"),
+    standing=Standing.WINDOW,
 )

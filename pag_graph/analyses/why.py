@@ -245,7 +245,8 @@ def why(snapshot: Snapshot, parameters: WhyParameters | None = None) -> Why:
       charged (see `blame`); with more records, or without. Where workers run different operators, it also has `notable`
       of the critical path.
     - `unknown`, `input`: half of the critical path is unknown, or waits for input.
-    - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages.
+    - `wake_up`, `transfer`: `notable` of the path is the operating system's delay in waking workers, or messages. If
+      those to or from a worker that reads most of an operator's records (see `skew`) are that much, it says so.
     - `bottleneck`: workers run different operators (`Run.peers`), and one of them works on half of the path. It works
       more than `above` times the median of its like, or has no like and is waited for, for `notable` of the window. Or
       all wait as for `uneven_work`.

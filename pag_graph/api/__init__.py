@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import all_analyses
 from pag_graph.api.building import build, make_engine
+from pag_graph.api.comparing import scaling
+from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
+from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
 from pag_graph.model.enums import EpochRole, RuleSet
@@ -31,12 +34,17 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "alerts",
     "all_analyses",
     "analyse",
     "build",
+    "changes",
     "convert",
+    "follow",
+    "live",
     "make_engine",
     "open",
+    "scaling",
     "write_motif",
 ]
 

@@ -10,12 +10,13 @@ from pag_graph.model.enums import RuleSet
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
     from pag_graph.builder.build import BuildReport
     from pag_graph.builder.engine import Engine
+    from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.delta import Mode
 
@@ -42,6 +43,8 @@ def build(
     mode: Mode = "error",
     slice_events: int | None = None,
     progress: Callable[[str, int, int], None] = silent,
+    queries: Sequence[str] = (),
+    alerts: str | os.PathLike[str] | Sequence[Rule] = (),
 ) -> BuildReport:
     """Build the program activity graph of a trace and commit it to a store.
 
@@ -62,13 +65,24 @@ def build(
         About how many events a task works on; the result does not depend on it.
     progress
         Called with (label, done, all).
+    queries
+        Standing queries to add to those that the store has, such as ``k-hops:k=3``: this commit and all later ones say
+        how their answers change (`pag_graph.changes`).
+    alerts
+        Rules of alerts to add, or a file of them (`pag_graph.alerts`).
 
     Returns
     -------
     BuildReport
         What was committed, and what was found.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If a query cannot be a standing one.
     """
     # Here and below: what needs compiled kernels is loaded by whom it serves, so that opening a store takes no second.
+    from pag_graph.api.standing import standings
     from pag_graph.builder.build import build as run_build
 
     chosen = make_engine(engine) if isinstance(engine, str) else engine
@@ -83,4 +97,5 @@ def build(
         mode=mode,
         slice_events=slice_events,
         progress=progress,
+        derive=standings(queries, alerts),
     )

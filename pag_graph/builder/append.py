@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     from pag_graph.store.trace import Trace
 
 
-def check_same_run(kept: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None) -> None:
+FOLLOWED = "followed"
+"""Entry of a commit's run that says that a follower made it."""
+
+
+def check_same_run(
+    kept: StoreInfo, trace: Trace, rules: RuleSet, parameters: RuleParameters | None, *, followed: bool = False
+) -> None:
     """Refuse to append another run, or a trace of other workers: their clocks are not those that were committed.
 
     Raises
     ------
     StoreConflictError
-        If the run, or the number of workers, or a worker is another one.
+        If the run, or the number of workers, or a worker is another one; or if one of the two commits is a follower's
+        (`followed`: this one) and the other is not, for they begin and end in different places.
     """
+    if bool(kept.run.get(FOLLOWED)) != followed:
+        was, hint = ("followed", "`pag follow`") if not followed else ("built", "`pag build --append`")
+        message = f"{kept.path} holds a run that was {was}, and cannot be {'followed' if followed else 'appended to'}."
+        raise StoreConflictError(message, f"Go on with {hint}, or use `--replace`.", {"path": str(kept.path)})
     now = {str(worker) for worker in trace.workers["worker"].to_pylist()}
     before = set(kept.run["clocks"]["offset_ns"]) if "clocks" in kept.run else now
     if now != before:

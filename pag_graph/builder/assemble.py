@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.builder.findings import WorkerRemarks, never_stopped, of_rows
-from pag_graph.builder.match import apply_stitched
-from pag_graph.builder.scan import application_rows
 from pag_graph.builder.state import EVER, NOWHERE, Life, Spawn, VertexAt, WorkerState
 from pag_graph.kernels import ABSENT, layout, reads
 from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
@@ -23,14 +21,13 @@ from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, Wo
 from pag_graph.rules.protocol import Before
 from pag_graph.rules.protocol import Life as Lifetime
 from pag_graph.rules.registry import of, wait_rules
-from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, opened
+from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, application_rows, opened
 from pag_graph.runtime.threads import each
 from pag_graph.store.findings import no_findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import polars as pl
     from numpy.typing import NDArray
 
     from pag_graph.builder.plan import RunPlan, Slice
@@ -61,8 +58,6 @@ class Given:
     """Where the workers stand before it."""
     lives: Mapping[int, Life] = field(default_factory=dict)
     """Workers that come or go while the run lasts."""
-    stitched: pl.DataFrame | None = None
-    """Sends of other slices for receives of this one, columns `pag_graph.builder.match.STITCHED`."""
     open_epoch: int = 0
     """The first epoch that some worker has not left; asked for where the run's end is built."""
 
@@ -73,7 +68,7 @@ def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
     Parameters
     ----------
     plan, read
-        The build and the slice.
+        The build and the slice, as `settled` returns it.
     given
         What is known besides.
 
@@ -99,8 +94,6 @@ def assemble(plan: RunPlan, given: Given, read: SliceRows) -> GraphColumns:
 
 
 def _judged(plan: RunPlan, given: Given, read: SliceRows) -> list[Any]:
-    if given.stitched is not None and given.stitched.height:
-        apply_stitched(read.rows, given.stitched)
     rules, setting = wait_rules(plan.rules), plan.setting
 
     def judge(item: tuple[WorkerRows, Survey]) -> Judged:
@@ -117,7 +110,7 @@ def last_segments(plan: RunPlan, given: Given, read: SliceRows) -> dict[int, int
     Parameters
     ----------
     plan, read
-        The build and the slice.
+        The build and the slice, as `settled` returns it.
     given
         What is known besides, but for the segments.
 

@@ -6,13 +6,16 @@ Nothing is visible before the last commit, so a build can be killed at any momen
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pag_graph.builder import saved
-from pag_graph.builder.append import check_same_run, nothing_new
+from pag_graph.builder.append import FOLLOWED, check_same_run, nothing_new
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
@@ -24,12 +27,14 @@ from pag_graph.builder.saved import Saved
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.tables import PAG_FINDINGS
+from pag_graph.model.tables import PAG_FINDINGS, STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
+from pag_graph.store.contents import GROWING
 from pag_graph.store.delta import StoreInfo, check_target, commit
 from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.parts import write_part
+from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
 from pag_graph.store.trace import Trace
 
@@ -42,10 +47,52 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
+    from pag_graph.store.contents import Live
     from pag_graph.store.delta import Mode
     from pag_graph.store.parts import PartFile
 
     Progress = Callable[[str, int, int], None]
+
+
+class Derive(Protocol):
+    """Makes what is committed beside a graph, out of the graph."""
+
+    def __call__(
+        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
+    ) -> Live | None:
+        """Look at a state before it is committed.
+
+        Parameters
+        ----------
+        state
+            What is about to be committed.
+        kept
+            The state that it adds to.
+        answered
+            The last epoch whose answers hold, or -1.
+        only_new
+            Whether the graph is that of `kept`, so that only what was not asked before is to be answered.
+
+        Returns
+        -------
+        Live or None
+            None where nothing is to be added.
+        """
+
+
+def nothing_more(state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False) -> Live | None:
+    """Derive nothing from a state that is to be committed.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If there are standing queries, which would fall behind.
+    """
+    del state, answered
+    if kept is not None and kept.live is not None and not only_new:
+        message = f"{kept.path} has standing queries, which this way of appending would leave behind."
+        raise UnsupportedPlanError(message, "Append with `pag_graph.build`, or build with `--replace`.")
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +120,7 @@ def build(
     mode: Mode = "error",
     slice_events: int | None = None,
     progress: Progress = silent,
+    derive: Derive = nothing_more,
 ) -> BuildReport:
     """Build the program activity graph of a trace and commit it to a store.
 
@@ -93,6 +141,8 @@ def build(
         About how many events are worked on at a time; the result does not depend on it.
     progress
         Called with (label, done, all).
+    derive
+        Makes what is committed beside the graph.
 
     Returns
     -------
@@ -122,11 +172,18 @@ def build(
         known = (begin or Saved()).known(kept.run)
     with staging_of(target, alone=engine.in_process) as staging:
         if kept is not None and nothing_new(kept, begin, opened):
-            return _nothing_to_do(kept)
+            return _nothing_to_do(kept, derive)
         plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
-        return _commit(target, plan, built, begin, forced, previous)
+        derived = partial(derive, kept=kept, answered=answered(built, opened))
+        return _commit(target, plan, built, begin, forced, previous, derived)
+
+
+def answered(built: Finished, trace: Trace) -> int:
+    """Return the last epoch whose answers hold: the last closed one; of a log that has ended its last window; or -1."""
+    last: int | None = pc.max(built.open_epochs["epoch"]).as_py() if trace.meta.complete else None
+    return built.last_closed if last is None else last
 
 
 def construct(
@@ -186,11 +243,63 @@ def _commit(
     begin: Saved | None,
     forced: pa.Table,
     previous: StoreInfo | None,
+    derive: Callable[[StoreInfo], Live | None],
 ) -> BuildReport:
-    """Write the small tables and the state, and commit; without a `begin` nothing stays of what was there."""
+    """Commit, and say what the store holds then."""
+    info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
+    before = {} if begin is None else begin.rows
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
+    rows |= {name: table.num_rows for name, table in _small_tables(plan.trace).items()}
+    found = pa.concat_tables([forced, built.open_findings, built.findings])
+    if before.get("findings"):
+        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
+    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+
+
+def _small_tables(trace: Trace) -> dict[str, pa.Table]:
+    return {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
+
+
+def commit_finished(
+    target: Path,
+    plan: RunPlan,
+    built: Finished,
+    begin: Saved | None,
+    forced: pa.Table,
+    previous: StoreInfo | None,
+    *,
+    derive: Callable[[StoreInfo], Live | None],
+    followed: bool = False,
+) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
+    """Write the small tables and the state, and commit.
+
+    Parameters
+    ----------
+    target
+        Directory of the store.
+    plan, built
+        The build, and what there is to commit.
+    begin
+        Where it began; without it nothing stays of what was there.
+    forced
+        Findings about the choice of the rules.
+    previous
+        The state that the store is in.
+    derive
+        Makes what is committed beside the graph.
+    followed
+        Whether the commit is one of a follower.
+
+    Returns
+    -------
+    info
+        The new state of the store.
+    parts
+        Per table: files that are new in it.
+    """
     keep, begin = begin is not None, begin or Saved()
     trace = plan.trace
-    small = {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
+    small = _small_tables(trace)
     checksums = {name: saved.checksum(content) for name, content in small.items()}
     unchanged = {name for name in small if keep and begin.tables.get(name) == checksums[name]}
     provisional = {"findings": pa.concat_tables([forced, built.open_findings]), "epochs": built.open_epochs}
@@ -205,31 +314,60 @@ def _commit(
     state = None
     if built.saved is not None:
         state = write_state(target, built.saved(checksums, trace.meta.complete).content())
-    info = commit(
-        target,
-        parts,
-        run={
-            **plan.metadata(),
-            "last_closed_epoch": built.last_closed,
-            "closed_fingerprint": built.fingerprint,
-        },
-        closed_epochs=built.closed_epochs,
-        dropped=built.dropped,
-        events=trace.rows,
-        previous=previous,
-        keep=keep,
-        unchanged=unchanged,
-        state=state,
-    )
-    rows = {name: begin.rows.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
-    rows |= {name: small[name].num_rows for name in small}
-    found = pa.concat_tables([provisional["findings"], final["findings"]])
-    if begin.rows.get("findings"):
-        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+    run = {**plan.metadata(), "last_closed_epoch": built.last_closed, "closed_fingerprint": built.fingerprint}
+    same: dict[str, Any] = {
+        "run": {**run, FOLLOWED: True} if followed else run,
+        "closed_epochs": built.closed_epochs,
+        "dropped": built.dropped,
+        "events": trace.rows,
+        "previous": previous,
+        "keep": keep,
+        "unchanged": unchanged,
+    }
+    return commit(target, parts, **same, state=state, live=derive(staged(target, parts, **same))), parts
 
 
-def _nothing_to_do(kept: StoreInfo) -> BuildReport:
-    rows = {name: sum(part.rows for part in kept.parts(name)) for name in kept.versions}
-    found = kept.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=kept, rows=rows, findings=found, committed=False)
+def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
+    """Commit a state once more, with what is derived from it; None where that is nothing new.
+
+    Parameters
+    ----------
+    kept
+        The latest state of a store.
+    derive
+        As for `build`.
+
+    Returns
+    -------
+    StoreInfo or None
+        The new state; its graph is the same, down to the files.
+    """
+    provisional = {name: [part for part in kept.parts(name) if part.provisional] for name in GROWING}
+    same: dict[str, Any] = {
+        "run": kept.run,
+        "closed_epochs": kept.closed_epochs,
+        "dropped": kept.dropped,
+        "events": kept.events,
+        "previous": kept,
+        "keep": True,
+        "unchanged": set(STORE_TABLES) - {"epochs"},
+    }
+    done = last_answered(kept) if kept.live is None else int(kept.live["answered"])
+    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
+    return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
+
+
+def last_answered(info: StoreInfo) -> int:
+    """Return the last epoch of a state whose answers hold (see `answered`)."""
+    begin = saved.load(info)
+    complete = begin is not None and begin.complete
+    last = info.scan("epochs").select(pl.col("epoch").max()).collect().item() if complete else None
+    return int(info.run["last_closed_epoch"] if last is None else last)
+
+
+def _nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
+    now = commit_derived(kept, derive)
+    info = now or kept
+    rows = {name: sum(part.rows for part in info.parts(name)) for name in STORE_TABLES}
+    found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
+    return BuildReport(store=info, rows=rows, findings=found, committed=now is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pag_graph.runtime.threads import each
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +39,7 @@ def cut_by_time(
     *,
     start: Mapping[int, int],
     parks: Collection[int],
+    pauses: Callable[[TraceLog, int], I64] | None = None,
     tail: bool,
 ) -> list[Ranges]:
     """Cut all workers at about the same instants, each where its rules need to look at neither side.
@@ -55,6 +56,9 @@ def cut_by_time(
         Per worker: its first row to cut.
     parks
         Workers that are known to park before that.
+    pauses
+        Where the log does not say when workers had nothing to do: per log and worker, its rows with which it had
+        nothing to do for certain, ascending. They take the place of `WaitRules.safe_cut`.
     tail
         Whether the log goes on: then the last slice holds, of each worker, what comes after the last place where it may
         be cut before the instant up to which all logs go: what is read up to then was sent up to then.
@@ -73,19 +77,69 @@ def cut_by_time(
         begin, end = start[worker], log.rows_of(worker)
         if not (instants or tail):
             return [begin, end]
-        wanted = rules.safe_cut(lambda: worker in parks or first_row(log, worker, begin, _is_park) < end)
-        rows = [
-            first_row(log, worker, max(_row_at(log, worker, clocks[worker].own(t)), begin), wanted) for t in instants
-        ]
+        places: _Places
+        if pauses is None:
+            wanted = rules.safe_cut(lambda: worker in parks or first_row(log, worker, begin, _is_park) < end)
+            places = _Wanted(log, worker, begin, wanted)
+        else:
+            places = _Known(log, worker, begin, pauses(log, worker))
+        rows = [places.first(max(_row_at(log, worker, clocks[worker].own(t)), begin)) for t in instants]
         if tail:
             # Before every worker has logged something, nobody knows the run's origin.
             bound = 0 if silent else _row_at(log, worker, clocks[worker].own(known) + 1)
-            last = begin if silent else _last_row(log, worker, begin, bound, wanted)
+            last = begin if silent else places.last(bound)
             rows = [*(min(row, last) for row in rows), last]
         return list(accumulate([begin, *rows, end], max))
 
     workers = list(clocks)
     return _slices(dict(zip(workers, each(cuts, workers), strict=True)), tail=tail)
+
+
+class _Places(Protocol):
+    """Where a worker may be cut."""
+
+    def first(self, row: int) -> int:
+        """Return the first place from a row on, or the number of the worker's rows."""
+        ...
+
+    def last(self, bound: int) -> int:
+        """Return the last place up to a row; its end, if the worker ended there; the first row if there is none."""
+        ...
+
+
+class _Wanted(NamedTuple):
+    """Places that the rows around them tell."""
+
+    log: TraceLog
+    worker: int
+    begin: int
+    wanted: Wanted
+
+    def first(self, row: int) -> int:
+        return first_row(self.log, self.worker, row, self.wanted)
+
+    def last(self, bound: int) -> int:
+        return _last_row(self.log, self.worker, self.begin, bound, self.wanted)
+
+
+class _Known(NamedTuple):
+    """Places that were looked for."""
+
+    log: TraceLog
+    worker: int
+    begin: int
+    places: I64
+
+    def first(self, row: int) -> int:
+        behind = self.places[np.searchsorted(self.places, row) :]
+        return int(behind[0]) if len(behind) else self.log.rows_of(self.worker)
+
+    def last(self, bound: int) -> int:
+        rows = self.log.rows_of(self.worker)
+        if rows <= bound and not _goes_on(self.log, self.worker):
+            return rows
+        before = self.places[: np.searchsorted(self.places, bound, side="right")]
+        return int(before[-1]) if len(before) else self.begin
 
 
 def _slices(cuts: Mapping[int, list[int]], *, tail: bool) -> list[Ranges]:
@@ -133,10 +187,14 @@ def _logged_by_all(log: TraceLog, clocks: Mapping[int, Clock]) -> int:
     """Return the instant up to which all workers have logged that have not ended."""
     ends = []
     for worker, clock in clocks.items():
-        rows = log.rows_of(worker)
-        goes_on = read_columns(log, worker, rows - 1, rows, ["kind"], KINDS)["kind"][0] != EXIT
-        ends.append((goes_on, int(clock.common(log.chunks[worker][-1].t_max))))
+        ends.append((_goes_on(log, worker), int(clock.common(log.chunks[worker][-1].t_max))))
     return min((end for goes_on, end in ends if goes_on), default=max(end for _, end in ends))
+
+
+def _goes_on(log: TraceLog, worker: int) -> bool:
+    """Say whether a worker that has logged something has not ended."""
+    rows = log.rows_of(worker)
+    return bool(read_columns(log, worker, rows - 1, rows, ["kind"], KINDS)["kind"][0] != EXIT)
 
 
 def _is_park(_before: I8, kind: I8, _after: I8) -> NDArray[np.bool_]:

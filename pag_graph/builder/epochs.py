@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from pag_graph.kernels import NEVER
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EPOCHS
-from pag_graph.rules.rows import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

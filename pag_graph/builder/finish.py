@@ -111,17 +111,22 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
         "open": epochs.filter(pc.invert(final)) if folded.resumable else epochs,
     }
     found = pa.concat_tables([decided.lost, decided.findings])
-    open_found = pa.concat_tables(
-        [
-            undecided.lost,
-            *findings.read_otherwise(plan, state.sends.unread()),
-            *findings.of_lives(plan, state, spawns.births, spawns.odd),
-            *findings.unknown_names(plan, state),
-            *findings.of_epochs(span),
-            *findings.of_log(plan),
-            undecided.findings,
-        ]
-    )
+    open_found = no_findings()
+    if not folded.shown:
+        # What is not decided is not looked at, so nobody can count it.
+        new["open"] = new["open"].slice(0, 0)
+    else:
+        open_found = pa.concat_tables(
+            [
+                undecided.lost,
+                *findings.read_otherwise(plan, state.sends.unread()),
+                *findings.of_lives(plan, state, spawns.births, spawns.odd),
+                *findings.unknown_names(plan, state),
+                *findings.of_epochs(span),
+                *findings.of_log(plan),
+                undecided.findings,
+            ]
+        )
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
     rows |= {"findings": found.num_rows, "epochs": new["epochs"].num_rows}
 

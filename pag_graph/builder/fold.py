@@ -21,7 +21,7 @@ from pag_graph.builder.epochs import NONE_CLOSED, Closed, Windows, merged_epochs
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.made import Made
-from pag_graph.builder.scan import SliceRows, read_slice, scan
+from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
 
 if TYPE_CHECKING:
@@ -80,9 +80,13 @@ class Folded(NamedTuple):
     whole: Whole
     resumable: bool = True
     """Whether an append can go on from `frontier`."""
+    shown: bool = True
+    """Whether there is anything to show of rows that are not decided."""
 
 
-def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> Folded:
+def fold(
+    plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress, *, show: bool = True
+) -> Folded:
     """Build the slices of a plan, from where a state stands.
 
     Parameters
@@ -97,6 +101,8 @@ def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: P
         Epochs that are closed for good.
     progress
         Called with (label, done, all).
+    show
+        Whether to assemble also the last slices, which more of the log may change.
 
     Returns
     -------
@@ -108,7 +114,7 @@ def fold(plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: P
         for part, read, found in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
             folding.take(_Held(part, found, read))
             del read
-    return folding.end()
+    return folding.end(show=show)
 
 
 def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
@@ -187,13 +193,17 @@ class _Fold:
             stitched, lost = self._reads(self._held[0].scan)
             if not self._fronts.decided(self._held[0].scan, lost):
                 break
-            self._made.append(self._make(self._held.popleft(), stitched, lost, self._births(), provisional=False))
+            held, read = self._settled(self._held.popleft(), stitched)
+            self._made.append(self._make(held, read, stitched, lost, self._births(), provisional=False))
+            del read
             self._progress("assemble", len(self._made), len(self._plan.slices))
 
-    def end(self) -> Folded:
-        """Assemble the rest."""
+    def end(self, *, show: bool) -> Folded:
+        """Say where the decided rows end, and assemble the rest, if it is to be shown."""
         frontier = self._state.copy()
         frontier.sends = frontier.sends.decided({worker: known.rows for worker, known in frontier.workers.items()})
+        if self._plan.idle_inferred:
+            self._held = deque(self._settled(held, self._reads(held.scan)[0])[0] for held in self._held)
         behind = [held.scan for held in self._held]
         # Which segments are open where the run ends nobody asks.
         last = self._state.copy()
@@ -201,14 +211,16 @@ class _Fold:
             last.add(found, {})
         whole = Whole.of(self._plan, last, self._closed)
         undecided = []
-        for held in self._held:
-            stitched, lost = self._reads(held.scan)
+        for part in self._held if show else ():
+            stitched, lost = self._reads(part.scan)
             open_epoch = whole.span.last_left + 1
+            held, read = self._settled(part, stitched)
             undecided.append(
-                self._make(held, stitched, lost, dict(whole.lives), open_epoch=open_epoch, provisional=True)
+                self._make(held, read, stitched, lost, dict(whole.lives), open_epoch=open_epoch, provisional=True)
             )
+            del read
         self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
-        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state))
+        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state), shown=show)
 
     def _births(self) -> dict[int, Life]:
         if not self._spawns:
@@ -222,9 +234,25 @@ class _Fold:
             return stitched, found.receives
         return stitched, found.receives.join(stitched, on=["worker", "order"], how="anti")
 
+    def _settled(self, held: _Held, stitched: pl.DataFrame) -> tuple[_Held, SliceRows]:
+        """Return a slice's rows with what the sends of others tell, and the slice, whose rows are read again if asked.
+
+        Where idleness is inferred, the sends tell which rows become vertices, so the slice is scanned again.
+        """
+        read = read_slice(self._plan, held.part) if held.read is None else held.read
+        read = settled(self._plan, read, stitched)
+        found = held.scan
+        if self._plan.idle_inferred:
+            found = scan(self._plan, held.part, read, waits=False)
+            for worker, known in found.workers.items():
+                if held.part.rows[worker][0] == 0 and known.first is not None:
+                    self._first[worker] = known.first
+        return _Held(held.part, found, None), read
+
     def _make(
         self,
         held: _Held,
+        read: SliceRows,
         stitched: pl.DataFrame,
         lost: pl.DataFrame,
         lives: Mapping[int, Life],
@@ -233,11 +261,8 @@ class _Fold:
         provisional: bool,
     ) -> Made:
         """Assemble and write a slice, and go on behind it."""
-        read = read_slice(self._plan, held.part) if held.read is None else held.read
-        held.read = None
-        given = Given(workers=self._state.workers, lives=lives, stitched=stitched, open_epoch=open_epoch)
+        given = Given(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
         graph = assemble(self._plan, given, read)
-        del read
         self._state.sends.take(stitched)
         self._state.add(held.scan, graph.segments)
         self._state.sends.forget({worker: known.rows for worker, known in self._state.workers.items()})

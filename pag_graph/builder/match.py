@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import RECEIVE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.kernels.streams import (
@@ -35,7 +36,6 @@ from pag_graph.kernels.streams import (
     unmatched_sends,
 )
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
-from pag_graph.rules.rows import NEVER
 from pag_graph.runtime.threads import allowed, each
 
 if TYPE_CHECKING:

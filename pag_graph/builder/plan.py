@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from pag_graph.builder.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.cuts import cut_by_epoch, cut_by_time, ever_parks
+from pag_graph.builder.pauses import pause_begins
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.rules.protocol import Setting
 from pag_graph.rules.registry import of, wait_rules
@@ -79,9 +80,12 @@ def check_memory(plan: RunPlan, part: Slice) -> None:
     if part.events < _MANY_EVENTS or (lack := lacking(part.events * _EVENT_BYTES)) is None:
         return
     worker, (low, high) = max(part.rows.items(), key=lambda item: item[1][1] - item[1][0])
+    reason = of(plan.rules).no_place_to_cut
+    if plan.idle_inferred:
+        reason = "it does not say when workers had nothing to do, and no steps there show it for certain"
     message = (
         f"{plan.trace.path}: the log of worker {worker} can be cut nowhere between its rows {low} and {high}:"
-        f" {of(plan.rules).no_place_to_cut}. The slice of {part.events} events takes {lack}."
+        f" {reason}. The slice of {part.events} events takes {lack}."
     )
     hint = "Give the process more memory, or record such places: docs/architecture.md says where slices are cut."
     raise TraceFormatError(message, hint, {"worker": worker, "rows": (low, high), "events": part.events})
@@ -162,6 +166,7 @@ def plan_run(
     *,
     slice_events: int = DEFAULT_SLICE_EVENTS,
     known: Known | None = None,
+    log: TraceLog | None = None,
 ) -> RunPlan:
     """Decide how to build a run from a trace.
 
@@ -175,6 +180,8 @@ def plan_run(
         About how many events a slice holds. The result of a build does not depend on it.
     known
         An earlier build of the same run, to go on from.
+    log
+        Its index, where somebody has it; it may lack rows that `known` has done, but for the last of each worker.
 
     Returns
     -------
@@ -196,17 +203,16 @@ def plan_run(
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
     parameters = parameters or RuleParameters()
-    log = TraceLog.index(trace)
+    log = TraceLog.index(trace) if log is None else log
     table = trace.workers
     workers = tuple(int(w) for w in table["worker"].to_pylist())
     offset = dict(zip(workers, table["offset_ns"].to_pylist(), strict=True))
     clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
     estimate = None
     facts = of(rules)
-    by_messages = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
     if known is not None and known.rows:
         estimate = known.estimate
-    elif facts.aligned and by_messages:
+    elif clocks_by_messages(trace, rules, parameters):
         # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
         domains = table["clock_domain"].to_pylist() if trace.meta.aligned else list(workers)
         group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
@@ -216,7 +222,11 @@ def plan_run(
         # They may not change under what is committed.
         kept = known.run["clocks"]
         clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
-    first = min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
+    first = (
+        known.run["origin_unix_ns"]
+        if known is not None and known.rows and facts.aligned
+        else min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
+    )
     last = max(int(clocks[w].common(log.chunks[w][-1].t_max)) for w in workers if log.rows_of(w))
     processes = np.full(max(workers) + 1, -1, np.int64)
     uncertainty = np.zeros(max(workers) + 1, np.int64)
@@ -228,23 +238,26 @@ def plan_run(
     if not facts.aligned:
         # Times are on the workers' own clocks, and nothing is shifted.
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
-    inferred = facts.reads_idleness and _says_nothing_of_idleness(trace, log, workers)
+    parks = frozenset[int]() if known is None else known.parks
+    inferred = facts.reads_idleness and not parks and _says_nothing_of_idleness(trace, log, workers)
     if facts.epochs_are_islands:
         tail, slices = False, cut_by_epoch(log, workers, slice_events)
     else:
         tail = not trace.meta.complete
-        start, parks = dict.fromkeys(workers, 0), frozenset[int]()
+        start = dict.fromkeys(workers, 0)
         if known is not None:
-            start, parks = start | dict(known.rows), known.parks
+            start |= known.rows
             shorter = [known.last_rows[worker][1].epoch for worker in workers if log.rows_of(worker) < start[worker]]
             if shorter:
                 raise another_story(sorted(set(shorter)))
-        # Whether a pause is one, and what ends it, is seen in what the worker does later.
-        slices = (
-            [{w: (start[w], log.rows_of(w)) for w in workers}]
-            if inferred
-            else cut_by_time(wait_rules(rules), log, relative, slice_events, start=start, parks=parks, tail=tail)
-        )
+        if inferred and tail and trace.meta.idle_logged is None:
+            # What comes may say when workers had nothing to do, and then nothing of this is decided.
+            slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
+        else:
+            pauses = partial(_pauses, relative, start, parameters.busy_below_ns) if inferred else None
+            slices = cut_by_time(
+                wait_rules(rules), log, relative, slice_events, start=start, parks=parks, pauses=pauses, tail=tail
+            )
     return RunPlan(
         trace=trace,
         log=log,
@@ -265,6 +278,16 @@ def plan_run(
         follows=dict(known.last_rows) if known is not None else {},
         tail=tail,
     )
+
+
+def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters) -> bool:
+    """Say whether the workers' clocks are aligned by the messages between them, and not by recorded offsets."""
+    wanted = parameters.clocks == "messages" or (parameters.clocks == "auto" and not trace.meta.aligned)
+    return wanted and of(rules).aligned
+
+
+def _pauses(clocks: Mapping[int, Clock], start: Mapping[int, int], pause_ns: int, log: TraceLog, worker: int) -> I64:
+    return pause_begins(log, worker, start[worker], clocks[worker], pause_ns)
 
 
 @cache

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import epoch_frame
-from pag_graph.builder.match import match
+from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns
 from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
@@ -21,8 +21,6 @@ from pag_graph.kernels.decoding import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.rules.registry import of, wait_rules
 from pag_graph.rules.rows import (
-    APPLICATION_START,
-    APPLICATION_STOP,
     CODE_OF_LABEL,
     EDGE_CODES,
     EXIT,
@@ -32,6 +30,7 @@ from pag_graph.rules.rows import (
     Stack,
     Survey,
     WorkerRows,
+    application_rows,
 )
 from pag_graph.runtime.threads import each
 from pag_graph.store.trace_files import CONVERT_AGAIN
@@ -58,8 +57,7 @@ _NO_TIMES = np.empty(0, np.int64)
 _ALL_THERE = np.empty(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceRows:
+class SliceRows(NamedTuple):
     """The rows of a slice, their messages matched as far as both ends lie in it."""
 
     rows: list[WorkerRows]
@@ -72,6 +70,8 @@ class SliceRows:
 
 def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     """Read the rows of a slice, check that each worker's log does not contradict itself, and match its messages.
+
+    What only sends in other slices can tell is added by `settled`.
 
     Parameters
     ----------
@@ -96,12 +96,34 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     rows = [worker_rows for worker_rows, _ in surveyed]
     horizon = plan.parameters.horizon_ns
     sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
+    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives)
+
+
+def settled(plan: RunPlan, read: SliceRows, stitched: pl.DataFrame | None) -> SliceRows:
+    """Add what other slices tell of the messages that a slice reads.
+
+    Parameters
+    ----------
+    plan, read
+        The build, and rows as from `read_slice`.
+    stitched
+        Sends of other slices for receives of this one, columns `pag_graph.builder.match.STITCHED`; None for none.
+
+    Returns
+    -------
+    SliceRows
+        The same rows, filled in, and what the rules now say of them: with the rules' `WaitRules.settle` a row can
+        become a vertex, or none, so `scan` may tell something else of it than before.
+    """
+    if stitched is not None and stitched.height:
+        apply_stitched(read.rows, stitched)
+    rules = wait_rules(plan.rules)
 
     def settle(item: tuple[WorkerRows, Survey]) -> Survey:
-        settled: Survey = rules.settle(*item, plan.setting)
-        return settled
+        survey: Survey = rules.settle(*item, plan.setting)
+        return survey
 
-    return SliceRows(rows, each(settle, surveyed), sends, receives)
+    return read._replace(surveys=each(settle, list(zip(read.rows, read.surveys, strict=True))))
 
 
 def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) -> WorkerRows:
@@ -137,6 +159,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         starts_run=low == 0,
         ends_log=ends_log,
         ends_run=ends_log and part.ends_run,
+        before_t=int(plan.clocks[worker].common(table["t_ns"][:1])[0]) if low else NEVER,
         seq=columns["seq"],
         epoch=columns["epoch"],
         t=plan.clocks[worker].common(columns["t_ns"]),
@@ -269,12 +292,6 @@ def _spawns(rows: WorkerRows) -> list[Spawn]:
         )
         for row in np.flatnonzero(rows.kind == SPAWN)
     ]
-
-
-def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
-    """Return the rows that start or stop an application activity, and which of them start one."""
-    at = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    return at, rows.kind[at] == APPLICATION_START
 
 
 def application_marks(rows: WorkerRows) -> Stack:

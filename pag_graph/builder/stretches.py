@@ -24,8 +24,7 @@ from pag_graph.builder.fold import Folded, Whole, goes_on_open
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.leftovers import Leftovers, lost_reads, make_folders, stitched, stitched_of, unread_sends
 from pag_graph.builder.made import Made
-from pag_graph.builder.match import apply_stitched
-from pag_graph.builder.scan import SliceRows, read_slice, scan
+from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, VertexAt, births_of, lives_of
 
 if TYPE_CHECKING:
@@ -81,8 +80,11 @@ def build_stretches(plan: RunPlan, sink: Sink, staging: Path, engine: Engine, pr
     Returns
     -------
     Folded or None
-        None, and nothing is left behind, if a stretch cannot know what it needs.
+        None, and nothing is left behind, if a stretch cannot know what it needs, as where idleness is inferred.
     """
+    if plan.idle_inferred:
+        # Which rows become vertices is known only when all messages are.
+        return None
     make_folders(staging)
     task = partial(_do, plan, sink, staging)
     done = engine.map(task, stretches(len(plan.slices), engine.tasks), label="assemble", progress=progress)
@@ -152,7 +154,7 @@ def _look_back(plan: RunPlan, number: int, read: SliceRows, stretch: Stretch, st
     """Take from the slice before one what is open where that begins; say whether it tells all that must be known."""
     part = plan.slices[number - 1]
     state.sends.add(read.sends)
-    apply_stitched(read.rows, state.sends.find(read.receives, plan.parameters.horizon_ns))
+    read = settled(plan, read, state.sends.find(read.receives, plan.parameters.horizon_ns))
     found = scan(plan, part, read)
     births = _births(part, _births_in([found], plan))
     segments = known_segments(part, found, births)
@@ -187,8 +189,8 @@ def _make(plan: RunPlan, sink: Sink, seen: _Seen, stretch: Stretch, state: RunSt
     """Assemble and write a slice that others follow."""
     births = _births_in(stretch.scans, plan)
     stitched = state.sends.find(seen.found.receives, plan.parameters.horizon_ns)
-    given = Given(workers=state.workers, lives=lives_of(births, state), stitched=stitched)
-    graph = assemble(plan, given, seen.read)
+    given = Given(workers=state.workers, lives=lives_of(births, state))
+    graph = assemble(plan, given, settled(plan, seen.read, stitched))
     stretch.made.append(Made.of(graph, sink.write(graph, provisional=False), stitched=stitched.height))
     stretch.births.append((seen.part, _births(seen.part, births)))
     stretch.segments.append(graph.segments)
@@ -272,6 +274,5 @@ def finished(
 def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:
     """Assemble and write a slice in a task."""
     part, given = item
-    given = replace(given, stitched=stitched_of(staging, part.number))
-    graph = assemble(plan, given, read_slice(plan, part))
+    graph = assemble(plan, given, settled(plan, read_slice(plan, part), stitched_of(staging, part.number)))
     return Made.of(graph, sink.write(graph, provisional=part.ends_run))

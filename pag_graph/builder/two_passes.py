@@ -1,7 +1,8 @@
 """A build by many tasks that reads each slice twice: first for what reaches beyond it, then to assemble it.
 
 For runs whose slices cannot be understood from the slice before alone: activities that stay open for long, messages
-that are read long after they were sent or long before, workers that never wait. Any task can do any slice.
+that are read long after they were sent or long before, workers that never wait, logs that do not say when workers had
+nothing to do: those are read three times, as messages tell it. Any task can do any slice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from pag_graph.builder.assemble import Given, known_segments, last_segments
 from pag_graph.builder.fold import Folded, Whole, goes_on_open, join
 from pag_graph.builder.leftovers import Leftovers, make_folders, stitched_of
-from pag_graph.builder.scan import read_slice, scan
+from pag_graph.builder.scan import read_slice, scan, settled
 from pag_graph.builder.state import RunState
 from pag_graph.builder.stretches import finished
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.fold import Progress
     from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.scan import SliceRows
     from pag_graph.builder.state import SliceScan
 
 
@@ -45,13 +47,15 @@ def build_in_two_passes(plan: RunPlan, sink: Sink, staging: Path, engine: Engine
         O(rows).
     """
     plan, scans = _scans(plan, staging, engine, progress)
+    progress("stitch", 0, 1)
+    engine.stitch(staging, plan.parameters.horizon_ns)
+    progress("stitch", 1, 1)
+    if plan.idle_inferred:
+        scans = engine.map(partial(_scan_again, plan, staging), plan.slices, label="settle", progress=progress)
     state = RunState()
     for found in scans:
         state.add(found, {})
     whole = Whole.of(plan, state)
-    progress("stitch", 0, 1)
-    engine.stitch(staging, plan.parameters.horizon_ns)
-    progress("stitch", 1, 1)
     items = _given(plan, scans, whole, staging, engine, progress)
     return finished(plan, sink, staging, engine, progress, whole, items, [], scans)
 
@@ -78,6 +82,16 @@ def _scan(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
     found = left.add(scan(plan, part, read_slice(plan, part, whole=False)))
     left.write()
     return found
+
+
+def _scan_again(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
+    """Scan a slice whose messages are matched; what it leaves over is written already."""
+    found = scan(plan, part, _settled(plan, staging, part))
+    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+
+
+def _settled(plan: RunPlan, staging: Path, part: Slice) -> SliceRows:
+    return settled(plan, read_slice(plan, part, whole=False), stitched_of(staging, part.number))
 
 
 def _joined(slices: Sequence[Slice], open_: set[int]) -> tuple[Slice, ...]:
@@ -120,5 +134,4 @@ def _given(
 def _segments(plan: RunPlan, staging: Path, item: tuple[Slice, Given]) -> dict[int, int]:
     """Read a slice, and say which segments are open where it ends."""
     part, given = item
-    given = replace(given, stitched=stitched_of(staging, part.number))
-    return last_segments(plan, given, read_slice(plan, part, whole=False))
+    return last_segments(plan, given, _settled(plan, staging, part))

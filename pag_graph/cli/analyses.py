@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from dataclasses import MISSING, asdict
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +27,7 @@ from pag_graph.cli.output import (
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import nanoseconds
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
@@ -56,10 +55,6 @@ LatencyOption = Annotated[
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="table for people, json or csv for programs.")]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="How many rows to show in a table.")]
-
-
-_TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s)?")
-_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class _AnswerFormat(StrEnum):
@@ -273,22 +268,6 @@ def check_window(
     return {"epoch": epoch, "role": role, "between": times, "latency": latency}
 
 
-def nanoseconds(text: str) -> int:
-    """Return a time such as ``10ms``, ``1.5s`` or ``7500`` (nanoseconds) as nanoseconds.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is none, or no whole number of nanoseconds.
-    """
-    found = _TIME.fullmatch(text.strip())
-    value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
-    if value is None or value != int(value):
-        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, or a number of nanoseconds."
-        raise InvalidParameterError(message)
-    return int(value)
-
-
 def open_pag(store: Path) -> Pag:
     """Open a store; loads what reading needs."""
     from pag_graph.api import Pag
@@ -399,14 +378,7 @@ def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, 
 def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
     chosen = any(value is not None for value in options.values())
     window = pag.run.window(**options) if chosen else pag.run.slowest()
-    return {
-        "window": window.name,
-        "epoch": window.epoch,
-        "role": str(window.role) if window.role else None,
-        "start_ns": window.start_ns,
-        "end_ns": window.end_ns,
-        "span_ns": window.span_ns,
-    }
+    return window.facts
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 Exit codes: 0 done; 2 wrong usage or parameter; 3 a trace cannot be used; 4 a store exists, is missing, is in use or
 cannot be written; 5 Spark failed; 6 Neo4j failed, or an answer cannot be written where it should go; 7 an optional part
 is missing; 8 the analysis has no exact answer; 9 an analysis that looks for violations found some, or a check findings;
-130 interrupted; 143 ended by SIGTERM; 1 anything else.
+10 `pag follow` ended before its source; 130 interrupted; 143 ended by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from pag_graph.cli.analyses import (
 )
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
+from pag_graph.cli.follow import follow
 from pag_graph.cli.motif import k_hop_paths, motif
+from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
     Format,
     compiling,
@@ -46,7 +48,13 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.record import record
+from pag_graph.cli.replay import replay
+from pag_graph.cli.scaling import scaling
+from pag_graph.cli.serve import serve
+from pag_graph.cli.spans import spans
 from pag_graph.cli.spark import spark
+from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, alerts, changes, delivering
+from pag_graph.cli.timings import timings
 from pag_graph.cli.torch import torch
 from pag_graph.cli.vacuum import vacuum
 from pag_graph.model.enums import RuleSet
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from pag_graph.builder.build import BuildReport
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(
@@ -229,9 +238,18 @@ app.command()(check)
 app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
+app.command()(scaling)
 app.command()(spark)
+app.command()(spans)
 app.command()(torch)
 app.command()(vacuum)
+app.command()(follow)
+app.command()(replay)
+app.command()(timings)
+app.command()(ongoing)
+app.command()(changes)
+app.command()(alerts)
+app.command()(serve)
 
 
 @app.command()
@@ -261,6 +279,10 @@ def build(
     level: Annotated[
         int, typer.Option(min=0, help="Deepest level of nested operators to tell apart; 0 for the innermost.")
     ] = 0,
+    query: QueryOption = None,
+    alert_rules: AlertsOption = None,
+    to: ToOption = None,
+    fail_on: FailOnOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the program activity graph of a trace and commit it to a store.
@@ -278,18 +300,25 @@ def build(
         _misuse("Give only one of --append and --replace.")
     mode: Mode = "append" if append else "replace" if replace else "error"
     quiet = form is not Format.TABLE
-    with progress(quiet=quiet) as report, compiling("build", quiet=quiet, report=report):
-        result = api.build(
-            trace,
-            store,
-            rules=rules,
-            parameters=RuleParameters(clocks=clocks.value, level=level),
-            force_rules=force_rules,
-            engine=str(engine),
-            mode=mode,
-            slice_events=slice_events,
-            progress=report,
-        )
+    with delivering(store, to, fail_on):
+        with progress(quiet=quiet) as report, compiling("build", quiet=quiet, report=report):
+            result = api.build(
+                trace,
+                store,
+                rules=rules,
+                parameters=RuleParameters(clocks=clocks.value, level=level),
+                force_rules=force_rules,
+                engine=str(engine),
+                mode=mode,
+                slice_events=slice_events,
+                progress=report,
+                queries=query or (),
+                alerts=alert_rules or (),
+            )
+        _say_built(result, store, form)
+
+
+def _say_built(result: BuildReport, store: Path, form: Format) -> None:
     counted: dict[str, int] = {}
     for name in result.findings["finding"].to_pylist():
         counted[name] = counted.get(name, 0) + 1

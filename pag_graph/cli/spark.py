@@ -9,6 +9,7 @@ import typer
 
 from pag_graph import errors
 from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.diagnosis.spark.comparison.gate import Measure
 from pag_graph.model.units import printable
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -46,6 +47,17 @@ def spark(
             "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
         ),
     ] = False,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
+    ] = None,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="With --against: exit code 9 if the run is so much above their median."),
+    ] = None,
+    of: Annotated[
+        Measure, typer.Option(help="What --fail-over compares: all time, that since the first job, or of cores.")
+    ] = Measure.SPAN,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -56,7 +68,7 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
-    from pag_graph.diagnosis.spark.page import text_lines
+    from pag_graph.diagnosis.spark.lines import text_lines
     from pag_graph.sources.spark.logfiles import scan_logs
 
     check_output(html, ".html", ".htm")
@@ -77,6 +89,9 @@ def spark(
     _tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
     if not answers:
         raise failed[0]
+    if against or fail_over is not None:
+        _say_against(answers, against or [], keep_texts=keep_texts, fail_over=fail_over, of=of, top=top, form=form)
+        return
     if html is not None:
         _write_page(html, answers, keep_texts=keep_texts)
     if form is Format.JSON:
@@ -92,6 +107,19 @@ def spark(
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
+
+
+def _say_against(answers: list[SparkAnswer], against: list[Path], *, keep_texts: bool, **options: Any) -> None:
+    from pag_graph.cli.spark_against import say_against
+    from pag_graph.sources.spark.logfiles import find_logs
+
+    if len(answers) != 1 or not against:
+        message = "A comparison needs one log, and at least one to compare it with."
+        raise errors.InvalidParameterError(message, "pag spark NEW --against BASE", {"logs": len(answers)})
+    quiet = options["form"] is not Format.TABLE
+    given = {"folder": None, "replace": False, "keep_texts": keep_texts, "cores": ()}
+    baselines = [_answered(log, quiet=quiet, **given) for path in against for log in find_logs(path)]
+    say_against(answers[0], baselines, **options)
 
 
 def _write_page(html: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:

@@ -22,6 +22,19 @@ LINE = 16
 """Height of a line of a legend."""
 INK, FAINT, GRID = "#222222", "#666666", "#dddddd"
 _SAMPLE, _GAP = 10, 4
+PALETTE = (
+    "#1d6fa5",
+    "#e07a1f",
+    "#2a9d8f",
+    "#c1436d",
+    "#7a5ea8",
+    "#8a6d3b",
+    "#5b8c2a",
+    "#4f6d7a",
+    "#c9a227",
+    "#a23b3b",
+)
+"""Colours of series that are no activities; they differ in lightness as well."""
 
 
 def element(name: str, /, *inside: str, **attributes: Value) -> str:

@@ -19,12 +19,14 @@ from pag_graph.model.units import printable
 from pag_graph.store.readers import open_held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.readers import Hold
 
 FEWEST = 100_000
 """Edges for which another task is worth its start."""
@@ -45,6 +47,20 @@ class Run:
         # The hold keeps the version's files from being cleaned away while somebody reads them.
         self.info, self._hold = open_held(path)
         self._scans: dict[str, pl.LazyFrame] = {}
+
+    @classmethod
+    def of(cls, info: StoreInfo, hold: Hold | None = None) -> Run:
+        """Return the run of a state that is known already: an older one, or one that is about to be committed."""
+        run = cls.__new__(cls)
+        run.info, run._hold, run._scans = info, hold, {}  # noqa: SLF001  (its own)
+        return run
+
+    def until(self, last: int) -> Run:
+        """Return the same run with the windows of the epochs up to one, and no later ones; its edges are all there."""
+        run = Run.of(self.info, self._hold)
+        run._scans = self._scans  # noqa: SLF001  (its own)
+        run.epochs = self.epochs.filter(pl.col("epoch") <= last)
+        return run
 
     @property
     def rules(self) -> RuleSet:
@@ -209,9 +225,12 @@ class Run:
             alone=self._one_round,
         )
 
-    def windows(self) -> list[Window]:
-        """Return the windows of all epochs, in time order."""
-        rows = self.epochs.with_columns(lowest=self._lowest_epochs(self.epochs["start_ns"].to_numpy()))
+    def windows(self, epochs: Collection[int] | None = None) -> list[Window]:
+        """Return the windows of all epochs, or of some, in time order."""
+        rows = self.epochs.with_row_index("number")
+        if epochs is not None:
+            rows = rows.filter(pl.col("epoch").is_in(list(epochs)))
+        rows = rows.with_columns(lowest=self._lowest_epochs(rows["start_ns"].to_numpy()))
         return [
             Window(
                 start_ns=row["start_ns"],
@@ -220,10 +239,10 @@ class Run:
                 role=EpochRole(row["role"]),
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
-                follows=number > 0,
+                follows=row["number"] > 0,
                 alone=self._one_round,
             )
-            for number, row in enumerate(rows.iter_rows(named=True))
+            for row in rows.iter_rows(named=True)
         ]
 
     def series(
@@ -265,6 +284,12 @@ class Run:
             message = f"That makes {len(starts):,} windows; at most {_MOST_WINDOWS:,} are made."
             raise InvalidParameterError(message, "Ask for longer steps, or a shorter stretch.")
         return [self.stretch(start, min(start + every_ns, whole.end_ns)) for start in starts]
+
+    @property
+    def rounds(self) -> list[int]:
+        """Epochs that an analysis of the whole run looks at: those of rounds; all where there is no round."""
+        rounds = self.epochs.filter(pl.col("role") == str(EpochRole.ROUND))
+        return (rounds if rounds.height else self.epochs)["epoch"].to_list()
 
     @cached_property
     def _one_round(self) -> bool:

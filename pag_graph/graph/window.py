@@ -53,6 +53,18 @@ class Window:
         return self.end_ns - self.start_ns
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What answers say of the window, as plain values."""
+        return {
+            "window": self.name,
+            "epoch": self.epoch,
+            "role": str(self.role) if self.role else None,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "span_ns": self.span_ns,
+        }
+
+    @property
     def name(self) -> str:
         """What people call the window."""
         if self.epoch is None:

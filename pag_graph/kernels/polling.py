@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pag_graph.kernels.activations import (
+    EPOCH_END,
     I8,
     I32,
     I64,
@@ -15,7 +16,9 @@ from pag_graph.kernels.activations import (
     PROGRESS_RECEIVE,
     PROGRESS_SEND,
     PUSH_PROGRESS,
+    RECEIVE,
     START,
+    STOP,
 )
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import not_below
@@ -176,6 +179,69 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
 
 
 @kernel
+def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
+    """Find rows with which a stretch without anything to do begins, whatever messages were sent when.
+
+    Parameters
+    ----------
+    rows, steps
+        Of one worker.
+    pause_ns
+        As for `steps`.
+
+    Returns
+    -------
+    array
+        Rows right after one at which something the worker did ended, where either two steps follow that do nothing, or
+        a step that reads nothing follows after a pause. Nothing reaches back over that: no message arrived before the
+        step before the one that reads it, and nothing is looked ahead for longer. O(rows).
+
+    Notes
+    -----
+    What happens outside of steps is no place to begin at unless it is the end of an epoch: it may be no vertex.
+
+    Examples
+    --------
+    A step works from 0 to 4; the steps from 6 and from 9 find nothing to do.
+
+    >>> kind, t = np.array([0, 1, 0, 1, 0, 1], np.int8), np.array([0, 4, 6, 7, 9, 10])
+    >>> role = np.array([PROCESSING, 0, SPINNING, 0, SPINNING, 0], np.int8)
+    >>> innermost, none = np.array([0, -1, 2, -1, 4, -1], np.int32), np.full(6, -1)
+    >>> log = LoggedRows(kind, t, none, role, innermost, none > 0)
+    >>> certain_pauses(log, steps(log, 100), 100)
+    array([2])
+    """
+    count = rows.kind.shape[0]
+    # Per step, at the row with which it ends: whether it did something, may have done something, or read something.
+    useful, stirs, read = np.zeros(count, np.bool_), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    for row in range(count):
+        code, end = rows.kind[row], steps.end[row]
+        works = code == START and rows.role[row] in (PROCESSING, INFERRED)
+        inside = steps.begin[row] < end
+        useful[end] |= code == EPOCH_END
+        useful[end] |= inside and (works or code in (PROGRESS_RECEIVE, PROGRESS_SEND, PUSH_PROGRESS))
+        stirs[end] |= works or code not in (START, STOP)
+        read[end] |= code in (RECEIVE, PROGRESS_RECEIVE)
+    found = np.empty(count, np.int64)
+    places = 0
+    for first in range(1, count):
+        end = steps.end[first]
+        whole = steps.begin[first] == first and end > first and rows.innermost[end] < 0
+        pause = rows.t[first] - rows.t[first - 1]
+        if not whole or not useful[first - 1] or steps.end[first - 1] != first - 1 or pause <= 0:
+            continue
+        rests = pause >= pause_ns and not read[end]
+        if not rests and not stirs[end] and end + 1 < count:
+            following = steps.end[end + 1]
+            rests = steps.begin[end + 1] == end + 1 and following > end + 1 and rows.innermost[following] < 0
+            rests = rests and not stirs[following] and rows.t[end + 1] > rows.t[end]
+        if rests:
+            found[places] = first
+            places += 1
+    return found[:places].copy()
+
+
+@kernel
 def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tuple[I64, I64]:
     """Find the maximal stretches in which a worker had nothing to do.
 
@@ -191,7 +257,8 @@ def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tup
     Returns
     -------
     begin, end
-        Per stretch, in order: the last row before it, and the first one after it. What lies between is polling.
+        Per stretch, in order: the last row before it, and the first one after it. What lies between is polling. The
+        last row before the first stretch is -1 if a cause ends before all rows.
 
     Notes
     -----

@@ -22,6 +22,8 @@ class Rows(NamedTuple):
     role: I8
     """From `pag_graph.kernels.activations.activations`."""
     timeout: I64
+    before_t: int
+    """Time of the row before them, at which the first interval may begin: its park is -1 then."""
 
 
 class Reads(NamedTuple):
@@ -113,7 +115,7 @@ def judge_intervals(
     --------
     Worker 1 parks at 10, is unparked at 50, and reads what worker 0 of its process sent at 40.
 
-    >>> rows = Rows(np.array([10, 50, 60]), np.array([6, 7, 3], np.int8), np.zeros(3, np.int8), np.full(3, -1))
+    >>> rows = Rows(np.array([10, 50, 60]), np.array([6, 7, 3], np.int8), np.zeros(3, np.int8), np.full(3, -1), 0)
     >>> reads = Reads(np.array([2], np.int32), np.array([40]), np.array([-1, -1, 0]), *np.array([[-1, -1, 5]] * 2))
     >>> intervals = Intervals(np.array([0]), np.array([1]), np.array([0]))
     >>> verdict, ender, arrival, _ = judge_intervals(rows, intervals, reads, Clocks(1, *np.zeros((2, 2), np.int64)), 5)
@@ -121,7 +123,7 @@ def judge_intervals(
     (array([ True]), array([2]), array([40]))
     """
     # Helpers for the two loops would take over all columns once per interval: half of the time more.
-    t, kind, role, timeout = rows
+    t, kind, role, timeout, before_t = rows
     parks, unparks, last_parks = intervals
     reads, sent, sender, channel, message_seq = messages
     worker, processes, _ = clocks
@@ -131,7 +133,8 @@ def judge_intervals(
     alternatives = np.zeros(count, np.int64)
     upto = 0
     for interval in range(count):
-        begin, end = t[parks[interval]], t[unparks[interval]]
+        begin = t[parks[interval]] if parks[interval] >= 0 else before_t
+        end, last_park = t[unparks[interval]], last_parks[interval]
         until = parks[interval + 1] if interval + 1 < count else t.shape[0]
         first = upto
         while first < reads.shape[0] and reads[first] < unparks[interval]:
@@ -180,7 +183,7 @@ def judge_intervals(
                     continue
                 if abs(when - sent[chosen]) <= max(slop(sender[row], clocks), least):
                     alternatives[interval] += 1
-        elif timeout[last_parks[interval]] >= 0 and end - t[last_parks[interval]] >= timeout[last_parks[interval]]:
+        elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
         elif _works(kind, role, unparks[interval], until):
             verdict[interval] = INPUT_WAIT

@@ -135,3 +135,10 @@ class Severity(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class AlertEvent(StrEnum):
+    """What happened to an alert."""
+
+    OPENED = "opened"
+    RESOLVED = "resolved"

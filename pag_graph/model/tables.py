@@ -367,6 +367,23 @@ PROFILE_ROUNDS = pa.schema(
 )
 """One row per division and key, over all rounds of a run."""
 
+SCALING = pa.schema(
+    [
+        _column("by", _STR, "what the paths are divided by: total (the whole path), type or operator"),
+        _column("rank", _I64, "1 for the longest in all runs; what is summed up in `(other)` comes last"),
+        _column("key", _STR, "type, operator name and address, or `(whole path)`"),
+        _column("workers", _I64, "number of workers"),
+        _column("runs", _I64, "runs with so many"),
+        _column("mean_ns", _F64, "time on the paths of the rounds that all runs have, mean over these runs"),
+        _column("deviation_ns", _F64, "its standard deviation over these runs", null=True),
+        _column("share", _F64, "mean_ns as a share of the whole path's"),
+        _column("ideal_ns", _F64, "what it would be if workers shared it: the mean of the fewest workers, divided"),
+        _column("speed_up", _F64, "the mean of the fewest workers over mean_ns", null=True),
+        _column("over_cores", pa.bool_(), "whether there were more workers than cores, if that was said", null=True),
+    ]
+)
+"""One row per division, key and number of workers; the rows of a division and number add up to its whole path."""
+
 METRICS = pa.schema(
     [
         _column("epoch", _I64, "the edges' own epoch"),

@@ -7,7 +7,10 @@ terminal obeys. `in_file` is for text that other programs read, `in_cell` for ce
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from html import escape
+
+from pag_graph.errors import InvalidParameterError
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#&])")
 
@@ -18,6 +21,8 @@ FORMULA = r"^[=+\-@'\t\n\uff1d\uff0b\uff0d\uff20]"
 NOT_SHOWN = "\ufffd"
 """Stands for a character that cannot be in a file."""
 
+_TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s)?")
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _NO_TEXT, _FORMULA = re.compile(f"{NO_TEXT}|[\ud800-\udfff]"), re.compile(FORMULA)
 
 
@@ -33,6 +38,22 @@ def duration(ns: float) -> str:
         if abs(ns) < limit:
             return f"{ns / (limit // 1000):.{digits}f} {unit}"
     return f"{ns / 10**9:.3f} s"
+
+
+def nanoseconds(text: str) -> int:
+    """Return a time such as ``10ms``, ``1.5s`` or ``7500`` (nanoseconds) as nanoseconds.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none, or no whole number of nanoseconds.
+    """
+    found = _TIME.fullmatch(text.strip())
+    value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
+    if value is None or value != int(value):
+        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, or a number of nanoseconds."
+        raise InvalidParameterError(message)
+    return int(value)
 
 
 def printable(name: str) -> str:

@@ -24,9 +24,10 @@ from pag_graph.neo4j_server.home import (
 )
 from pag_graph.neo4j_server.jars import file_lock, install, tail
 from pag_graph.neo4j_server.process import POLL_S, ServerProcess, bolt_uri, end, is_alive, launch, running_in
+from pag_graph.neo4j_server.trouble import Trouble, disk_full, find_trouble, heaps, log_sizes, out_of_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import neo4j
@@ -82,7 +83,8 @@ def start(
     fixed_ports
         Take exactly these ports or fail.
     heap
-        Memory, in Java's notation.
+        Memory, in Java's notation. Where the log says that it is too little, as to recover after a full disk, the
+        server is started with twice as much, up to half of the machine's.
     listen
         Address of this machine to listen on; anything but loopback lets the network in, without TLS.
     progress
@@ -104,7 +106,11 @@ def start(
     with held(home, lambda: report("waiting for another start of this server", 0, round(timeout_s))):
         process = running_in(home)
         if process is not None:
-            _wait_until_ready(home, process, report, timeout_s)
+            try:
+                _wait_until_ready(home, process, report, timeout_s, log_sizes(home))
+            except _OutOfMemoryError as error:
+                lacking = out_of_memory(home, "what it was given", str(error))
+                raise lacking from error
             return status(home)
         if is_half_imported(home):
             message = f"A bulk import into {home} was interrupted, and its data is not whole."
@@ -115,14 +121,46 @@ def start(
         configure(home, bolt, http, listen)
         jars = install(progress=progress)
         browser.install(home, jars)
+        report("setting the password", 0, 1)
         set_password(home, jars)
-        process = launch(home, jars, ServerProcess(0, 0, bolt, http, listen), heap)
+        report("setting the password", 1, 1)
+        _launch_with_enough(home, jars, ServerProcess(0, 0, bolt, http, listen), heap, report, timeout_s)
+    return status(home)
+
+
+class _OutOfMemoryError(Exception):
+    """A server that was started needs more memory than it was given; holds the line of its log."""
+
+
+def _launch_with_enough(
+    home: Path, jars: Path, planned: ServerProcess, heap: str, report: Progress, timeout_s: float
+) -> None:
+    """Start the process and wait for it; with more memory where its log says that it needs that to recover.
+
+    Raises
+    ------
+    Neo4jError
+        When it does not come up.
+    """
+    line = ""
+    for memory in heaps(heap):
+        if memory != heap:
+            report(f"starting Neo4j again with {memory} of memory, which it lacked", 0, round(timeout_s))
+        heap = memory
+        before = log_sizes(home)
+        process = launch(home, jars, planned, memory)
         try:
-            _wait_until_ready(home, process, report, timeout_s)
+            _wait_until_ready(home, process, report, timeout_s, {**before, "console.log": 0})
+        except _OutOfMemoryError as error:
+            end(home, process, timeout_s=1.0)
+            line = str(error)
         except BaseException:  # an interrupt as well must not leave a server behind that nobody waits for
             end(home, process, timeout_s=10.0)
             raise
-    return status(home)
+        else:
+            return
+    lacking = out_of_memory(home, heap, line)
+    raise lacking
 
 
 def stop(home: Path | None = None, timeout_s: float = _STOPPING_S) -> bool:
@@ -247,13 +285,17 @@ def free_port(wanted: int, *, fixed: bool = False, besides: int | None = None, h
     raise Neo4jError(message, "Name other ports: `pag neo4j start --bolt-port ... --http-port ...`.", {"port": wanted})
 
 
-def _wait_until_ready(home: Path, process: ServerProcess, report: Progress, timeout_s: float) -> None:
-    """Wait until the server answers a query.
+def _wait_until_ready(
+    home: Path, process: ServerProcess, report: Progress, timeout_s: float, before: Mapping[str, int]
+) -> None:
+    """Wait until the server answers a query; `before` says how long its logs were when it was started.
 
     Raises
     ------
     Neo4jError
-        When it ends, refuses the password or does not answer in time.
+        When it ends, refuses the password, does not answer in time, or its disk is full.
+    _OutOfMemoryError
+        When its log says that it lacks memory.
     """
     import neo4j.exceptions
 
@@ -267,6 +309,14 @@ def _wait_until_ready(home: Path, process: ServerProcess, report: Progress, time
             message = f"The Neo4j server in {home} refuses the password in {home / 'password'}."
             raise Neo4jError(message, f"Write the right one into that file: {trouble.message}", context) from trouble
         alive = is_alive(process)
+        # A database that a full disk has stopped says no more about it; what it said stands further up.
+        stopped = getattr(trouble, "code", None) == "Neo.DatabaseError.Transaction.TransactionStartFailed"
+        lacks = find_trouble(home, {} if stopped else before)
+        if lacks is not None and lacks[0] is Trouble.DISK:
+            error = disk_full(home, lacks[1])
+            raise error from trouble
+        if lacks is not None:
+            raise _OutOfMemoryError(lacks[1]) from trouble
         if not alive or passed > timeout_s:
             what = f"does not answer after {timeout_s:g} s" if alive else "ended while it was starting"
             # The console has words only if things went wrong before the server had a log, or badly.

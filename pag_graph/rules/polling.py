@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pag_graph.kernels import NEVER, polling
 from pag_graph.kernels import activations as act
-from pag_graph.kernels import polling
+from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP, EXIT, KIND_CODES, NEVER, SPAWN
+from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 _ARRIVAL = KIND_CODES[EventKind.ARRIVAL]
+_CERTAIN_STEPS = 3
+"""So many steps, the last of them included, tell whether the worker rests after the first of them."""
 
 
 def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64, pause_ns: int) -> tuple[I64, I64, I64]:
@@ -40,25 +43,61 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     Returns
     -------
     begin, end
-        Per interval: the rows on both sides of it, as a park and its unpark would be.
+        Per interval: the rows on both sides of it, as a park and its unpark would be; `begin` is -1 for one that begins
+        with the row before these.
     arrived
         Per row that reads a message, as `rows.sent`: when it arrived, as far as the worker's log bounds that.
     """
-    outside = innermost < 0
-    ends_step = (rows.kind == act.STOP) | (rows.kind == act.START)
-    by_itself = outside & ~ends_step & (rows.kind != _ARRIVAL) & (rows.kind != act.RECEIVE)
-    # Whatever is open, the program itself does these.
-    by_itself |= (rows.kind == act.EPOCH_END) | (rows.kind == SPAWN) | (rows.kind == EXIT)
-    logged = polling.LoggedRows(rows.kind, rows.t, rows.operator, role, innermost, by_itself)
+    logged = _logged(rows.kind, rows.t, rows.operator, role, innermost)
     steps = polling.steps(logged, pause_ns)
     started = rows.kind == act.START
     operators = int(rows.operator[started].max(initial=-1)) + 1
     own = polling.own_causes(logged, steps, operators)
     arrived = _arrivals(rows, steps, processes)
     parts = [own, _buffered(rows, steps, processes, arrived), _applications(rows)]
+    if not rows.starts_run:
+        # A log is cut only where something to do has just ended (`pauses_of`).
+        ended = np.array([rows.before_t])
+        parts.append(polling.Causes(ended, ended))
     begin, end = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     order = np.argsort(begin, kind="stable")
     return *polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), arrived
+
+
+def pauses_of(kind: I8, t: I64, operator: I64, pause_ns: int) -> tuple[I64, int]:
+    """Find where a worker that logs no parks had nothing to do for certain, as far as its own log tells.
+
+    Parameters
+    ----------
+    kind, t, operator
+        Rows of the worker, which begin where no activation is open.
+    pause_ns
+        As for `polled_intervals`.
+
+    Returns
+    -------
+    begins
+        Rows with which such stretches begin, if no activity of the program is open there. The rows on either side need
+        nothing of the other, but for the time of the row before (`WaitRules.safe_cut`).
+    done
+        More rows change nothing in those `begins` that are not above this one; to find others it is enough to begin
+        with it.
+    """
+    innermost, role, _, _ = act.activations(kind, operator, np.full(len(kind), -1, np.int64))
+    logged = _logged(kind, t, operator, role, innermost)
+    steps = polling.steps(logged, pause_ns)
+    begins: I64 = polling.certain_pauses(logged, steps, pause_ns)
+    # A stretch is certain when the two steps behind its beginning have ended.
+    ends = np.flatnonzero((steps.begin < np.arange(len(kind))) & (steps.end == np.arange(len(kind))) & (innermost < 0))
+    return begins, int(ends[-_CERTAIN_STEPS]) + 1 if len(ends) >= _CERTAIN_STEPS else 0
+
+
+def _logged(kind: I8, t: I64, operator: I64, role: I8, innermost: I32) -> polling.LoggedRows:
+    ends_step = (kind == act.STOP) | (kind == act.START)
+    by_itself = (innermost < 0) & ~ends_step & (kind != _ARRIVAL) & (kind != act.RECEIVE)
+    # Whatever is open, the program itself does these.
+    by_itself |= (kind == act.EPOCH_END) | (kind == SPAWN) | (kind == EXIT)
+    return polling.LoggedRows(kind, t, operator, role, innermost, by_itself)
 
 
 def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
@@ -88,12 +127,8 @@ def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I
 
 def _applications(rows: WorkerRows) -> polling.Causes:
     """Return when the worker was in any activity that the program names."""
-    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    step = np.where(rows.kind[marks] == APPLICATION_START, 1, -1)
-    sums = np.cumsum(step)
-    # A stop of what never started closes nothing.
-    depth = sums - np.minimum(np.minimum.accumulate(sums), 0) if len(sums) else sums
-    opens = marks[(step > 0) & (depth == 1)]
-    closes = marks[(step < 0) & (depth == 0) & (np.roll(depth, 1) == 1)]
+    marks, starts = application_rows(rows)
+    inside = applications(starts, rows.operator[marks], np.empty(0, np.int64))[0] != -1
+    opens, closes = marks[inside[1:] & ~inside[:-1]], marks[inside[:-1] & ~inside[1:]]
     ends = np.append(closes, len(rows.t) - 1)[np.searchsorted(closes, opens)]
     return polling.Causes(rows.t[opens], rows.t[ends])

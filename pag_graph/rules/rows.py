@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
 from pag_graph.model.enums import ActivityType, EventKind
 
@@ -79,9 +80,6 @@ EDGE_TYPES = (
 EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)}
 """The place of each type in `EDGE_TYPES`."""
 
-NEVER = np.iinfo(np.int64).min
-"""Time of a send that is not known."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleParameters:
@@ -135,6 +133,8 @@ class WorkerRows(MessageRows):
     """Whether it ends with them."""
     ends_run: bool
     """Whether they are the worker's last ones to be built: the run's end comes behind them. There may be none then."""
+    before_t: int = NEVER
+    """Time of the row before these; `NEVER` where there is none."""
     seq: I64
     label: I8
     """Place of the kind in `KINDS`."""
@@ -230,6 +230,12 @@ def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
     message = (rows.kind == act.SEND) | (rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)
     local: NDArray[np.bool_] = message & (rows.peer == rows.worker)
     return local
+
+
+def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
+    """Return the rows that start or stop an application activity, and which of them start one."""
+    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    return marks, rows.kind[marks] == APPLICATION_START
 
 
 def opened(

@@ -138,7 +138,7 @@ def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurv
     intervals = act.Intervals(parks, unparks, parks)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, POLLING))
     # An interval begins and ends at vertices, whatever they are of.
-    dropped[parks] = dropped[unparks] = 0
+    dropped[parks[parks >= 0]] = dropped[unparks] = 0
     idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
     return replace(
         seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, arrived=arrived, rests=none
@@ -154,7 +154,7 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     sent = rows.sent if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout),
+        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
         waits.Reads(rows.reads, sent, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
@@ -220,7 +220,7 @@ def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, bef
 def extra_findings(rows: WorkerRows, seen: TimelySurvey, _judged: TimelyJudged) -> list[Remark]:
     """Say which parks and unparks lack each other (`WaitRules.extra_findings`)."""
     paired = seen.dropped > 0
-    paired[seen.parks] = paired[seen.unparks] = True
+    paired[seen.parks[seen.parks >= 0]] = paired[seen.unparks] = True
     return [
         Remark(name, Severity.WARNING, action, np.flatnonzero((rows.kind == kind) & ~paired))
         for name, action, kind in (

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-_PALETTE = (
-    "#1d6fa5",
-    "#e07a1f",
-    "#2a9d8f",
-    "#c1436d",
-    "#7a5ea8",
-    "#8a6d3b",
-    "#5b8c2a",
-    "#4f6d7a",
-    "#c9a227",
-    "#a23b3b",
-)
-"""Colours of series that are no activities; they differ in lightness as well."""
 _OTHERS = "#b8b8c8"
 _BARS, _SERIES = 16, 10
 """Most bars and series that a picture shows; the rest is summed up, or left out and counted."""
@@ -177,7 +164,7 @@ def _name(row: Row, columns: Iterable[str], names: _Names) -> str:
 def _colour(series: str, place: int) -> str:
     if series == "(other)":
         return _OTHERS
-    return COLOURS.get(series.replace(" ", "_"), _PALETTE[place % len(_PALETTE)])
+    return COLOURS.get(series.replace(" ", "_"), svg.PALETTE[place % len(svg.PALETTE)])
 
 
 def _legend(series: Sequence[str], x: float, y: float, width: int) -> tuple[list[str], int]:
@@ -283,7 +270,7 @@ def _panel(
             upper = top + 3 + number * thick
             end = 0.0
             for part, begin, value in _stacked(measure, series):
-                colour = _colour(part, series.index(part)) if series else _PALETTE[number]
+                colour = _colour(part, series.index(part)) if series else svg.PALETTE[number]
                 title = ", ".join(words for words in (name, part, f"{_titled(column)} {show(value)}") if words)
                 left = min(x(begin), x(begin + value))
                 shapes.append(svg.rect(left, upper, abs(value) * scale, thick - 1, colour, title=title))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +10,7 @@ from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
 from pag_graph.sources.kineto import convert as kineto
+from pag_graph.sources.spans import convert as spans
 from pag_graph.sources.spark import convert as spark
 from pag_graph.store.safe_files import check_folder, check_regular
 
@@ -35,6 +37,7 @@ _READERS: dict[str, _Reader] = {
     activities.FORMAT: _Reader(activities.mismatch, activities.convert),
     kineto.FORMAT: _Reader(kineto.mismatch, kineto.convert),
     spark.FORMAT: _Reader(spark.mismatch, spark.convert, texts=True),
+    **{form: _Reader(partial(spans.mismatch, form=form), partial(spans.convert, form=form)) for form in spans.FORMATS},
 }
 
 FORMATS = tuple(_READERS)

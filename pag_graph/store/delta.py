@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 import polars as pl
@@ -25,7 +25,9 @@ from pag_graph.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
+from pag_graph.store.contents import GROWING
 from pag_graph.store.delta_log import (
     TableState,
     commit_file,
@@ -36,28 +38,31 @@ from pag_graph.store.delta_log import (
     read_commit,
     read_next,
     read_state,
+    read_tip,
     write_version,
 )
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
 from pag_graph.store.state_files import read_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.store.contents import Live
     from pag_graph.store.parts import PartFile
 
 Mode = Literal["error", "append", "replace"]
 """What a build does with a store that exists."""
 
-GROWING = ("vertices", "edges", "findings", "epochs")
-"""Tables to which an append adds; it leaves what it finds there, but for provisional files."""
-
+LIVE = "_live"
+"""Folder of what a follower keeps beside the tables."""
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
 _COMMIT_KEY = "pag_graph"
 _CHECKSUM_KEY = "pag_graph_checksum"
 _APP = "pag-graph/"
+_SUM = "+"
+_SUMS = 2**128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,10 @@ class StoreInfo:
     """Per table: `digest` of its files; None where the release that wrote it kept none, and nothing can be checked."""
     state: Mapping[str, Any] | None = None
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
+    live: Mapping[str, Any] | None = None
+    """Standing queries and alert rules, and how far they have got; None where there are none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
+    _tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -89,7 +97,7 @@ class StoreInfo:
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
 
         Returns
         -------
@@ -102,8 +110,12 @@ class StoreInfo:
             If the log is damaged.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
         if name not in self._tables:
-            state = read_state(self.path / name, self.versions[name])
-            if self.digests is not None and digest(state.files) != self.digests.get(name):
+            state = read_state(self.path / name, self.versions.get(name, -1))
+            if (
+                name in self.versions
+                and self.digests is not None
+                and not _is_digest(self.digests.get(name), state.files.values())
+            ):
                 raise damaged(
                     commit_file(self.path / name, self.versions[name]),
                     "the log up to it names other files than those that were committed",
@@ -111,13 +123,36 @@ class StoreInfo:
             self._tables[name] = state
         return self._tables[name]
 
+    def tip(self, name: str) -> TableState:
+        """Return what the version of a table says itself, without those before it: an append reads nothing older.
+
+        Parameters
+        ----------
+        name
+            Out of `GROWING`.
+
+        Returns
+        -------
+        TableState
+            At least all provisional files: each append replaces those that it finds. Reads one file of the log; none,
+            if this process made the commit.
+
+        Raises
+        ------
+        StoreError
+            If the log is damaged.
+        """
+        if name not in self._tips:
+            self._tips[name] = read_tip(self.path / name, self.versions[name])
+        return self._tips[name]
+
     def parts(self, name: str, near: pl.Expr | None = None) -> list[PartFile]:
         """Return the files of a table; with `near`, those that can hold certain rows.
 
         Parameters
         ----------
         name
-            Out of `STORE_TABLES`.
+            Out of `ALL_TABLES`.
         near
             A condition on ``min_`` and ``max_`` of columns of integers; a file of which it cannot be told is taken.
 
@@ -134,7 +169,7 @@ class StoreInfo:
     def bounds(self, name: str) -> pl.DataFrame:
         """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
         rows: list[dict[str, int | None]] = []
-        columns = [column.name for column in STORE_TABLES[name] if pa.types.is_integer(column.type)]
+        columns = [column.name for column in ALL_TABLES[name] if pa.types.is_integer(column.type)]
         for part in self.table(name).files.values():
             said = orjson.loads(part.statistics)
             rows.append(
@@ -181,7 +216,7 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `STORE_TABLES`.
+            Rows of the table of `ALL_TABLES`.
 
         Raises
         ------
@@ -195,15 +230,43 @@ class StoreInfo:
         return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
 
 
-_POLARS = {
-    name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in STORE_TABLES.items()
-}
+_POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
 
 
-def digest(files: Mapping[str, PartFile]) -> str:
-    """Return a checksum over the names, sizes and statistics of files, in whatever order."""
-    lines = sorted(f"{part.path}\t{part.size_bytes}\t{part.statistics}\n" for part in files.values())
-    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+def digest(files: Iterable[PartFile], *, beside: str = f"{_SUM}0", without: Iterable[PartFile] = ()) -> str:
+    """Return a checksum over the names, sizes and statistics of files, in whatever order.
+
+    Parameters
+    ----------
+    files
+        The files.
+    beside
+        The checksum of other files that are there as well: sums of numbers of 128 bits add up.
+    without
+        Files among those others that are not there.
+
+    Returns
+    -------
+    str
+        A sign that it is a sum, and its hexadecimal digits.
+    """
+    total = int(beside.removeprefix(_SUM), 16) + sum(map(_number, files)) - sum(map(_number, without))
+    return f"{_SUM}{total % _SUMS:032x}"
+
+
+def _number(part: PartFile) -> int:
+    return int.from_bytes(hashlib.blake2b(_line(part).encode(), digest_size=16).digest(), "big")
+
+
+def _line(part: PartFile) -> str:
+    return f"{part.path}\t{part.size_bytes}\t{part.statistics}\n"
+
+
+def _is_digest(said: str | None, files: Iterable[PartFile]) -> bool:
+    if said is not None and not said.startswith(_SUM):
+        # As builds wrote it that could not add to it.
+        return said == hashlib.blake2b("".join(sorted(map(_line, files))).encode(), digest_size=16).hexdigest()
+    return said == digest(files)
 
 
 def open_store(path: Path) -> StoreInfo:
@@ -239,7 +302,8 @@ def open_store(path: Path) -> StoreInfo:
 def _committed(path: Path) -> StoreInfo | None:
     directory = path / "epochs"
     # In this order: what is noted before is there.
-    noted, newest = newest_known(directory), latest(directory)
+    noted = newest_known(directory)
+    newest = latest(directory, since=noted)
     if noted > newest:
         raise damaged(commit_file(directory, noted), "it is missing")
     for version in range(newest, -1, -1):
@@ -302,6 +366,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             commit_id=content["commit_id"],
             digests=content.get("digests"),
             state=content.get("state"),
+            live=content.get("live"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -322,7 +387,7 @@ class StoreCheck:
 def keeps_checksums(info: StoreInfo) -> bool:
     """Tell whether all of a store can be checked: releases before this one kept no checksums."""
     return info.digests is not None and all(
-        part.checksum is not None for name in STORE_TABLES for part in info.table(name).files.values()
+        part.checksum is not None for name in ALL_TABLES for part in info.table(name).files.values()
     )
 
 
@@ -347,7 +412,7 @@ def check_store(info: StoreInfo) -> StoreCheck:
             read_state_file(info.path, info.state)
         except StoreError as error:
             found.append(error)
-    for name in STORE_TABLES:
+    for name in ALL_TABLES:
         try:
             files = info.parts(name)
         except StoreError as error:
@@ -440,7 +505,7 @@ def check_target(path: Path, mode: Mode) -> StoreInfo | None:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in STORE_TABLES or path.name.startswith(STAGING)
+    return path.name in ALL_TABLES or path.name.startswith(STAGING) or path.name == LIVE
 
 
 def commit(
@@ -455,6 +520,7 @@ def commit(
     keep: bool = False,
     unchanged: Collection[str] = (),
     state: Mapping[str, Any] | None = None,
+    live: Live | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -474,6 +540,8 @@ def commit(
         Tables that stay as `previous` has them.
     state
         The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
+    live
+        What standing queries made of it.
 
     Returns
     -------
@@ -487,41 +555,30 @@ def commit(
     StoreError
         If the file system refuses.
     """  # noqa: DOC501  (the named constructor is taken for an exception)
-    versions: dict[str, int] = {}
-    digests: dict[str, str] = {}
     commit_id = uuid.uuid4().hex
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
+    pinned = _Pinned({}, {}, {})
     try:
         _check_latest(path, previous)
-        for name in STORE_TABLES:
+        for name in ALL_TABLES if live is not None else STORE_TABLES:
             if previous is not None and previous.digests is not None and name in unchanged:
-                versions[name], digests[name] = previous.versions[name], previous.digests[name]
+                pinned.keep(previous, name)
                 continue
-            files = {part.path: part for part in parts.get(name, ())}
+            beside = live if name in LIVE_TABLES else None
+            files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
             check_sizes(path / name, files.values())
-            if keep and previous is not None and name in GROWING:
-                stay = {file: part for file, part in previous.table(name).files.items() if not part.provisional}
-                files = {**stay, **files}
-            digests[name] = digest(files)
-            if name != "epochs":
-                before = _newest(path / name, previous, name)
-                versions[name] = _commit_table(path / name, before, files, commit_id, transaction)
-                continue
-            content = json.dumps(
-                {
-                    "format_version": STORE_FORMAT_VERSION,
-                    "commit_id": commit_id,
-                    "run": dict(run),
-                    "versions": versions,
-                    "digests": digests,
-                    "closed_epochs": closed_epochs,
-                    "dropped": dict(dropped),
-                    "events": events,
-                    "state": state and dict(state),
-                    "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                }
-            )
-            versions[name] = _publish(path / name, files, content, transaction, previous)
+            stays = keep and name in GROWING if beside is None else beside.kept is not None
+            step = _step(path / name, files, previous, keep=stays)
+            if name == "epochs":
+                digests = {**pinned.digests, name: step.digest}
+                about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
+                about |= {} if live is None else {"live": dict(live.content)}
+                content = _content_of(about, commit_id, pinned.versions, digests, state)
+                pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
+            elif previous is not None and step.digest == (previous.digests or {}).get(name):
+                pinned.keep(previous, name)
+            else:
+                pinned.take(name, step, _commit_table(path / name, step, commit_id, transaction))
     except FileExistsError as error:
         raise StoreConflictError.from_concurrent_build(path) from error
     except OSError as error:
@@ -529,9 +586,40 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    info = _own(path, versions["epochs"], commit_id)
-    info.table("epochs")
-    return info
+    return replace(_own(path, pinned.versions["epochs"], commit_id), _tips=pinned.tips)
+
+
+class _Step(NamedTuple):
+    """What becomes of a table."""
+
+    before: TableState
+    """What it holds, or its tip."""
+    files: Mapping[str, PartFile]
+    """What it shall hold, beside those that the tip does not name."""
+    digest: str
+    """Of all that it shall hold."""
+
+
+class _Pinned(NamedTuple):
+    """What a commit says of the tables, so far."""
+
+    versions: dict[str, int]
+    digests: dict[str, str]
+    tips: dict[str, TableState]
+    """For the next commit of this process."""
+
+    def keep(self, previous: StoreInfo, name: str) -> None:
+        """Leave a table as it is."""
+        self.versions[name] = previous.versions[name]
+        self.digests[name] = (previous.digests or {})[name]
+        if name in previous._tips:  # noqa: SLF001  (of a class of this module)
+            self.tips[name] = previous._tips[name]  # noqa: SLF001
+
+    def take(self, name: str, step: _Step, now: TableState) -> None:
+        """Pin the version that a table has now."""
+        self.versions[name], self.digests[name] = now.version, step.digest
+        provisional = {path: part for path, part in now.files.items() if part.provisional}
+        self.tips[name] = replace(now, files=provisional, more=now.more or len(provisional) < len(now.files))
 
 
 def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
@@ -543,9 +631,38 @@ def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
 
 
 def _check_latest(path: Path, previous: StoreInfo | None) -> None:
+    if previous is not None and _is_latest(path / "epochs", previous):
+        return
     now = _committed(path)
     if (now and (now.commit_id, now.versions)) != (previous and (previous.commit_id, previous.versions)):
         raise StoreConflictError.from_concurrent_build(path)
+
+
+def _is_latest(directory: Path, info: StoreInfo) -> bool:
+    """Say whether nothing follows a state, without a look at what was before it; what it cannot tell it denies."""
+    version = info.versions["epochs"]
+    if commit_file(directory, version + 1).exists() or newest_known(directory) > version:
+        return False
+    return (
+        commit_file(directory, version).exists()
+        and (_content(directory, version) or {}).get("commit_id") == info.commit_id
+    )
+
+
+def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool) -> _Step:
+    """Say what becomes of a table: `keep` leaves what is not provisional in it."""
+    name = directory.name
+    digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
+    if keep and previous is not None:
+        newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()
+        if digest_before.startswith(_SUM) and not newer:
+            before = previous.tip(name)
+            gone = [part for part in before.files.values() if part.provisional]
+            stay = {path: part for path, part in before.files.items() if not part.provisional}
+            return _Step(before, {**stay, **new}, digest(new.values(), beside=digest_before, without=gone))
+        stay = {path: part for path, part in previous.table(name).files.items() if not part.provisional}
+        new = {**stay, **new}
+    return _Step(_newest(directory, previous, name), new, digest(new.values()))
 
 
 def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableState:
@@ -556,37 +673,56 @@ def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableStat
     return read_state(directory, newest)
 
 
-def _commit_table(
-    directory: Path,
-    before: TableState,
-    files: Mapping[str, PartFile],
-    commit_id: str,
-    transaction: tuple[str, int],
-) -> int:
-    """Let a table hold certain files and no others, and return the version with which it does."""
-    info = {_COMMIT_KEY: json.dumps({"commit_id": commit_id})}
-    schema = STORE_TABLES[directory.name]
-    version = write_version(directory, schema, before, files, info=info, transaction=transaction)
-    if digest(read_next(directory, before).files) != digest(files):
-        raise damaged(commit_file(directory, version), "it does not read as it was written")
-    return version
+def _commit_table(directory: Path, step: _Step, commit_id: str, transaction: tuple[str, int]) -> TableState:
+    """Let a table hold certain files and no others."""
+    return _write(directory, step, {_COMMIT_KEY: json.dumps({"commit_id": commit_id})}, transaction)
 
 
 def _publish(
     directory: Path,
-    files: Mapping[str, PartFile],
+    step: _Step,
     content: str,
     transaction: tuple[str, int],
     previous: StoreInfo | None,
-) -> int:
+) -> TableState:
     """Add the version of `epochs` that pins all tables: of builds that begin with the same state, one can."""
-    before = read_state(directory, latest(directory))
     # Whoever publishes after this look takes the number that `write_version` is about to ask for.
     _check_latest(directory.parent, previous)
-    info = {_COMMIT_KEY: content, _CHECKSUM_KEY: _sum(content)}
-    version = write_version(directory, STORE_TABLES["epochs"], before, files, info=info, transaction=transaction)
-    note_newest(directory, version)
-    return version
+    now = _write(directory, step, {_COMMIT_KEY: content, _CHECKSUM_KEY: _sum(content)}, transaction)
+    note_newest(directory, now.version)
+    return now
+
+
+def _write(directory: Path, step: _Step, info: Mapping[str, str], transaction: tuple[str, int]) -> TableState:
+    """Add the next version of a table, and read it back."""
+    schema = ALL_TABLES[directory.name]
+    version = write_version(directory, schema, step.before, step.files, info=info, transaction=transaction)
+    now = read_next(directory, step.before)
+    if now.files != step.files:
+        raise damaged(commit_file(directory, version), "it does not read as it was written")
+    return now
+
+
+def _content_of(
+    about: Mapping[str, Any],
+    commit_id: str,
+    versions: Mapping[str, int],
+    digests: Mapping[str, str],
+    state: Mapping[str, Any] | None,
+) -> str:
+    """Return what a commit says, as JSON."""
+    return json.dumps(
+        {
+            "format_version": STORE_FORMAT_VERSION,
+            "commit_id": commit_id,
+            "run": about["run"],
+            "versions": versions,
+            "digests": digests,
+            **{name: value for name, value in about.items() if name != "run"},
+            "state": state and dict(state),
+            "committed": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }
+    )
 
 
 def describe(info: StoreInfo) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import os
 import re
 import uuid
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version as version_of
@@ -97,6 +97,8 @@ class TableState:
     base: Base
     files: Mapping[str, PartFile]
     """By path, in the order in which they were added."""
+    more: bool = False
+    """Whether the table holds more files than `files`, all of which stay at the next version (`read_tip`)."""
     transactions: Mapping[str, int] = field(default_factory=dict)
     """Per application: the last transaction that it has done."""
     id: str = ""
@@ -109,25 +111,31 @@ def _product() -> str:
     return version_of("pag-graph")
 
 
-def latest(directory: Path) -> int:
+def latest(directory: Path, *, since: int = -1) -> int:
     """Return the number of the newest version of a table, -1 where it has none.
 
     Parameters
     ----------
     directory
         Of the table.
+    since
+        A version that may be there. If it is, those behind it are tried one by one.
 
     Returns
     -------
     int
-        Lists the log.
+        Lists the log otherwise.
 
     Raises
     ------
     StoreError
         If the log cannot be listed.
     """
-    return max(versions(directory), default=-1)
+    if since < 0 or not commit_file(directory, since).exists():
+        return max(versions(directory), default=-1)
+    while commit_file(directory, since + 1).exists():
+        since += 1
+    return since
 
 
 def versions(directory: Path) -> list[int]:
@@ -265,6 +273,31 @@ def read_state(directory: Path, version: int) -> TableState:
     return TableState(version=version, base=base, files=files, transactions=transactions, id=id_)
 
 
+def read_tip(directory: Path, version: int) -> TableState:
+    """Return what a version itself says of a table: enough to add the next one, if that leaves all other files alone.
+
+    Parameters
+    ----------
+    directory
+        Of the table.
+    version
+        Its number.
+
+    Returns
+    -------
+    TableState
+        With the files that came with the version; `more` where there were others. Reads one file.
+
+    Raises
+    ------
+    StoreError
+        If the log is damaged; names the file.
+    """
+    newest = read_commit(directory, version)
+    base = _base(directory, version, newest)
+    return _after(directory, newest, TableState(version=version - 1, base=base, files={}, more=base.version != version))
+
+
 def read_next(directory: Path, before: TableState) -> TableState:
     """Return what a table holds at the version after one that was read: only what is new is read.
 
@@ -284,18 +317,23 @@ def read_next(directory: Path, before: TableState) -> TableState:
     ------
     StoreError
         If the log is damaged; names the file.
-    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    """
     version = before.version + 1
     newest = read_commit(directory, version)
     base = _base(directory, version, newest)
     if base.version not in {before.base.version, before.version} or before.version < 0:
         return read_state(directory, version)
-    files, transactions = dict(before.files), dict(before.transactions)
+    return _after(directory, newest, replace(before, base=base))
+
+
+def _after(directory: Path, newest: Iterable[Action], before: TableState) -> TableState:
+    """Do what the next version says, of which the base is known."""
+    version, files, transactions = before.version + 1, dict(before.files), dict(before.transactions)
     try:
         id_ = _replay(newest, files, transactions) or before.id
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(commit_file(directory, version), f"it holds no commit of this package ({error!r})") from error
-    return TableState(version=version, base=base, files=files, transactions=transactions, id=id_)
+    return replace(before, version=version, files=files, transactions=transactions, id=id_)
 
 
 def _base(directory: Path, version: int, newest: list[Action]) -> Base:
@@ -413,9 +451,9 @@ def write_version(
     schema
         Its columns.
     before
-        What it holds at the version before.
+        What it holds at the version before, or what `read_tip` says of that.
     files
-        What it shall hold, by path.
+        What it shall hold, by path, beside the files that `before` does not name.
     info
         More to be said about the version; values are text.
     transaction
@@ -443,8 +481,8 @@ def write_version(
     (directory / FOLDER).mkdir(parents=True, exist_ok=True)
     checkpoint = None
     if before.version > 0 and before.version % CHECKPOINT_EVERY == 0:
-        checkpoint = _write_checkpoint(directory, schema, before)
-    kept = before.files.keys() & files.keys()
+        checkpoint = _write_checkpoint(directory, schema, _whole(directory, before))
+    kept = before.more or bool(before.files.keys() & files.keys())
     base = Base(version=version)
     if kept:
         base = before.base if checkpoint is None else Base(version=before.version, checkpoint=checkpoint)
@@ -463,7 +501,8 @@ def write_version(
     ]
     if base.version == version:
         # Whoever begins to read here has to know what the table is.
-        actions += [{"protocol": _PROTOCOL}, {"metaData": _metadata(schema, before.id or str(uuid.uuid4()), now)}]
+        id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
+        actions += [{"protocol": _PROTOCOL}, {"metaData": _metadata(schema, id_, now)}]
     actions += [{"add": _added(part, now)} for path, part in files.items() if path not in before.files]
     actions += [
         {"remove": {"path": path, "deletionTimestamp": now, "dataChange": True, "size": part.size_bytes}}
@@ -472,6 +511,11 @@ def write_version(
     ]
     _put(commit_file(directory, version), b"".join(orjson.dumps(action) + b"\n" for action in actions))
     return version
+
+
+def _whole(directory: Path, state: TableState) -> TableState:
+    """Return a state with all its files and the table's name, which a tip need not say."""
+    return read_state(directory, state.version) if state.more else state
 
 
 def _said(checkpoint: tuple[int, str] | None) -> Action | None:

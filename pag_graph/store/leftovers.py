@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
-from pag_graph.model.tables import STORE_TABLES
+from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.delta import STAGING, commits, open_store
 from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
@@ -109,7 +109,7 @@ def staging(store: Path, *, alone: bool = True) -> Iterator[Path]:
                 raise
     except BaseException:
         if is_new:
-            for folder in (*(store / table for table in STORE_TABLES), store):
+            for folder in (*(store / table for table in ALL_TABLES), store):
                 # Another build may have come, and has something there.
                 with suppress(OSError):
                     folder.rmdir()
@@ -161,7 +161,7 @@ def _files(store: Path) -> dict[Path, int]:
     build that is seen to live, or to one that has ended and whose commit is seen.
     """
     found = {}
-    for table in STORE_TABLES:
+    for table in ALL_TABLES:
         patterns = ((store / table, _ROWS), (store / table, STATE_NAME), (store / table / FOLDER, _UNFINISHED_COMMIT))
         for folder, pattern in patterns:
             with suppress(OSError), os.scandir(folder) as entries:
@@ -187,7 +187,7 @@ def _never_visible(store: Path, files: Mapping[Path, int], pinned: Sequence[Comm
 def _needed(store: Path, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
     """Return the files of some states; with `oldest`, also those that are older than what Delta's log still knows."""
     needed = {store / "epochs" / state.state for state in states if state.state is not None}
-    for table in STORE_TABLES:
+    for table in ALL_TABLES:
         versions = [state.versions[table] for state in states if table in state.versions]
         for name, spans in _lives(store / table).items():
             if any(

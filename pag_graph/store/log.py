@@ -80,15 +80,10 @@ class TraceLog:
         """
         chunks: dict[int, list[Chunk]] = {}
         for file in trace.files:
-            for group, told in enumerate(file.groups):
-                runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
-                for worker, offset, rows, t_min, t_max in runs:
-                    # Sums with such times overflow, and slices are planned with them.
-                    if t_min < _EARLIEST_NS or t_max > _LATEST_NS:
-                        _refuse_time(trace, file, worker, (t_min, t_max))
-                    known = chunks.setdefault(worker, [])
-                    first_row = known[-1].first_row + known[-1].rows if known else 0
-                    known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
+            for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
+                known = chunks.setdefault(worker, [])
+                first_row = known[-1].first_row + known[-1].rows if known else 0
+                known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
         return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:
@@ -137,7 +132,7 @@ class TraceLog:
             groups = sorted({chunk.row_group for chunk in mine})
             with self._file(worker, file) as parquet:
                 sizes = [parquet.metadata.row_group(number).num_rows for number in groups]
-                names = _with_values(parquet.metadata, groups, columns)
+                names = with_values(parquet.metadata, groups, columns)
                 table = read_groups(parquet, groups, names, where=str(self.root / file), threads=False)
             starts = dict(zip(groups, accumulate(sizes, initial=0), strict=False))
             for chunk in mine:
@@ -149,7 +144,7 @@ class TraceLog:
     def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
         """Open a file for one who reads rows of `worker`."""
         del worker
-        with open_events(self.root, name, encoded=_ENCODED) as parquet:
+        with open_events(self.root, name, encoded=ENCODED_WORDS) as parquet:
             yield parquet
 
     def forward(self) -> ForwardLog:
@@ -228,7 +223,7 @@ class ForwardLog(TraceLog):
         """Open a file, or take the one that is open still, which is nobody else's meanwhile."""
         known, parquet = self.files.pop(worker, (None, None))
         if known != name:
-            parquet = open_events(self.root, name, encoded=_ENCODED)
+            parquet = open_events(self.root, name, encoded=ENCODED_WORDS)
         yield parquet
         if len(self.files) < _KEPT_FILES:
             self.files[worker] = (name, parquet)
@@ -271,8 +266,8 @@ class ForwardLog(TraceLog):
         key = (chunk.file, chunk.row_group, tuple(columns))
         table = self.groups.get(key)
         if table is None:
-            with open_events(self.root, chunk.file, encoded=_ENCODED) as parquet:
-                names = _with_values(parquet.metadata, [chunk.row_group], columns)
+            with open_events(self.root, chunk.file, encoded=ENCODED_WORDS) as parquet:
+                names = with_values(parquet.metadata, [chunk.row_group], columns)
                 where = str(self.root / chunk.file)
                 table = read_groups(parquet, [chunk.row_group], names, where=where, threads=False)
             for oldest in list(self.groups)[: 1 - _KEPT_GROUPS]:
@@ -291,7 +286,7 @@ class _Kept(NamedTuple):
 
 _EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
 _MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
-_ENCODED = ("kind", "activity")
+ENCODED_WORDS = ("kind", "activity")
 """Columns that come as words and their places."""
 _KEPT_FILES = 64
 """How many files a log that is read forward keeps open, at most."""
@@ -299,6 +294,34 @@ _KEPT_GROUPS = 8
 """How many row groups with rows of several workers a log that is read forward keeps, at most."""
 _KEPT_BYTES = 256 << 20
 """How much a log that is read forward keeps, at most."""
+
+
+def stretches(trace: Trace, file: EventFile) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """Find where a file holds rows of one worker after each other.
+
+    Parameters
+    ----------
+    trace, file
+        The file, and the trace that it is of.
+
+    Yields
+    ------
+    tuple
+        Worker, row group, first row inside it, rows, and their least and greatest time. Reads rows only of row groups
+        of which the footer does not tell.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file tells of a time that is out of range; names the event.
+    """
+    for group, told in enumerate(file.groups):
+        runs = [(told.worker, 0, *told[1:])] if told else _runs(trace.path, file.name, group)
+        for worker, offset, rows, t_min, t_max in runs:
+            # Sums with such times overflow, and slices are planned with them.
+            if t_min < _EARLIEST_NS or t_max > _LATEST_NS:
+                _refuse_time(trace, file, worker, (t_min, t_max))
+            yield worker, group, offset, rows, t_min, t_max
 
 
 def _refuse_time(trace: Trace, file: EventFile, worker: int, bounds: tuple[int, int]) -> NoReturn:
@@ -327,7 +350,7 @@ def _runs(root: Path, file: str, group: int) -> list[tuple[int, int, int, int, i
     ]
 
 
-def _with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
+def with_values(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> list[str]:
     """Return those columns of which the statistics of a file do not promise that row groups hold nothing but null."""
     places = {name: place for place, name in enumerate(metadata.schema.names) if name in _MAY_BE_NULL}
     rows = [metadata.row_group(group) for group in groups]
@@ -388,7 +411,7 @@ def read_row_group(root: Path, file: str, row_group: int, columns: Sequence[str]
         If the file is damaged, a value is missing, or a kind is unknown.
     """
     where = str(root / file)
-    with open_events(root, file, encoded=_ENCODED) as parquet:
+    with open_events(root, file, encoded=ENCODED_WORDS) as parquet:
         table = read_groups(parquet, [row_group], list(columns), where=where)
         try:
             _check_rows(table, where)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreError
-from pag_graph.model.tables import STORE_TABLES
+from pag_graph.model.live_tables import ALL_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     store
         Directory of the store.
     table
-        Name out of `STORE_TABLES`.
+        Name out of `ALL_TABLES`.
     content
         Its rows, in the order to be kept.
     provisional
@@ -83,7 +83,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     """
     if not content.num_rows:
         return None
-    schema = STORE_TABLES[table]
+    schema = ALL_TABLES[table]
     # Words may come dictionary-encoded: in the file they are anyway.
     fields = [
         pa.field(f.name, content.schema.field(f.name).type, f.nullable)

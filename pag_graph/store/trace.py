@@ -150,13 +150,7 @@ class Trace:
             message = f"There is no trace at {root}: it is not a directory."
             raise TraceFormatError(message, "Convert a log first: `pag convert SOURCE TARGET`.", {"file": str(root)})
         check_folder(root)
-        meta = read_meta(root / META)
-        tables = {
-            name: _read_table(root, f"{name}.parquet", schema)
-            for name, schema in (("operators", TRACE_OPERATORS), ("channels", TRACE_CHANNELS))
-        }
-        workers = _read_table(root, "workers.parquet", TRACE_WORKERS)
-        _check_tables(meta=meta, workers=workers, **tables)
+        meta, tables = read_description(root)
         if not (root / EVENTS).is_dir():
             message = f"The trace at {root} has no folder {EVENTS}."
             raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(root / EVENTS)})
@@ -166,15 +160,10 @@ class Trace:
         files = tuple(file for file in found if file.rows)
         if not files:
             _refuse_empty(root)
-        known = set(workers["worker"].to_pylist())
+        known = set(tables["workers"]["worker"].to_pylist())
         for file in files:
-            _check_known(file.workers, known, where=str(root / file.name))
-        found = no_findings()
-        if (root / FINDINGS).is_file():
-            found = _read_table(root, FINDINGS, PAG_FINDINGS)
-            check_nulls(found, PAG_FINDINGS, where=str(root / FINDINGS))
-        found = pa.concat_tables([found, *changed_files(root), *(gaps.findings() if gaps else [])])
-        return cls(path=root, meta=meta, workers=workers, files=files, findings=found, **tables)
+            check_known(file.workers, known, where=str(root / file.name))
+        return cls(path=root, meta=meta, files=files, findings=source_findings(root, gaps), **tables)
 
     def check_same(self) -> None:
         """Refuse what was read of the trace if another one has taken its place since it was opened.
@@ -308,7 +297,7 @@ def write_trace(
         tables = {"operators": operators, "channels": channels, "workers": workers}
         _write_content(folder, meta=meta, events=events, tables=tables, target=target)
         if findings is not None and findings.num_rows:
-            _write_parquet(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
+            write_table(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
         seal_trace(folder)
 
 
@@ -345,6 +334,42 @@ def _refuse_empty(root: Path) -> NoReturn:
         "Was logging switched on before the dataflow was built, and was the log flushed at the end?",
         {"file": str(root)},
     )
+
+
+def read_description(root: Path) -> tuple[TraceMeta, dict[str, pa.Table]]:
+    """Read what a trace says besides its events.
+
+    Parameters
+    ----------
+    root
+        Directory of the trace.
+
+    Returns
+    -------
+    meta
+        Content of ``meta.json``, which is read first: a recorder writes it last.
+    tables
+        Per name, operators, channels and workers: rows of its table.
+
+    Raises
+    ------
+    TraceFormatError
+        If a file is missing or damaged, or contradicts another one.
+    """
+    meta = read_meta(root / META)
+    schemas = {"operators": TRACE_OPERATORS, "channels": TRACE_CHANNELS, "workers": TRACE_WORKERS}
+    tables = {name: _read_table(root, f"{name}.parquet", schema) for name, schema in schemas.items()}
+    _check_tables(meta=meta, **tables)
+    return meta, tables
+
+
+def source_findings(root: Path, gaps: Gaps | None) -> pa.Table:
+    """Return what was odd about a trace before it was built: what its reader said, files that changed, and gaps."""
+    found = no_findings()
+    if (root / FINDINGS).is_file():
+        found = _read_table(root, FINDINGS, PAG_FINDINGS)
+        check_nulls(found, PAG_FINDINGS, where=str(root / FINDINGS))
+    return pa.concat_tables([found, *changed_files(root), *(gaps.findings() if gaps else [])])
 
 
 def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
@@ -384,14 +409,17 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
+def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
+    """Refuse events of workers that are not in the table of workers; `where` names the file.
+
+    Raises
+    ------
+    TraceFormatError
+        Names file and worker.
+    """
     if unknown := sorted(set(workers) - set(known)):
         message = f"{where} has events of worker {unknown[0]}, which is not in the table of workers."
-        raise TraceFormatError(
-            message,
-            CONVERT_AGAIN,
-            {"file": where, "worker": unknown[0]},
-        )
+        raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "worker": unknown[0]})
 
 
 def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, workers: pa.Table) -> None:
@@ -432,7 +460,7 @@ def _write_content(
     }
     _check_tables(meta=meta, **tables)
     for name, table in tables.items():
-        _write_parquet(directory / f"{name}.parquet", table)
+        write_table(directory / f"{name}.parquet", table)
     known = set(tables["workers"]["worker"].to_pylist())
     rows = 0
     for stem, content in events:
@@ -443,8 +471,8 @@ def _write_content(
             raise TraceFormatError(message, "Give every table of events a name of its own.", {"file": stem})
         table = conform(content, TRACE_EVENTS, where=where)
         check_vocabulary(table, where=where)
-        _check_known(table["worker"].unique().to_pylist(), known, where=where)
-        _write_parquet(file, table)
+        check_known(table["worker"].unique().to_pylist(), known, where=where)
+        write_table(file, table)
         rows += table.num_rows
         # The next one is made when it is asked for: until then this one need not be there, nor what writing it took.
         del content, table
@@ -454,7 +482,8 @@ def _write_content(
     write_meta(meta, directory / META)
 
 
-def _write_parquet(file: Path, table: pa.Table) -> None:
+def write_table(file: Path, table: pa.Table) -> None:
+    """Write a table of a trace as Parquet."""
     # Neighbouring numbers differ by little, so delta encoding beats a dictionary many times over. With zstd a trace
     # would be a sixth smaller, and would take a quarter longer to decode.
     pq.write_table(

@@ -151,13 +151,17 @@ def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[t
 
 
 def _applications(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
-    result, depth, begin = [], 0, 0
+    """Stretches in which any is open; a stop closes its own activity and what is inside it, and nothing else."""
+    result: list[tuple[int, int]] = []
+    open_: list[int | None] = []
+    begin = 0
     for row in rows:
         if row.kind == "application_start":
-            begin = row.t if depth == 0 else begin
-            depth += 1
-        elif row.kind == "application_stop" and depth:
-            depth -= 1
-            if depth == 0:
+            begin = begin if open_ else row.t
+            open_.append(row.operator)
+        elif row.kind == "application_stop" and row.operator in open_:
+            while open_.pop() != row.operator:
+                pass
+            if not open_:
                 result.append((begin, row.t))
-    return [*result, (begin, rows[-1].t)] if depth else result
+    return [*result, (begin, rows[-1].t)] if open_ else result

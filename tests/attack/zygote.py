@@ -30,7 +30,12 @@ from pag_graph.testing.traces import draw
 from tests.attack import states
 from tests.support.spark_logs import EventLog
 
-_LATE = ("pag_graph.builder.build", "pag_graph.sources", "pag_graph.diagnosis.spark.answer")
+_LATE = (
+    "pag_graph.builder.build",
+    "pag_graph.engines.following",
+    "pag_graph.sources",
+    "pag_graph.diagnosis.spark.answer",
+)
 """Modules that the command loads where it needs them."""
 TWO = draw(
     "0 start 1 | 4 send 3>1 | 5 stop 1 | 10 end | 12 start 1 | 20 stop 1 | 30 end", "0 park | 7 recv 3<0 | 30 end"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pag_graph import api, samples
+from tests.support.chromium import Chromium, find_chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,20 @@ def _quick_java() -> Iterator[None]:
         if not PROVE:
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
         yield
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """Start a browser without a window."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("there is no Chromium; install it (Debian: apt-get install chromium) or name it in PAG_CHROMIUM")
+    opened = Chromium(program, tmp_path_factory.mktemp("chromium"))
+    try:
+        opened.open_page()
+        yield opened
+    finally:
+        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,12 @@ made anew.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
-import shutil
-import signal
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,118 +23,10 @@ from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pag_graph.neo4j_server.server import ServerStatus
+    from tests.support.chromium import Chromium
 
 pytestmark = pytest.mark.neo4j
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PATIENCE_S = 90.0
-
-
-class Chromium:
-    """A page in a headless Chromium, driven over its DevTools pipe: JSON that ends with a zero byte."""
-
-    def __init__(self, program: str, profile: Path) -> None:
-        switches = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
-        switches += ["--disable-background-networking", "--disable-extensions", "--remote-debugging-pipe"]
-        switches += [f"--user-data-dir={profile}", "--window-size=1280,900", "--hide-scrollbars", "--lang=en"]
-        commands_in, self._commands = os.pipe()
-        answers, answers_out = os.pipe()
-        # Chromium reads commands from descriptor 3 and writes answers to 4. Copies that are out of the way come first,
-        # in case one of the pipes has such a number itself.
-        self._pid = os.posix_spawn(
-            program,
-            [program, *switches, "about:blank"],
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, commands_in, 100),
-                (os.POSIX_SPAWN_DUP2, answers_out, 101),
-                (os.POSIX_SPAWN_DUP2, 100, 3),
-                (os.POSIX_SPAWN_DUP2, 101, 4),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-        )
-        os.close(commands_in)
-        os.close(answers_out)
-        self._answers = os.fdopen(answers, "rb")
-        self._number = 0
-        self._session: str | None = None
-        self._buffer = b""
-
-    def open_page(self) -> None:
-        page = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
-
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._commands, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._next()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return dict(answer["result"])
-
-    def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._buffer:
-            part = self._answers.read1(65536)
-            assert part, "Chromium has ended"
-            self._buffer += part
-        text, _, self._buffer = self._buffer.partition(b"\0")
-        return dict(json.loads(text))
-
-    def evaluate(self, code: str) -> Any:
-        result = self.call("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    def until(self, code: str, what: str) -> Any:
-        """Wait until the code gives something true, and return it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if value := self.evaluate(code):
-                return value
-            time.sleep(0.2)
-        text = str(self.evaluate("document.body.innerText"))[:2000]
-        pytest.fail(f"Browser shows no {what}; it shows:\n{text}")
-
-    def type(self, text: str) -> None:
-        self.call("Input.insertText", text=text)
-
-    def press(self, key: str, code: int, *, control: bool = False) -> None:
-        facts = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 if control else 0}
-        self.call("Input.dispatchKeyEvent", type="rawKeyDown", **facts)
-        self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
-
-    def picture(self, file: Path) -> None:
-        shot = self.call("Page.captureScreenshot", format="png")
-        file.write_bytes(base64.b64decode(shot["data"]))
-
-    def close(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-        os.close(self._commands)
-        self._answers.close()
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    program = os.environ.get("PAG_CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("there is no Chromium; install it (Debian: apt-get install chromium) or name it in PAG_CHROMIUM")
-    opened = Chromium(program, tmp_path_factory.mktemp("chromium"))
-    try:
-        opened.open_page()
-        yield opened
-    finally:
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,9 @@ PLACES: dict[str, dict[str, str]] = {
         "eventlogs/app-20260110120000-0001": "log",
         "last-week.pag": "store",
         ".pag/skewed.pag": "store",
+        "w1.pag": "store",
+        "w2.pag": "store of bfs",
+        "w4.pag": "store of triangles",
     },
     "docs/analyses.md": {"run.trace": "trace", "run.pag": "store"},
     "docs/cli.md": {"run.pag": "store", "last-good.pag": "store"},
@@ -48,6 +51,7 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/graphframes.md": {"run.pag": "store"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
     "docs/spark.md": {"eventlogs/app-20261121183148-0000": "log", "app-1": "log"},
 }
 """What is there before a page is followed; all else its own commands make."""
@@ -77,6 +81,8 @@ NOT_HERE = (
     NotHere("docs/reliability.md", "PAG_PROVE=1", "kills for an hour; test_kills.py tries a part of it"),
     NotHere("docs/reliability.md", ".venv/bin/python -m pytest", "runs the tests beside this one"),
     NotHere("docs/predictions.md", "python -m bench", "measures for hours"),
+    NotHere("docs/scaling.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
+    NotHere("docs/scaling.md", "pag build w1.trace", "builds what is not recorded"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
     NotHere("docs/spark-cores.md", "python bench/", "measures for hours"),
 )
@@ -251,10 +257,13 @@ class Reader:
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return what pages begin with."""
-    store = tmp_path_factory.mktemp("documentation") / "skewed.pag"
-    pag_graph.build(samples.path("skewed"), store, engine="local")
+    stores = tmp_path_factory.mktemp("documentation")
+    for name in ("skewed", "bfs", "triangles"):
+        pag_graph.build(samples.path(name), stores / f"{name}.pag", engine="local")
     return {
-        "store": store,
+        "store": stores / "skewed.pag",
+        "store of bfs": stores / "bfs.pag",
+        "store of triangles": stores / "triangles.pag",
         "trace": samples.path("skewed"),
         "log": LOGS / "two-jobs.zstd",
         "log of five jobs": LOGS / "cores" / "cores-many-jobs-1.zstd",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 import pyarrow.compute as pc
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.neo4j
 
 ROOT = Path(__file__).parents[2]
+PROVE = os.environ.get("PAG_PROVE") == "1"
 OPTIONS = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=100)
 
 
@@ -121,6 +125,107 @@ def test_each_export_loads_what_is_new(neo4j_driver: neo4j.Driver, connection: C
     exported = contents(neo4j_driver)
     wipe(neo4j_driver)
     load_run(last, neo4j_driver, options=OPTIONS)
+    assert contents(neo4j_driver) == exported
+
+
+class Watch(threading.Thread):
+    """Looks all the time at which epochs are visible, and whether each has the whole of a path."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(daemon=True)
+        self.connection, self.ended = connection, threading.Event()
+        self.looks: list[set[int]] = []
+        self.broken: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        text = (
+            "MATCH (epoch:Epoch {published: true})-[:HAS_SNAPSHOT]->(shown:Snapshot {current: true}) "
+            "OPTIONAL MATCH (shown)-[:CONTAINS]->(step:CriticalStep) "
+            "WITH epoch, shown, sum(step.duration_ns) AS path_ns "
+            "RETURN epoch.epoch AS epoch, epoch.end_ns - epoch.start_ns AS span_ns, shown.span_ns AS shown_ns, path_ns"
+        )
+        with self.connection.open() as driver:
+            while not self.ended.is_set():
+                rows = driver.execute_query(text, routing_="r").records
+                self.looks.append({row["epoch"] for row in rows})
+                self.broken += [dict(row) for row in rows if len({*row.values()[1:]}) > 1]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.join(60)
+
+
+@pytest.mark.parametrize("exchange_edges", [OPTIONS.exchange_edges, 0], ids=["exchanged", "taken back"])
+def test_what_was_visible_stays_so_while_an_append_is_exported(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, exchange_edges: int
+) -> None:
+    options = replace(OPTIONS, exchange_edges=exchange_edges)
+    log = Growing(tmp_path)
+    first = set(export_store(log.reach(4), connection, options=options).epochs)
+    grown = log.reach(7)
+    reported: list[set[int]] = []
+
+    def look(*_: object) -> None:
+        rows = neo4j_driver.execute_query("MATCH (epoch:Epoch {published: true}) RETURN epoch.epoch AS epoch").records
+        reported.append({row["epoch"] for row in rows})
+
+    with Watch(connection) as watch:
+        second = export_store(grown, connection, options=options, progress=look)
+    whole = set(grown.epochs["epoch"])
+    assert first & set(second.epochs), "nothing was there that an append could change"
+    assert watch.looks
+    assert not watch.broken
+    # What is new shows before all of it is loaded.
+    assert any(seen - first and seen < whole for seen in reported)
+    if exchange_edges:
+        assert all(first <= seen for seen in watch.looks)
+    neo4j_driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
+    exported = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    load_run(grown, neo4j_driver, options=options)
+    assert contents(neo4j_driver) == exported
+
+
+def test_an_export_that_is_killed_hides_nothing(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
+) -> None:
+    log = Growing(tmp_path)
+    first = set(export_store(log.reach(4), connection, options=OPTIONS).epochs)
+    grown = log.reach(7)
+    text = (
+        "import sys; from pathlib import Path; from dataclasses import replace; from pag_graph.graph.run import Run\n"
+        "from pag_graph.sinks.neo4j.connection import connection_from_environment\n"
+        "from pag_graph.sinks.neo4j.export import export_store\n"
+        "from pag_graph.sinks.neo4j.detail import Detail\n"
+        "from pag_graph.sinks.neo4j.loader import LoadOptions\n"
+        "options = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=40)\n"
+        "run, connection = Run(Path(sys.argv[1])), connection_from_environment()\n"
+        "print('ready', flush=True)\n"
+        "export_store(run, connection, options=options)\n"
+    )
+    chance, killed = random.Random(7), 0
+    with Watch(connection) as watch:
+        for _ in range(20 if PROVE else 4):
+            with command("-c", text, log.store, connection=connection) as process:
+                assert process.stdout
+                assert process.stdout.readline() == "ready\n"
+                try:
+                    process.wait(chance.uniform(0.0, 1.0))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    killed += 1
+    assert killed
+    assert not watch.broken
+    assert all(first <= seen for seen in watch.looks)
+    export_store(grown, connection, options=OPTIONS)
+    neo4j_driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
+    exported = contents(neo4j_driver)
+    wipe(neo4j_driver)
+    load_run(grown, neo4j_driver, options=OPTIONS)
     assert contents(neo4j_driver) == exported
 
 

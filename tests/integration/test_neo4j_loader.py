@@ -137,18 +137,37 @@ def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> Non
     vertices = skewed.scan("vertices").sort("id").collect()
     events = ask(neo4j_driver, "MATCH (e:Event) RETURN properties(e) AS has ORDER BY e.id")
     present = [{k: v for k, v in row.items() if v is not None} for row in vertices.to_dicts()]
+    names = dict(skewed.operators.select("operator", "name").iter_rows())
+    for row in present:
+        if "operator" in row:
+            row["operator_name"] = names[row["operator"]]
     assert [row["has"] for row in events] == [{"run": ids(skewed), **row} for row in present]
     edges = skewed.scan("edges").sort("src", "dst").collect()
     found = ask(
         neo4j_driver,
         "MATCH (a:Event)-[r]->(b:Event) RETURN a.id AS src, b.id AS dst, type(r) AS type, "
-        "r {.*, critical: null} AS has "
+        "r {.*, critical: null, run: null} AS has "
         "ORDER BY src, dst",
     )
     got = [{**row["has"], "src": row["src"], "dst": row["dst"], "type": row["type"].lower()} for row in found]
     assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
         {k: v for k, v in row.items() if v is not None} for row in edges.to_dicts()
     ]
+
+
+def test_what_an_earlier_release_loaded_is_loaded_again(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    load_run(first_rounds, neo4j_driver)
+    expected = contents(neo4j_driver)
+    earlier = (
+        "MATCH (epoch:Epoch) REMOVE epoch.model WITH count(*) AS epochs MATCH (event:Event) REMOVE event.operator_name "
+        "WITH count(*) AS events MATCH ()-[activity:DATA_MESSAGE|WAITING]->() REMOVE activity.run "
+        "WITH count(*) AS activities MATCH ()-[spent:SPENT]->() DELETE spent"
+    )
+    neo4j_driver.execute_query(earlier)
+    with pytest.raises(InvalidParameterError, match="an earlier release"):
+        run_query(neo4j_driver, "patterns/data_messages", {"run": ids(first_rounds), "epoch": 2})
+    assert load_run(first_rounds, neo4j_driver).skipped == ()
+    assert contents(neo4j_driver) == expected
 
 
 def test_around_the_events(neo4j_driver: neo4j.Driver, skewed: Run) -> None:

@@ -607,9 +607,7 @@ def test_queries_touch_little_beside_what_they_look_at(driver: neo4j.Driver, run
     if not query.details:
         begun = "MATCH (segment:Segment {run: $run}) WHERE segment.round IN $covered RETURN count(*) AS segments"
         rows = driver.execute_query(begun, {"run": ids(run), "covered": covered}).records[0]["segments"]
-    # The operators of a row's channel are looked for among all operators.
-    named = 3 * len(answer.rows) * run.operators.height if "FEEDS" in query.code else 0
-    assert accesses(answer.plan) <= ACCESSES * (rows + run.epochs.height + run.operators.height) + named
+    assert accesses(answer.plan) <= ACCESSES * (rows + run.epochs.height + run.operators.height)
 
 
 @pytest.mark.parametrize(

@@ -36,5 +36,21 @@ def test_a_log_of_timely_0_10_names_its_straggler(tmp_path: Path) -> None:
         assert "workers 1, 2 and 3 waited" in said
         assert "medium confidence" in said
         assert "the log does not say when workers had nothing to do" in said
+    stretch = api.build(tmp_path / "trace", tmp_path / "cut.pag", slice_events=100).store
+    assert stretch.run["closed_fingerprint"] == api.open(tmp_path / "run.pag").run.info.run["closed_fingerprint"]
     shown = CliRunner().invoke(app, ["info", str(tmp_path / "run.pag")]).output
     assert "waits are inferred (" in shown
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLES.is_dir(), reason=f"the oracles are not at {ORACLES}")
+def test_a_log_of_timely_0_10_names_its_skew(tmp_path: Path) -> None:
+    convert(ORACLES / "st2" / "skewed-w4" / "raw.parquet", tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "run.pag")
+    pag = api.open(tmp_path / "run.pag")
+    assert len(pag.rounds()) == 9
+    for window in pag.rounds():
+        said = " ".join(str(pag.why(epoch=window.epoch)).split())
+        assert "the data is skewed" in said.lower()
+        assert "orker 0 read all 3,000 records of Exchange (0.3)" in said
+        assert {1, 2, 3} <= {row["worker"] for row in pag.waits(epoch=window.epoch).to_pylist()}

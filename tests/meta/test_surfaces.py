@@ -52,6 +52,7 @@ MODULES = {
         "distributions",
         "evidence",
         "observations",
+        "scaling",
         "statements",
     }
 }

@@ -18,6 +18,8 @@ from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
 from tests.support.compare import committed, differences
+from tests.support.growing import rounds
+from tests.support.polled_logs import polled_log
 from tests.support.stated_reference import random_stated
 
 if TYPE_CHECKING:
@@ -115,17 +117,13 @@ def test_portions_of_stated_logs_do(
     grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None)
 
 
-def rounds(count: int) -> SmallTrace:
-    """Two workers that wait for each other in each round, as long as the run goes on."""
-    logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = 20 * e
-        logs[0].append(f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{e} | {t + 8} send 4>1 #{e} | {t + 9} end")
-        logs[1].append(
-            f"{t} start 1 | {t + 5} send 3>0 #{e} | {t + 5} stop 1"
-            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
-        )
-    return draw(*(" | ".join(log) for log in logs))
+@APPENDS
+@given(seed=st.integers(0, 2**32), data=st.data(), slice_events=slice_sizes())
+def test_portions_of_logs_that_say_nothing_of_idleness_do(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
+) -> None:
+    parts = data.draw(portions(polled_log(seed)))
+    grows(parts, tmp_path_factory.mktemp("polled"), slice_events)
 
 
 @pytest.mark.parametrize("slice_events", [7, 1_000])

@@ -11,8 +11,10 @@ import polars as pl
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
+from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
-from pag_graph.diagnosis.spark.nodes import node_shares
+from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
+from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
@@ -20,6 +22,7 @@ from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.settings import settings_of
+from pag_graph.sources.spark.task_updates import read_task_updates
 from pag_graph.sources.spark.texts import private
 
 if TYPE_CHECKING:
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.logfiles import LogFiles
     from pag_graph.sources.spark.mapping import Mapped
 
-__all__ = ["SparkAnswer", "answer"]
+__all__ = ["SCHEMA", "SparkAnswer", "answer"]
+
+SCHEMA = "pag-spark/2"
+"""What programs can rely on in the facts of an answer: within a number things are only added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +52,15 @@ class SparkAnswer:
     shares: dict[str, list[dict[str, Any]]]
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
-    """Time of the path's stages by plan node."""
+    """Time of the path, and of all tasks, by plan node (`PlanRows`)."""
+    pieces: pl.DataFrame
+    """The path by row of the plans, activity, and what it worked for (`PlanRows`)."""
     what_if: list[WhatIf]
     """Greatest saving first."""
     cores: list[WithCores]
     """By number of cores."""
+    bound: Bound
+    """What most of the time is bound by."""
     explained: float
     """Share of the path that is not unknown."""
     inferred: float
@@ -62,6 +72,7 @@ class SparkAnswer:
         """Return all of it as plain values, for programs."""
         diagnosis, schedule = self.diagnosis, self.mapped.schedule
         return {
+            "schema": SCHEMA,
             "log": self.log.name,
             "application": {
                 "id": self.log.app_id,
@@ -79,6 +90,7 @@ class SparkAnswer:
                 "inferred_share": self.inferred,
                 **{f"by_{name}": rows for name, rows in self.shares.items()},
             },
+            "bound_by": self.bound.facts(),
             "plan_nodes": self.plan_nodes,
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
@@ -159,16 +171,30 @@ def answer(
         diagnosis = diagnose(mapped.schedule, thresholds)
         if folder is None:
             with temporary_results() as place:
-                return _walked(read, mapped, diagnosis, built(partial(write_mapped, mapped), place, progress), cores)
+                return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
         kept = place_of(folder)
         if not replace and is_result_of(mapped, kept):
-            return _walked(read, mapped, diagnosis, Run(kept / STORE), cores)
+            return _walked(log, read, mapped, diagnosis, Run(kept / STORE), cores)
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(read, mapped, diagnosis, built(partial(write_mapped, mapped), place, progress), cores)
+            return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
+
+
+def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
+    return built(partial(write_mapped, mapped), place, progress)
+
+
+def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
+    """Divide the path by plan node, by what its own tasks added to the nodes' accumulators."""
+    log, schedule = mapped.schedule.log, mapped.schedule
+    timers = log.node_metrics.filter(pl.col("kind").is_in(list(UNITS)))["accumulator"].to_list()
+    rows = path_tasks(mapped, steps)["row"].unique()
+    tasks = schedule.tasks["task"].gather(rows.cast(pl.UInt32)).to_list()
+    return plan_rows(mapped, steps, read_task_updates(files, tasks, timers))
 
 
 def _walked(
+    files: LogFiles,
     log: SparkLog,
     mapped: Mapped,
     diagnosis: Diagnosis,
@@ -180,18 +206,22 @@ def _walked(
     steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()
+    divided = _divided(files, mapped, steps)
+    findings = dict(found.iter_rows()) | ({"timers_exceed_task": divided.scaled} if divided.scaled else {})
     return SparkAnswer(
         log=log,
         mapped=mapped,
         diagnosis=diagnosis,
         steps=steps,
         shares={name: shares(steps, column, span) for name, column in _DIVISIONS.items()},
-        plan_nodes=node_shares(mapped, steps),
+        plan_nodes=divided.rows,
+        pieces=divided.pieces,
         what_if=what_ifs(mapped, diagnosis, steps),
         cores=with_other_cores(mapped, diagnosis, cores),
+        bound=bound_by(mapped, diagnosis, steps),
         explained=path.explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
-        findings=dict(found.iter_rows()),
+        findings=findings,
     )
 
 

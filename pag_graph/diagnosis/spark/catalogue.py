@@ -14,6 +14,8 @@ class Known(NamedTuple):
     """As a heading."""
     advice: str
     """What usually helps; detectors say something closer where they know more."""
+    kind: str = "B"
+    """``M`` where the time lost was measured and the rest is replayed, ``B`` where it is modelled."""
 
 
 CAUSES: dict[str, Known] = {
@@ -21,14 +23,19 @@ CAUSES: dict[str, Known] = {
     "partition_skew": Known(
         "Uneven partitions", "Make input partitions of equal size: repartition, or split large files."
     ),
-    "slow_node": Known("Slow node", "Look at the machine; exclude it, or turn on speculation."),
-    "straggler": Known("Straggling task", "Look at what this task computes: the same amount of data costs more there."),
+    "slow_node": Known("Slow node", "Look at the machine; exclude it, or turn on speculation.", kind="M"),
+    "straggler": Known(
+        "Straggling task", "Look at what this task computes: the same amount of data costs more there.", kind="M"
+    ),
     "deserialization": Known(
         "Tasks that load code and data before they work",
         "Send less with each task: smaller closures, broadcast variables for what tasks share, fewer and longer-lived"
         " executors.",
+        kind="M",
     ),
-    "gc": Known("Garbage collection", "Give executors more memory or fewer cores each, and keep fewer objects alive."),
+    "gc": Known(
+        "Garbage collection", "Give executors more memory or fewer cores each, and keep fewer objects alive.", kind="M"
+    ),
     "spill": Known("Spilling to disk", "Use more partitions, or give executors more memory for execution."),
     "driver_bound": Known(
         "The driver alone",
@@ -54,17 +61,21 @@ CAUSES: dict[str, Known] = {
         "Listing files", "Read a table of a catalogue, or fewer and larger directories; compact small files."
     ),
     "lost_executor": Known(
-        "A lost executor", "Find out why the executor went (memory limits first); replicate or checkpoint what is dear."
+        "A lost executor",
+        "Find out why the executor went (memory limits first); replicate or checkpoint what is dear.",
+        kind="M",
     ),
     "stage_retry": Known(
         "Stages that ran again",
         "Shuffle files were lost: use an external shuffle service, and look at the disks and nodes.",
+        kind="M",
     ),
-    "task_retry": Known("Failed tasks", "Look at why the tasks failed; each attempt starts anew."),
+    "task_retry": Known("Failed tasks", "Look at why the tasks failed; each attempt starts anew.", kind="M"),
     "failed_job": Known("A failed job", "Look at the error of the job; its time was for nothing."),
     "speculation": Known(
         "Hanging tasks with copies",
         "The first attempts hung: find out why. Lower spark.speculation.multiplier to react sooner.",
+        kind="M",
     ),
     "too_few_partitions": Known("Too few partitions", "Use more partitions: at least as many as there are cores."),
     "single_window": Known(
@@ -76,20 +87,51 @@ CAUSES: dict[str, Known] = {
         "Write it in a form that splits (Parquet, ORC, plain text, bzip2) or as several files, or repartition after"
         " reading: one compressed file is one task.",
     ),
-    "tiny_tasks": Known("Tiny tasks", "Use fewer, larger partitions: coalesce, or raise the split size."),
+    "tiny_tasks": Known("Tiny tasks", "Use fewer, larger partitions: coalesce, or raise the split size.", kind="M"),
     "concurrent_jobs": Known(
         "Jobs that share the cores", "Add cores, or run the jobs one after the other if one matters more."
     ),
     "scheduling": Known(
         "Tasks that wait for launch or result",
         "Look at the driver's load, locality waits, and the size of tasks and results.",
+        kind="M",
     ),
     "shuffle_fetch": Known(
-        "Waiting for shuffle blocks", "Reduce what is shuffled, or look at the network and the shuffle servers."
+        "Waiting for shuffle blocks",
+        "Reduce what is shuffled, or look at the network and the shuffle servers.",
+        kind="M",
     ),
     "executor_wait": Known(
         "Waiting for executors",
         "Keep some executors, or ask for them earlier: spark.dynamicAllocation.initialExecutors and minExecutors.",
+        kind="M",
+    ),
+    "python_udf": Known(
+        "Python functions",
+        "Compute it with built-in functions or SQL: they run in the executors, without sending rows to Python.",
+        kind="M",
+    ),
+    "broadcast_missed": Known(
+        "A join that shuffles both sides, one of them small",
+        "Send the small side to all executors: raise spark.sql.autoBroadcastJoinThreshold, or give the broadcast hint.",
+    ),
+    "exploding_join": Known(
+        "A join that makes far more rows than it reads",
+        "Join on a key that tells rows apart, remove duplicates before, or aggregate before the join.",
+    ),
+    "small_files_read": Known("Many small files to read", "Compact the table: fewer files of 128 MiB or so.", kind="M"),
+    "small_files_written": Known(
+        "Many small files written",
+        "Bring the rows of a partition together before writing: repartition by the partition columns.",
+        kind="M",
+    ),
+    "repeated_subplan": Known(
+        "The same computed again", "Keep what several queries begin with: persist() it, or write it to a table."
+    ),
+    "cache_recomputed": Known(
+        "A cache that did not hold",
+        "Keep it on disk too (MEMORY_AND_DISK), give executors more memory for storage, or cache fewer columns.",
+        kind="M",
     ),
 }
 """Causes by the name that programs see."""

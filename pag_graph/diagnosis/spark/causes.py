@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.concurrency import concurrency
@@ -18,11 +19,15 @@ from pag_graph.diagnosis.spark.cores import recorded_cores, registered_cores
 from pag_graph.diagnosis.spark.driver_time import driver_time
 from pag_graph.diagnosis.spark.executors import executor_wait
 from pag_graph.diagnosis.spark.failures import failed_jobs
+from pag_graph.diagnosis.spark.joins import joins
 from pag_graph.diagnosis.spark.look import Cause, Estimate, Look, Thresholds
 from pag_graph.diagnosis.spark.losses import losses, speculation
 from pag_graph.diagnosis.spark.partitions import partitions
+from pag_graph.diagnosis.spark.python_code import python_code
 from pag_graph.diagnosis.spark.resources import delays, garbage, spills
+from pag_graph.diagnosis.spark.reuse import reuse
 from pag_graph.diagnosis.spark.slow_tasks import slow_tasks
+from pag_graph.diagnosis.spark.small_files import small_files
 from pag_graph.diagnosis.spark.stage_table import stage_table
 from pag_graph.diagnosis.spark.work_plan import plan_work
 
@@ -35,6 +40,7 @@ __all__ = ["Diagnosis", "diagnose"]
 _DETECTORS = (
     *(slow_tasks, garbage, spills, driver_time, failed_jobs, losses, speculation),
     *(partitions, concurrency, delays, executor_wait),
+    *(python_code, joins, small_files, reuse),
 )
 
 
@@ -123,10 +129,37 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
     ]
     return replace(
         found,
-        causes=[cause for cause in causes if look.matters(cause.saved_ns)],
+        causes=_one_after_the_other(look, found, [cause for cause in causes if look.matters(cause.saved_ns)]),
         minor=[cause for cause in causes if not look.matters(cause.saved_ns)],
         replays=look.replays,
     )
+
+
+def _one_after_the_other(look: Look, found: Diagnosis, causes: list[Cause]) -> list[Cause]:
+    """Say when the application ends with the change of each cause and of those before it: savings do not add up.
+
+    A change whose effect is only known by itself (other cores, attempts left out) does not count.
+    """
+    durations, gaps = look.plan.durations.copy(), 0
+    told: list[Cause] = []
+    for number, cause in enumerate(causes):
+        alone = cause.changed is None
+        if number >= _CUMULATED or (alone and not cause.measured):
+            told.append(cause)
+            continue
+        if cause.changed is None:
+            gaps += cause.saved_ns
+        else:
+            own = look.plan.durations.copy()
+            cause.changed(own)
+            durations = np.minimum(durations, own)
+        end = max(0, look.ends(durations=durations) - gaps)
+        told.append(replace(cause, cumulative=found.estimate(end)))
+    return told
+
+
+_CUMULATED = 6
+"""Changes that are applied one after the other; every one is a replay."""
 
 
 def _without_echoes(causes: list[Cause]) -> list[Cause]:

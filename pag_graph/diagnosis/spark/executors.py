@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pag_graph.diagnosis.spark.changes import of_setting
 from pag_graph.diagnosis.spark.cores import cores_at, most_cores, with_cores
 from pag_graph.diagnosis.spark.intervals import common, length, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
 from pag_graph.diagnosis.spark.losses import lost_executors
+from pag_graph.sources.spark.settings import setting
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.list_schedule import Cores
@@ -42,7 +44,15 @@ def executor_wait(look: Look) -> list[Cause]:
         "cores_at_first_job": cores_at(look.cores, first),
         "executors_late": len(late),
     }
-    return [look.cause("executor_wait", saved, text, signal=signal)]
+    executors = -(-most // max(group.cores for group in look.cores))
+    log = look.schedule.log
+    names = ("spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors")
+    changes = tuple(of_setting(log, name, str(executors)) for name in names)
+    return [look.cause("executor_wait", saved, text, signal=signal, changes=changes if _dynamic(look) else ())]
+
+
+def _dynamic(look: Look) -> bool:
+    return setting(look.schedule.log, "spark.dynamicAllocation.enabled").value == "true"
 
 
 def _after(late: list[Cores], first: int) -> int:

@@ -6,25 +6,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.catalogue import CAUSES
 from pag_graph.diagnosis.spark.first_tasks import settled
 from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan, list_schedule
+from pag_graph.diagnosis.spark.plan_view import PlanView
 from pag_graph.sources.spark.operators import name_operators, node_metrics, stage_nodes
 from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from pag_graph.diagnosis.spark.changes import Change
     from pag_graph.sources.spark.schedule import Schedule
 
     I64 = NDArray[np.int64]
 
-__all__ = ["Cause", "Estimate", "Look", "Thresholds", "seconds"]
+__all__ = ["Cause", "Estimate", "Look", "Shorter", "Thresholds", "seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,24 @@ class Thresholds:
     """So many jobs of one call site are many, if each with the driver's time before it is small."""
     small_job_ns: int = 1_000_000_000
     """A job with the driver's time before it is small below this."""
+    python_share: float = 0.2
+    """Least share of Python in the run time of the stages that have any."""
+    exploding_ratio: float = 10.0
+    """A join explodes if it makes so many times as many rows as its larger side has."""
+    pair_ns: int = 1_000
+    """No comparison of two rows takes longer than this."""
+    shuffle_row_ns: int = 20_000
+    """No row of a shuffle and a sort takes longer than this to write, read and sort."""
+    small_side: float = 0.1
+    """A side of a join is small if it has at most so much of the other side's bytes."""
+    driver_heap_share: float = 0.1
+    """A side of a join that is sent to all may take so much of the driver's memory."""
+    small_file_bytes: int = 3 << 20
+    """Files whose mean is below this are small."""
+    small_files: int = 100
+    """So many small files are many."""
+    file_bytes: int = 128 << 20
+    """Size that files should have."""
 
 
 class Estimate(NamedTuple):
@@ -119,6 +139,14 @@ class Cause:
     """Whether `saved_ns` was measured; otherwise it is the list schedule's."""
     change: str = ""
     """What would help here, where more is known than what usually helps."""
+    changes: tuple[Change, ...] = ()
+    """The same as settings with values, or as places in the program."""
+    traps: tuple[str, ...] = ()
+    """What looks like this cause and is none, each looked at and ruled out, or named where a log cannot tell."""
+    changed: Callable[[I64], None] | None = field(default=None, repr=False, compare=False)
+    """Takes the trouble out of the tasks' durations, for replays of several changes at once."""
+    cumulative: Estimate | None = None
+    """When the application ends with this change and those before it, in nanoseconds from its start."""
     saving: Estimate = _NONE
     """`saved_ns` with its error, once all causes are found."""
 
@@ -132,11 +160,17 @@ class Cause:
         """What helps."""
         return self.change or CAUSES[self.cause].advice
 
+    @property
+    def kind(self) -> str:
+        """``M`` if the lost time was measured, ``B`` if it is modelled."""
+        return "M" if self.measured else CAUSES[self.cause].kind
+
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return {
             "cause": self.cause,
             "title": self.title,
+            "class": self.kind,
             **self.saving.facts("saved"),
             "share": self.share if self.saving.reliable else None,
             "upper_bound": self.bound,
@@ -145,7 +179,28 @@ class Cause:
             "signal": self.signal,
             "text": self.text,
             "advice": self.advice,
+            "changes": [change.facts() for change in self.changes],
+            "traps": list(self.traps),
+            **({} if self.cumulative is None else self.cumulative.facts("cumulative")),
         }
+
+
+class Shorter:
+    """Takes time from some tasks.
+
+    Parameters
+    ----------
+    parts
+        Numbers of tasks, and the nanoseconds that each loses.
+    """
+
+    def __init__(self, parts: list[tuple[I64, I64]]) -> None:
+        self.parts = parts
+
+    def __call__(self, durations: I64) -> None:
+        """Shorten durations in place."""
+        for numbers, less in self.parts:
+            durations[numbers] = np.maximum(durations[numbers] - less, 0)
 
 
 class Look:
@@ -191,6 +246,11 @@ class Look:
         return stage_nodes(self.schedule)
 
     @cached_property
+    def plans(self) -> PlanView:
+        """The plans of all queries with what their nodes counted."""
+        return PlanView(self.schedule)
+
+    @cached_property
     def unsplittable(self) -> set[int]:
         """Stages that read files which are one task each, whatever their size."""
         log = self.schedule.log
@@ -224,6 +284,16 @@ class Look:
         if change is not None:
             change(durations)
         return self.base - self.ends(durations=durations, **more)
+
+    def cut(self, stages: Iterable[tuple[int, int]], share: Callable[[tuple[int, int]], float]) -> Shorter:
+        """Return what takes a share of its work from every task of some stages."""
+        parts: list[tuple[I64, I64]] = []
+        for key in sorted(stages):
+            own = self.by_stage.get(key)
+            if own is not None:
+                work = own["work"].to_numpy()
+                parts.append((own["number"].to_numpy(), (work * min(max(share(key), 0.0), 1.0)).astype(np.int64)))
+        return Shorter(parts)
 
     def saved_in(self, stages: Sequence[tuple[int, int]], change: Callable[[I64], None]) -> int:
         """Return how much earlier the application ends if only tasks of some stages take less time.

@@ -1,45 +1,90 @@
-"""Time of the critical path by plan node of the SQL queries.
+"""Time of the critical path, and of all tasks, by plan node of the SQL queries: rows that add up exactly.
 
-Spark's timers mean four things. Only two of them say how long a node itself took; the others are not used.
+A task on the path divides by its own parts and its own timers, not by its stage's: waiting for shuffle blocks and
+shuffle writes go to the exchanges, garbage collection and overhead to rows of their own, work to what its nodes took by
+their timers (`timers.py`). The rest of the work is its stage's nodes' together, and is never spread over them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
+from pag_graph.diagnosis.spark.timers import TIMERS, UNITS, Meaning
 from pag_graph.sources.spark.operators import node_metrics
+from pag_graph.sources.spark.task_rows import widened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pag_graph.sources.spark.mapping import Mapped
 
-__all__ = ["EXCLUSIVE", "INCLUSIVE", "node_shares", "self_times"]
+    StageKey = tuple[int, int]
+    NodeKey = tuple[int, int]
 
-EXCLUSIVE = frozenset(
-    {
-        *("scan time", "sort time", "fetch wait time", "shuffle write time", "task commit time", "exclusive time"),
-        *("time to execute Python code", "time to start Python workers", "time to initialize Python workers"),
-        "time to run Python workers",
-    }
-)
-"""Timers of what a node did itself."""
+__all__ = ["PlanRows", "RowKey", "apportion", "path_tasks", "plan_rows", "self_times"]
 
-INCLUSIVE = frozenset({"time in aggregation build", "time to build hash map", "cumulative time"})
-"""Timers that run while a node pulls its input: what is timed below it is in them as well."""
-
-# Not used: "duration" of generated code, which runs from its construction to its exhaustion, and the times of requests
-# that are under way at the same time ("remote reqs duration", those of cloud stores).
-
-_UNITS = {"timing": 1_000_000, "nsTiming": 1}
+_FETCH, _WRITE = "fetch wait time", "shuffle write time"
+_OVERHEAD = "launching, loading and finishing tasks"
+_GC = "garbage collection"
+_PARTS = {"processing": "work", "input_wait": "fetch_wait", "io": "write", "gc": "gc"}
+"""Activities of a task, and the columns of its parts; all others are overhead."""
 
 
-def node_shares(mapped: Mapped, steps: pl.DataFrame) -> list[dict[str, Any]]:
-    """Divide the path's time in stages among the plan nodes that the stages worked for.
+class RowKey(NamedTuple):
+    """What a row is about."""
 
-    Spark measures the time of some nodes only (scans, sorts, aggregates, exchanges), summed over a stage's tasks. Of a
-    stage's time on the path each such node gets its part of the stage's run time; what is left over belongs to all of
-    the stage's nodes together, and is given under their names joined with " + ".
+    query: int | None
+    node: int | None
+    """Number of the node in the query's last plan; None where a row is not of one node."""
+    name: str
+    kind: str
+    """``node``, ``shared`` (a stage's nodes together), ``gc``, ``overhead``, ``driver`` or ``other``."""
+
+
+class PlanRows(NamedTuple):
+    """Rows by plan node."""
+
+    rows: list[dict[str, Any]]
+    """`query`, `node`, `name`, `kind`, `path_ns`, `task_ns` and `measured`; most time on the path first. `path_ns` adds
+    up to the path, `task_ns` to what tasks held cores."""
+    pieces: pl.DataFrame
+    """The path by row, activity, and what it worked for: `query` of the work (null for none), `job` (index, likewise),
+    `of_query`, `node`, `name` and `kind` of the row, `activity` and `ns`; adds up to the path."""
+    scaled: int
+    """Tasks of the path whose timers add up to more than their work: they were scaled."""
+
+
+@dataclass(slots=True)
+class _Stage:
+    """Metrics of a stage attempt's plan nodes."""
+
+    query: int | None
+    metrics: dict[int, tuple[NodeKey, str, int]] = field(default_factory=dict)
+    """Accumulator to node, timer, and nanoseconds of its unit; timers only."""
+    names: dict[NodeKey, str] = field(default_factory=dict)
+    totals: dict[int, int] = field(default_factory=dict)
+    """Accumulator to what all tasks added."""
+
+    def shared(self, label: str) -> RowKey:
+        """Return the row of what nothing times."""
+        if not self.names:
+            return RowKey(self.query, None, label, "shared")
+        nodes = [name for _, name in sorted(self.names.items(), reverse=True)]
+        query = next(iter(self.names))[0]
+        return RowKey(query, None, " + ".join(dict.fromkeys(nodes)), "shared")
+
+    def node(self, key: NodeKey) -> RowKey:
+        """Return the row of a node."""
+        return RowKey(key[0], key[1], self.names[key], "node")
+
+
+def path_tasks(mapped: Mapped, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the tasks that the path leads through.
 
     Parameters
     ----------
@@ -50,47 +95,220 @@ def node_shares(mapped: Mapped, steps: pl.DataFrame) -> list[dict[str, Any]]:
 
     Returns
     -------
-    list of dict
-        Rows of query, node, path_ns, measured; most time first. They add up to the path's time in stages of queries.
+    pl.DataFrame
+        One row per step within a task: `step`, and `row` of the task in the schedule's tasks.
     """
-    log, operators = mapped.schedule.log, mapped.operators
-    on_path = dict(
-        steps.filter(pl.col("operator").is_not_null()).group_by("operator").agg(pl.col("duration_ns").sum()).iter_rows()
-    )
-    if not log.stage_metrics.height or not log.nodes.height:
-        return []
-    runs = {
-        (int(s), int(a)): int(run)
-        for s, a, run in mapped.schedule.tasks.group_by("stage", "stage_attempt").agg(pl.col("run").sum()).iter_rows()
-    }
-    parents = {(e, n): p for e, n, p in log.nodes.select("execution", "node", "parent").iter_rows()}
-    out: dict[tuple[int | None, str, bool], int] = {}
-    for (stage, attempt), own in node_metrics(mapped.schedule).group_by("stage", "stage_attempt", maintain_order=True):
-        key = (int(stage), int(attempt))
-        time = left = on_path.get(operators.stages.get(key, -1), 0)
-        if not time:
+    tasks = mapped.schedule.tasks
+    cores = tasks["core"].to_numpy()
+    order = np.lexsort((tasks["receipt"].to_numpy(), cores))
+    receipts, ends = (tasks[name].to_numpy()[order] for name in ("receipt", "free"))
+    bounds = np.searchsorted(cores[order], np.arange(int(cores.max()) + 2 if cores.size else 1))
+    stages = set(mapped.operators.stages.values())
+    steps_in, rows = [], []
+    for step, worker, start, operator in steps.select("step", "worker", "start_ns", "operator").iter_rows():
+        core = worker - mapped.lanes
+        if operator not in stages or core < 0 or core + 1 >= bounds.size:
             continue
-        times = self_times(own, parents)
-        names = dict(own.select("node", "name").iter_rows())
-        execution = int(own["execution"][0])
-        # Timers can add up to more than the tasks ran: they are scaled then.
-        whole = max(runs.get(key, 0), sum(times.values()), 1)
-        for node, ns in times.items():
-            part = time * ns // whole
-            if part:
-                label = (execution, names[node], True)
-                out[label] = out.get(label, 0) + part
-                left -= part
-        if left:
-            shared = " + ".join(dict.fromkeys(own.sort("node", descending=True)["name"].to_list()))
-            out[execution, shared, False] = out.get((execution, shared, False), 0) + left
-    return [
-        {"query": query, "node": node, "path_ns": ns, "measured": measured}
-        for (query, node, measured), ns in sorted(out.items(), key=lambda item: (-item[1], str(item[0])))
+        low, high = int(bounds[core]), int(bounds[core + 1])
+        place = low + int(np.searchsorted(receipts[low:high], start, side="right")) - 1
+        if place >= low and start < ends[place]:
+            steps_in.append(step)
+            rows.append(int(order[place]))
+    return pl.DataFrame({"step": steps_in, "row": rows}, schema={"step": pl.Int64, "row": pl.Int64})
+
+
+def plan_rows(mapped: Mapped, steps: pl.DataFrame, updates: Mapping[int, Mapping[int, int]]) -> PlanRows:
+    """Divide the path, and the time of all tasks, among plan nodes.
+
+    Parameters
+    ----------
+    mapped
+        A mapped log.
+    steps
+        Its critical path, with `what` and `query` of each step.
+    updates
+        Task number to accumulator to what it added, for the path's tasks (`read_task_updates`). For a task without any
+        its stage's sums count.
+
+    Returns
+    -------
+    PlanRows
+        Rows that add up to the path, and to the tasks' time, to the nanosecond.
+    """
+    divider = _Divider(mapped)
+    pieces: Counter[tuple[int | None, int | None, RowKey, str]] = Counter()
+    scaled: set[int] = set()
+    in_task = dict(path_tasks(mapped, steps).iter_rows())
+    tasks = widened(mapped.schedule.tasks.select("task", "stage", "stage_attempt", "work"))
+    columns = ("step", "type", "duration_ns", "what", "query", "operator", "activity")
+    for step, kind, duration, what, query, operator, activity in steps.select(columns).iter_rows():
+        row = in_task.get(step)
+        if not duration:
+            continue
+        divided: Counter[RowKey] = Counter()
+        if row is None:
+            divided[_outside(what, query)] = duration
+        else:
+            task, stage, attempt, work = tasks.row(row)
+            part = _PARTS.get(kind, "overhead")
+            if divider.divide((stage, attempt), part, duration, updates.get(task), work, divided):
+                scaled.add(task)
+        working = divider.works_for.get(operator, (None, None))
+        for key, ns in divided.items():
+            pieces[*working, key, activity] += ns
+    path: Counter[RowKey] = Counter()
+    for (_, _, key, _), ns in pieces.items():
+        path[key] += ns
+    all_tasks = divider.all_tasks()
+    rows = [
+        {**key._asdict(), "path_ns": path[key], "task_ns": all_tasks[key], "measured": key.kind in {"node", "gc"}}
+        for key in path.keys() | all_tasks.keys()
     ]
+    rows.sort(key=lambda row: (-row["path_ns"], -row["task_ns"], str(row["query"]), str(row["node"]), row["name"]))
+    return PlanRows(rows, _pieces(pieces), len(scaled))
 
 
-def self_times(metrics: pl.DataFrame, parents: dict[tuple[int, int], int | None]) -> dict[int, int]:
+def _pieces(pieces: Mapping[tuple[int | None, int | None, RowKey, str], int]) -> pl.DataFrame:
+    rows = [(query, job, *key, activity, ns) for (query, job, key, activity), ns in pieces.items() if ns]
+    return pl.DataFrame(rows, schema=_PIECES, orient="row")
+
+
+_PIECES = {
+    "query": pl.Int64,
+    "job": pl.Int64,
+    "of_query": pl.Int64,
+    "node": pl.Int64,
+    "name": pl.String,
+    "kind": pl.String,
+    "activity": pl.String,
+    "ns": pl.Int64,
+}
+
+
+def _outside(what: str, query: str) -> RowKey:
+    """Return the row of a step that is in no task."""
+    if what != "driver":
+        return RowKey(None, None, what, "other")
+    number = query.partition(" ")[2].partition(":")[0]
+    if not number.isdigit():
+        return RowKey(None, None, "driver program", "driver")
+    return RowKey(int(number), None, f"driver of query {number}", "driver")
+
+
+def _stages(mapped: Mapped) -> tuple[dict[StageKey, _Stage], dict[NodeKey, int | None]]:
+    schedule = mapped.schedule
+    stages = {key: _Stage(schedule.jobs[job].execution) for key, job in schedule.stage_jobs.items()}
+    log = schedule.log
+    parents = {(e, n): p for e, n, p in log.nodes.select("execution", "node", "parent").iter_rows()}
+    columns = ("stage", "stage_attempt", "execution", "node", "name", "accumulator", "metric", "kind", "value")
+    if log.stage_metrics.height and log.nodes.height:
+        for stage, attempt, execution, node, name, accumulator, metric, kind, value in (
+            node_metrics(schedule).select(columns).iter_rows()
+        ):
+            own = stages.setdefault((stage, attempt), _Stage(execution))
+            own.names[execution, node] = name
+            if kind in UNITS and TIMERS.get(metric) in {Meaning.EXCLUSIVE, Meaning.INCLUSIVE}:
+                own.metrics[accumulator] = ((execution, node), metric, UNITS[kind])
+                own.totals[accumulator] = value
+    for stage, attempt in schedule.tasks.select("stage", "stage_attempt").unique().iter_rows():
+        stages.setdefault((stage, attempt), _Stage(None))
+    return stages, parents
+
+
+def _works_for(mapped: Mapped) -> dict[int, tuple[int | None, int | None]]:
+    """Return the query and the job that each operator works for."""
+    operators, schedule = mapped.operators, mapped.schedule
+    found: dict[int, tuple[int | None, int | None]] = {
+        number: (execution, None) for execution, number in operators.executions.items()
+    }
+    found |= {number: (schedule.jobs[job].execution, job) for job, number in enumerate(operators.jobs)}
+    for key, number in operators.stages.items():
+        job = schedule.stage_jobs[key]
+        found[number] = (schedule.jobs[job].execution, job)
+    return found
+
+
+class _Divider:
+    """Divides the time of tasks among the plan nodes of their stages."""
+
+    def __init__(self, mapped: Mapped) -> None:
+        self.stages, self.parents = _stages(mapped)
+        self.labels = {key: mapped.operators.names[number] for key, number in mapped.operators.stages.items()}
+        self.works_for = _works_for(mapped)
+        held = (pl.col("free") - pl.col("receipt")).alias("held")
+        self.sums = {
+            (row["stage"], row["stage_attempt"]): row
+            for row in widened(mapped.schedule.tasks.with_columns(held))
+            .group_by("stage", "stage_attempt", maintain_order=True)
+            .agg(pl.col("held", "work", "fetch_wait", "write", "gc").sum())
+            .iter_rows(named=True)
+        }
+
+    def divide(
+        self,
+        key: StageKey,
+        part: str,
+        duration: int,
+        values: Mapping[int, int] | None,
+        work: int,
+        out: Counter[RowKey],
+    ) -> bool:
+        """Add a stretch of one part of a task to its rows; say whether the task's timers exceed its work.
+
+        A task whose own values are not known divides as its stage does.
+        """
+        own = self.stages[key]
+        if part in {"gc", "overhead"}:
+            out[RowKey(None, None, _GC if part == "gc" else _OVERHEAD, part)] += duration
+            return False
+        if values is None:
+            values, work = own.totals, self.sums[key]["work"]
+        timed = [(*own.metrics[number], value) for number, value in values.items() if number in own.metrics]
+        weights: Counter[RowKey] = Counter()
+        if part != "work":
+            wanted = _FETCH if part == "fetch_wait" else _WRITE
+            for node, metric, unit, value in timed:
+                if metric == wanted and value > 0:
+                    weights[own.node(node)] += unit * value
+            rest = 0 if weights else 1
+        else:
+            timers = ((n, m, unit * max(value, 0)) for n, m, unit, value in timed if m not in {_FETCH, _WRITE})
+            weights.update({own.node(node): ns for node, ns in _own_times(timers, self.parents).items()})
+            rest = work - weights.total() if weights else 1
+        if rest > 0:
+            weights[own.shared(self.labels.get(key, _OVERHEAD))] += rest
+        out.update(apportion(duration, weights))
+        return rest < 0
+
+    def all_tasks(self) -> Counter[RowKey]:
+        """Divide the time of all tasks, stage by stage."""
+        out: Counter[RowKey] = Counter()
+        for key, row in self.sums.items():
+            parts = {name: row[name] for name in ("work", "fetch_wait", "write", "gc")}
+            parts["overhead"] = row["held"] - sum(parts.values())
+            for part, ns in parts.items():
+                if ns:
+                    self.divide(key, part, ns, None, 0, out)
+        return out
+
+
+def apportion(total: int, weights: Mapping[RowKey, int]) -> dict[RowKey, int]:
+    """Divide a whole number in the proportion of weights, with the largest remainders rounded up.
+
+    Examples
+    --------
+    >>> a, b = (RowKey(0, number, "", "node") for number in (1, 2))
+    >>> list(apportion(10, {a: 1, b: 2}).values())
+    [3, 7]
+    """
+    whole = sum(weights.values())
+    parts = {key: divmod(total * weight, whole) for key, weight in weights.items()}
+    left = total - sum(quotient for quotient, _ in parts.values())
+    most = sorted(parts, key=lambda key: (-parts[key][1], str(key)))[:left]
+    return {key: quotient + (key in most) for key, (quotient, _) in parts.items()}
+
+
+def self_times(metrics: pl.DataFrame, parents: Mapping[NodeKey, int | None]) -> dict[int, int]:
     """Return how long each plan node of a stage itself took.
 
     Parameters
@@ -106,26 +324,34 @@ def self_times(metrics: pl.DataFrame, parents: dict[tuple[int, int], int | None]
         Node to nanoseconds, summed over the stage's tasks, of the nodes that have a timer: an inclusive one without
         what is timed below it in the same stage, but not less than 0.
     """
-    timed = metrics.filter(pl.col("kind").is_in(list(_UNITS))).with_columns(
-        ns=pl.max_horizontal("value", 0) * pl.col("kind").replace_strict(_UNITS, default=0, return_dtype=pl.Int64)
+    rows = metrics.select("execution", "node", "metric", "kind", "value").iter_rows()
+    timers = (
+        ((execution, node), metric, max(value, 0) * UNITS[kind])
+        for execution, node, metric, kind, value in rows
+        if kind in UNITS
     )
-    exclusive: dict[int, int] = {}
-    inclusive: dict[int, int] = {}
-    for node, metric, ns in timed.select("node", "metric", "ns").iter_rows():
-        if metric in EXCLUSIVE:
+    return {node: ns for (_, node), ns in _own_times(timers, parents).items()}
+
+
+def _own_times(timers: Iterable[tuple[NodeKey, str, int]], parents: Mapping[NodeKey, int | None]) -> dict[NodeKey, int]:
+    """Return how long nodes took, by timers of node, name and nanoseconds."""
+    exclusive: dict[NodeKey, int] = {}
+    inclusive: dict[NodeKey, int] = {}
+    for node, metric, ns in timers:
+        meaning = TIMERS.get(metric)
+        if meaning is Meaning.EXCLUSIVE:
             exclusive[node] = exclusive.get(node, 0) + ns
-        elif metric in INCLUSIVE:
+        elif meaning is Meaning.INCLUSIVE:
             inclusive[node] = max(inclusive.get(node, 0), ns)
-    execution = int(metrics["execution"][0])
-    own: dict[int, int] = {}
-    below: dict[int, int] = {}
+    own: dict[NodeKey, int] = {}
+    below: dict[NodeKey, int] = {}
     # Children have higher numbers than their parents.
     for node in sorted(exclusive.keys() | inclusive.keys(), reverse=True):
-        own[node] = exclusive.get(node, 0) + max(
-            0, inclusive.get(node, 0) - below.get(node, 0) - exclusive.get(node, 0)
-        )
-        above = parents.get((execution, node))
+        above_below = inclusive.get(node, 0) - below.get(node, 0) - exclusive.get(node, 0)
+        own[node] = exclusive.get(node, 0) + max(0, above_below)
+        above = parents.get(node)
         while above is not None:
-            below[above] = below.get(above, 0) + own[node]
-            above = parents.get((execution, above))
+            reader = (node[0], above)
+            below[reader] = below.get(reader, 0) + own[node]
+            above = parents.get(reader)
     return {node: ns for node, ns in sorted(own.items()) if ns}

@@ -52,7 +52,7 @@ def _too_few(look: Look, row: dict[str, Any], available: int) -> Cause | None:
         f" {available - row['tasks']} of them had nothing to do for {seconds(span)}."
     )
     signal = {"tasks": row["tasks"], "cores": available, "span_ns": span}
-    return look.cause(_why_few(look, key, own), saved, text, stage=row["stage"], signal=signal)
+    return look.cause(_why_few(look, key, own), saved, text, stage=row["stage"], signal=signal, changed=split)
 
 
 def _why_few(look: Look, key: tuple[int, int], own: Any) -> str:
@@ -93,4 +93,4 @@ def _tiny(look: Look, row: dict[str, Any], available: int) -> Cause | None:
         f" {seconds(float(np.median(work)))}: {share:.0%} of the cores' time went into launching and finishing them."
     )
     signal = {"tasks": row["tasks"], "median_work_ns": int(np.median(work)), "overhead_share": round(share, 4)}
-    return look.cause("tiny_tasks", saved, text, stage=row["stage"], signal=signal)
+    return look.cause("tiny_tasks", saved, text, stage=row["stage"], signal=signal, changed=merged)

@@ -48,7 +48,7 @@ def garbage(look: Look) -> list[Cause]:
         f" time ({seconds(spent)}) collecting garbage."
     )
     signal = {"gc_ns": spent, "gc_share": round(share, 4), "stages": heavy["stage"].to_list()}
-    return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal)]
+    return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal, changed=cleared)]
 
 
 def spills(look: Look) -> list[Cause]:
@@ -83,7 +83,7 @@ def spills(look: Look) -> list[Cause]:
     signal = {
         name: int(worst[name]) for name in ("spilled_bytes", "memory_spilled_bytes", "read_bytes", "written_bytes")
     }
-    return [look.cause("spill", saved, text, stage=worst["stage"], signal=signal, bound=True)]
+    return [look.cause("spill", saved, text, stage=worst["stage"], signal=signal, bound=True, changed=unspilled)]
 
 
 def delays(look: Look) -> list[Cause]:
@@ -106,5 +106,5 @@ def delays(look: Look) -> list[Cause]:
         if look.matters(saved):
             text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {what}."
             signal = {"share": round(share, 4), "time_ns": int(spent.sum())}
-            causes.append(look.cause(name, saved, text, signal=signal))
+            causes.append(look.cause(name, saved, text, signal=signal, changed=prompt))
     return causes

@@ -84,7 +84,9 @@ def _slow_in(look: Look, key: tuple[int, int], own: pl.DataFrame) -> Cause | Non
         "median_ns": int(typical),
     }
     text = _slow_text(kind, signal, look.stage_name(*key))
-    return look.cause(kind, saved, text, stage=key[0], signal=signal, change=_change(kind, look, key[0]))
+    return look.cause(
+        kind, saved, text, stage=key[0], signal=signal, change=_change(kind, look, key[0]), changed=changed
+    )
 
 
 def _loading(look: Look, own: pl.DataFrame) -> NDArray[np.bool_]:

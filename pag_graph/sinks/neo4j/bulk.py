@@ -50,11 +50,14 @@ _KEY = ["src", "dst", "type"]
 _HEAP = "1g"
 """Memory for the import, and for the server then, in Java's notation."""
 
+_BETWEEN = "\x1f"
+"""What parts the members of a list: names in lists have no control characters."""
+
 _NO_OPERATORS = """\
 MATCH (segment:Segment {run: $run})
 WHERE segment.operators IS NULL
 WITH segment LIMIT $batch_rows
-SET segment.operators = [], segment.operators_ns = []
+SET segment.operators = [], segment.operators_ns = [], segment.operator_names = []
 RETURN count(*) AS changed"""
 
 
@@ -175,6 +178,7 @@ def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.Lo
                 load_steps.begin(writer, content)
                 writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
                 writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
+                writer.merge_all(load_steps.spending(content), options.batch_rows)
                 load_steps.publish(writer, content)
 
 
@@ -250,7 +254,7 @@ class ImportFiles:
     def arguments(self) -> list[str]:
         """Return the arguments of ``neo4j-admin`` that import the files."""
         arguments = ["database", "import", "full", "neo4j", "--overwrite-destination=true", "--input-type=csv"]
-        arguments += ["--id-type=integer", "--array-delimiter=;", "--normalize-types=true"]
+        arguments += ["--id-type=integer", f"--array-delimiter={_BETWEEN}", "--normalize-types=true"]
         arguments += [f"--report-file={self.folder / 'report'}"]
         for (kind, label), parts in sorted(self._parts.items()):
             files = ",".join(str(path) for path in (self._headers[kind, label], *parts))
@@ -290,7 +294,8 @@ class ImportFiles:
             f":START_ID({table.source.label})": table.source_columns[0],
             f":END_ID({table.target.label})": table.target_columns[0],
         }
-        self._write(("relationships", table.type), {**ends, **_typed(table.columns, rows)}, rows)
+        own = {"run:string": "run"} if table.carries_run else {}
+        self._write(("relationships", table.type), {**ends, **own, **_typed(table.columns, rows)}, rows)
         self.relationships += rows.height
 
     def _write(self, file: tuple[str, str], columns: dict[str, str], rows: pl.DataFrame) -> None:
@@ -315,7 +320,7 @@ def _typed(columns: Sequence[str], rows: pl.DataFrame) -> dict[str, str]:
 
 def _type(kind: pl.DataType) -> str:
     if isinstance(kind, pl.List):
-        return "long[]"
+        return "string[]" if kind.inner == pl.String else "long[]"
     if kind == pl.String:
         return "string"
     return "boolean" if kind == pl.Boolean else "long"
@@ -323,7 +328,7 @@ def _type(kind: pl.DataType) -> str:
 
 def _field(rows: pl.DataFrame, column: str) -> pl.Expr:
     if isinstance(rows.schema[column], pl.List):
-        return pl.col(column).cast(pl.List(pl.String)).list.join(";")
+        return pl.col(column).cast(pl.List(pl.String)).list.join(_BETWEEN)
     return pl.col(column)
 
 

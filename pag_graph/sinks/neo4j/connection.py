@@ -4,7 +4,8 @@
 ``NEO4J_URI``         ``bolt://``, ``neo4j://`` (cluster), or with TLS ``bolt+s://``, ``neo4j+s://``
 ``NEO4J_USERNAME``    ``neo4j`` where absent
 ``NEO4J_PASSWORD``    the password; or
-``NEO4J_PASSWORD_FILE``  a file that holds it
+``NEO4J_PASSWORD_FILE``  a file that holds it; or
+``NEO4J_AUTH_FILE``   a file that holds user and password, ``neo4j/...``, as Neo4j's own image reads it
 ``NEO4J_CA``          certificate of the authority that signed the server's; the system's where absent
 ====================  ==================================================================================
 """
@@ -92,14 +93,24 @@ def connection_from_environment(uri: str | None = None, environment: Mapping[str
     file = environment.get("NEO4J_PASSWORD_FILE")
     if password is None and file is not None:
         password = _content(Path(file), "NEO4J_PASSWORD_FILE")
+    both = environment.get("NEO4J_AUTH_FILE")
+    user = environment.get("NEO4J_USERNAME", server.USER)
+    if password is None and both is not None:
+        user, separator, password = _content(Path(both), "NEO4J_AUTH_FILE").partition("/")
+        if not separator:
+            message = f"NEO4J_AUTH_FILE names {both}, which holds no user and password with a slash between."
+            raise InvalidParameterError(message)
     if password is None:
         message = f"There is no password for {address}."
-        raise Neo4jError(message, "Set NEO4J_PASSWORD or NEO4J_PASSWORD_FILE (and NEO4J_USERNAME, unless it is neo4j).")
+        raise Neo4jError(
+            message,
+            "Set NEO4J_PASSWORD, NEO4J_PASSWORD_FILE or NEO4J_AUTH_FILE (and NEO4J_USERNAME, unless it is neo4j).",
+        )
     ca = environment.get("NEO4J_CA")
     if ca is not None and not Path(ca).is_file():
         message = f"NEO4J_CA names {ca}, and there is no such file."
         raise InvalidParameterError(message)
-    return Connection(uri=address, user=environment.get("NEO4J_USERNAME", server.USER), password=password, ca=ca)
+    return Connection(uri=address, user=user, password=password, ca=ca)
 
 
 def connection_to_home(home: Path | None) -> Connection:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
-from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
-from pag_graph.model.enums import ActivityType, EpochRole
+from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
+from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, SNAPSHOT, STEP, THEN, TIME_BY_TYPE
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, SNAPSHOT, SPENT, STEP
+from pag_graph.sinks.neo4j.segments import SegmentReader
 from pag_graph.store.delta import commits
 
 if TYPE_CHECKING:
@@ -56,12 +57,15 @@ class Content:
     released: pl.DataFrame
     findings: pl.DataFrame
     """One row per finding at an event of an epoch: ``snapshot`` and ``finding``."""
+    spent: pl.DataFrame
+    """One row per epoch, operator and type of activity: its time in the window, and on the critical path."""
     steps: pl.DataFrame
     """Steps of the critical paths; none for the detail `waits`."""
     events: pl.DataFrame
-    """`PAG_VERTICES`, sorted by `id`; none for the detail `waits`."""
+    """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for the detail `waits`."""
     activities: pl.DataFrame
-    """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events."""
+    """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events. ``run`` is null but
+    for the types that carry it."""
     ends: pl.DataFrame
     """One row per epoch and worker: ``first`` and ``last`` event in its window; only for the detail `full`."""
 
@@ -89,6 +93,7 @@ class Reader:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.run_id = str(run.info.run["run_id"])
+        self._segments = SegmentReader(run)
 
     def read(self, windows: Sequence[Window], detail: Detail) -> Content:
         """Read the content of some epochs that follow each other.
@@ -114,8 +119,8 @@ class Reader:
         vertices = self._vertices(edges)
         segment_of = vertices.select("id", "segment")
         waits = edges.filter(pl.col("type") == WAITING)
-        then = self._then(waits, segment_of)
-        released = self._released(edges, waits, segment_of)
+        then = self._segments.then(waits, segment_of)
+        released = self._segments.released(edges, waits, segment_of)
         local = edges.filter(pl.col("type").is_in(LOCAL))
         shown = pl.concat([local["src"], local["dst"]]).unique()
         wanted = pl.concat(
@@ -126,6 +131,10 @@ class Reader:
             ]
         ).unique()
         snapshots = self._snapshots(parts, paths, segment_of)
+        spent = [
+            self._spent(part, path, snapshot)
+            for part, path, snapshot in zip(parts, paths, snapshots["id"], strict=True)
+        ]
         steps = self._steps(snapshots, paths) if detail is not Detail.WAITS else _empty(STEP.columns)
         events, activities = self._events(vertices, edges, parts, paths, detail)
         return Content(
@@ -133,10 +142,11 @@ class Reader:
             windows=tuple(windows),
             epochs=self._epochs(parts, paths, segment_of),
             snapshots=snapshots,
-            segments=self._segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
+            segments=self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
             then=then,
             released=released,
             findings=self._findings(windows, snapshots),
+            spent=pl.concat(spent),
             steps=steps,
             events=events,
             activities=activities,
@@ -201,126 +211,26 @@ class Reader:
         """Return the commit since which nothing with this or a lower epoch has changed, or the latest one."""
         return next((id_ for last, id_ in self._finals if last >= highest_epoch), self._finals[-1][1])
 
-    @cached_property
-    def _labels(self) -> tuple[int, int]:
-        """The lowest and the highest epoch of any event."""
-        bounds = self.run.scan("vertices").select(low=pl.col("epoch").min(), high=pl.col("epoch").max()).collect()
-        return int(bounds["low"][0]), int(bounds["high"][0])
-
     def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
         ids = pl.concat([edges["src"], edges["dst"]]).unique()
         labels = pl.concat([edges["src_epoch"], edges["epoch"]])
         near = self.run.scan("vertices").filter(pl.col("epoch").is_between(labels.min(), labels.max()))
-        return near.select(PAG_VERTICES.names).join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect()
+        shown = (
+            near.select(PAG_VERTICES.names).join(pl.LazyFrame({"id": ids}), on="id", how="semi").sort("id").collect()
+        )
+        return shown.with_columns(operator_name=self._segments.name_of("operator"))
 
-    def _then(self, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
-        return (
-            waits.join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
-            .with_columns(target="dst", waited_ns="duration_ns")
-            .select(THEN.all_columns)
-            .sort("source", "target")
-        )
-
-    def _released(self, edges: pl.DataFrame, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
-        """Messages whose arrival begins a segment: after a wait, or a worker's birth."""
-        waited = waits.select("dst", waited_ns="duration_ns")
-        begins = segment_of.filter(pl.col("id") == pl.col("segment")).select(dst="id")
-        return (
-            edges.filter(~pl.col("type").is_in(LOCAL))
-            .join(begins, on="dst", how="semi")
-            .join(waited, on="dst", how="left")
-            .filter(pl.col("waited_ns").is_not_null() | (pl.col("type") == str(ActivityType.SPAWN)))
-            .join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
-            .with_columns(
-                target="dst",
-                sent_ns="start_ns",
-                arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
-                delivered_ns=delivered_ns(self.run),
-                waited_ns=pl.col("waited_ns").fill_null(0),
-            )
-            .select(RELEASED.all_columns)
-            .sort("source", "target", "src")
-        )
-
-    def _segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
-        """Read whole segments, which may begin before and end after what the windows show."""
-        rows = self._rows_of_segments(wanted, int(low), int(high))
-        facts = rows.group_by("segment", maintain_order=True).agg(
-            pl.col("worker").first(),
-            pl.col("epoch").first(),
-            start_ns=pl.col("t_ns").first(),
-            end_ns=pl.col("t_ns").last(),
-            last_epoch=pl.col("epoch").last(),
-            events=pl.len().cast(pl.Int64),
-        )
-        spent = (
-            self.run.scan("edges")
-            .filter(
-                pl.col("epoch").is_between(rows["epoch"].min(), rows["epoch"].max()),
-                pl.col("type").is_in(LOCAL),
-                pl.col("type") != WAITING,
-            )
-            .select("src", "type", "operator", "duration_ns")
-            .collect()
-            .join(rows.select(src="id", segment="segment"), on="src")
-        )
-        times = spent.group_by("segment").agg(
-            pl.col("duration_ns").filter(pl.col("type") == name.removesuffix("_ns")).sum().alias(name)
-            for name in TIME_BY_TYPE
-        )
-        operators = (
-            spent.drop_nulls("operator")
-            .group_by("segment", "operator")
-            .agg(pl.col("duration_ns").sum())
-            .sort("segment", "duration_ns", "operator", descending=[False, True, False])
-            .group_by("segment", maintain_order=True)
-            .agg(operators="operator", operators_ns="duration_ns")
-        )
-        return (
-            facts.join(times, on="segment", how="left")
-            .join(operators, on="segment", how="left")
-            .with_columns(
-                pl.col(TIME_BY_TYPE).fill_null(0),
-                pl.col("operators", "operators_ns").fill_null([]),
-                id="segment",
-                round=self._round(facts),
-            )
-            .select(SEGMENT.columns)
-            .sort("id")
-        )
-
-    def _rows_of_segments(self, wanted: pl.Series, low: int, high: int) -> pl.DataFrame:
-        """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
-        lowest, highest = self._labels
-        more = 1
-        while True:
-            near = (
-                self.run.scan("vertices")
-                .filter(pl.col("epoch").is_between(low, high))
-                .select("id", "worker", "epoch", "t_ns", "segment")
-                .collect()
-            )
-            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
-            # Ids of a worker rise: a segment has ended where a later one has begun.
-            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
-            ended = (
-                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
-            )
-            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
-            if (begun or low <= lowest) and (not going_on or high >= highest):
-                break
-            low = low if begun else max(low - more, lowest)
-            high = min(high + more, highest) if going_on else high
-            more *= 2
-        return near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
-
-    def _round(self, segments: pl.DataFrame) -> pl.Series:
-        """Return the number of the epoch in whose window each segment starts."""
-        if self.run.epochs_are_islands:
-            return segments["epoch"]
-        epochs = self.run.epochs
-        at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
-        return epochs["epoch"].gather(at)
+    def _spent(self, part: Snapshot, path: CriticalPath | None, snapshot: str) -> pl.DataFrame:
+        """Return what each operator did in a window, on all workers: time by type, and how much of it is critical."""
+        times = local_inside(part).filter(pl.col("operator").is_not_null()).group_by("operator", "type")
+        rows = times.agg(ns=pl.col("inside_ns").sum()).filter(pl.col("ns") > 0)
+        if path is None:
+            rows = rows.with_columns(path_ns=pl.lit(None, pl.Int64))
+        else:
+            steps = pl.DataFrame(pl.from_arrow(path.steps)).filter(pl.col("type").is_in(LOCAL))
+            on_path = steps.group_by("operator", "type").agg(path_ns=pl.col("duration_ns").sum())
+            rows = rows.join(on_path, on=["operator", "type"], how="left").with_columns(pl.col("path_ns").fill_null(0))
+        return rows.with_columns(snapshot=pl.lit(snapshot)).select(SPENT.all_columns).sort("operator", "type")
 
     def _epochs(
         self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
@@ -417,6 +327,8 @@ class Reader:
         paths: Sequence[CriticalPath | None],
         detail: Detail,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
+        edges = edges.with_columns(run=pl.when(carries_run).then(pl.lit(self.run_id)))
         if detail is Detail.WAITS:
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:

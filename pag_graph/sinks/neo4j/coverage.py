@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.cypher import Over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.sinks.neo4j.model import MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from pag_graph.cypher import Query
 
+_EARLIER = "an earlier release"
 # Without a detail, an epoch is of a release that knew only one.
 _LOADED = """\
 MATCH (run:Run {id: $run})
@@ -27,7 +29,8 @@ CALL (run) {
   MATCH (run)-[:HAS_EPOCH]->(epoch:Epoch {published: true})
   WHERE $only IS NULL OR epoch.epoch = $only
   RETURN collect({number: epoch.epoch, role: epoch.role, start_ns: epoch.start_ns, end_ns: epoch.end_ns,
-                  detail: coalesce(epoch.detail, 'full'), highest: epoch.highest_epoch}) AS loaded
+                  detail: CASE WHEN epoch.model = $model THEN coalesce(epoch.detail, 'full') ELSE $earlier END,
+                  highest: epoch.highest_epoch}) AS loaded
 }
 RETURN run.store AS store, run.end_ns AS end_ns, run.epoch_ranges AS epochs, run.round_ranges AS rounds, loaded
 """
@@ -43,8 +46,13 @@ class LoadedEpoch(NamedTuple):
     start_ns: int
     end_ns: int
     detail: str
+    """What it is loaded with; of what an earlier release has loaded nothing is known."""
     highest: int
     """Highest epoch that an event of its window carries."""
+
+    def is_enough(self, details: Sequence[str]) -> bool:
+        """Return whether it is loaded with one of some details; with any where there are none."""
+        return self.detail in details if details else self.detail != _EARLIER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,8 @@ class Coverage:
         left_out = [f"{_named(self.absent)} (not loaded)"] if self.absent else []
         for detail in dict.fromkeys(self.skipped.values()):
             numbers = [number for number, loaded_with in self.skipped.items() if loaded_with == detail]
-            left_out.append(f"{_named(numbers)} (loaded with {detail}, needs {' or '.join(self.details)})")
+            needs = f"needs {' or '.join(self.details)}" if self.details else "has to be loaded again"
+            left_out.append(f"{_named(numbers)} (loaded with {detail}, {needs})")
         missing = sorted((*self.skipped, *self.absent))
         looked = f"Looked at {_named(self.covered)}" if self.covered else "Looked at no epoch"
         return f"{looked}; left out {', '.join(left_out)}. Load the rest: `{self.load_command(missing)}`."
@@ -186,7 +195,7 @@ def covers(
 
 def read_loaded(transaction: neo4j.ManagedTransaction, run: str, only: int | None = None) -> LoadedRun:
     """Read what the database has of a run, or of one epoch of it."""
-    row = transaction.run(_LOADED, {"run": run, "only": only}).single()
+    row = transaction.run(_LOADED, {"run": run, "only": only, "model": MODEL, "earlier": _EARLIER}).single()
     if row is None:
         return LoadedRun(run=run)
     epochs = {each["number"]: LoadedEpoch(**each) for each in sorted(row["loaded"], key=lambda each: each["number"])}
@@ -219,7 +228,7 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
     Coverage
         The same choice of epochs as the query's own.
     """
-    enough = [each for each in known.epochs.values() if not query.details or each.detail in query.details]
+    enough = [each for each in known.epochs.values() if each.is_enough(query.details)]
     look = _Look(query, values, known, {each.number: each for each in enough}, event_ns)
     if not known.epochs and query.over is not Over.EPOCH:
         look.refuse(f"No epoch of run {known.run} is loaded.")
@@ -267,6 +276,8 @@ class _Look:
         elif number in self.known.epochs:
             needs = " or ".join(self.query.details)
             less = f"is loaded with less detail than {self.query.name} needs: {needs}."
+            if self.known.epochs[number].detail == _EARLIER:
+                less = f"is loaded with {_EARLIER}."
             self.refuse(f"Epoch {number} of run {self.known.run} {less}", [number])
         elif self.known.epochs:
             loaded = _ranges(self.known.epochs)
@@ -282,7 +293,7 @@ class _Look:
         self.covered |= looked_at
         if wanted and not looked_at:
             loaded = [number for number in wanted if number in self.known.epochs]
-            needs = " or ".join(self.query.details)
+            needs = " or ".join(self.query.details) or "this release's"
             how = f"is loaded with the detail that {self.query.name} needs: {needs}" if loaded else "is loaded"
             self.refuse(f"Of run {self.known.run}, none of {_named(wanted)} {how}.", wanted)
 

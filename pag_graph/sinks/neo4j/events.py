@@ -53,12 +53,21 @@ class EventSync:
     others
         Windows that other processes load at the same time. What lies in them is theirs to create; what lies in
         nobody's windows is merged.
+    gone_from
+        Events of this epoch and of later ones will have been removed when this is written.
     """
 
     def __init__(
-        self, run: Run, writer: Writer, content: Content, batch_rows: int, others: Sequence[Window] = ()
+        self,
+        run: Run,
+        writer: Writer,
+        content: Content,
+        batch_rows: int,
+        others: Sequence[Window] = (),
+        gone_from: int | None = None,
     ) -> None:
         self.run, self.writer, self.content, self.batch_rows, self.others = run, writer, content, batch_rows, others
+        self.gone_from = gone_from
         self._known: pl.Series | None = None
         self._created = content.activities.select(_KEY).clear()
 
@@ -90,8 +99,8 @@ class EventSync:
         advance(wanted.height - self._created.height - create.height)
 
     def mark_critical(self) -> None:
-        """Mark what is critical in these windows and was created by another process."""
-        if self.others:
+        """Mark what is critical in these windows and was created by another process, or has lost its mark."""
+        if self.others or self.gone_from is not None:
             self._merge(self.content.activities.filter(pl.col("critical")))
 
     def _mine(self, rows: pl.DataFrame, later: pl.Expr, earlier: pl.Expr) -> tuple[pl.Series, pl.Series]:
@@ -161,7 +170,8 @@ class EventSync:
             records = self._rows(_READ_EVENTS, row)
             found.extend(dict(record["event"]) for record in records)
         schema = dict(self.content.events.schema)
-        return pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+        there = pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+        return there if self.gone_from is None else there.filter(pl.col("epoch") < self.gone_from)
 
     def _read_activities(self) -> pl.DataFrame:
         """Return the activities that were there before, between events that were."""
@@ -175,7 +185,8 @@ class EventSync:
                 for record in records
             )
         schema = dict(self.content.activities.schema)
-        return pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+        there = pl.DataFrame([{name: row.get(name) for name in schema} for row in found], schema=schema)
+        return there if self.gone_from is None else there.filter(pl.col("epoch") < self.gone_from)
 
     def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
         # Sent to where writes go: a follower of a cluster may not have the latest ones yet.

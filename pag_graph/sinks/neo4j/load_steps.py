@@ -15,11 +15,14 @@ from pag_graph.sinks.neo4j.model import (
     CONTAINS_STEP,
     FEEDS,
     FINDING,
+    MODEL,
+    NAMELESS,
     OPERATOR,
     PROPERTIES,
     RELEASED,
     SEGMENT,
     SNAPSHOT,
+    SPENT,
     STEP,
     THEN,
     TYPES,
@@ -111,8 +114,14 @@ def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Ca
         (STEP, content.steps),
         (CONTAINS_STEP, content.steps),
         (CONTAINS_FINDING, content.findings),
+        *spending(content),
     ]
     writer.merge_all(tables, batch_rows, advance)
+
+
+def spending(content: Content) -> list[tuple[NodeTable | RelationshipTable, pl.DataFrame]]:
+    """Return what operators did in the epochs of a content, with the operators."""
+    return [(NAMELESS, content.spent.select("operator").unique()), (SPENT, content.spent)]
 
 
 def publish(writer: Writer, content: Content) -> None:
@@ -120,6 +129,7 @@ def publish(writer: Writer, content: Content) -> None:
     shown = {
         "run": writer.run_id,
         "detail": str(content.detail),
+        "model": MODEL,
         "epoch": content.snapshots["epoch"].to_list(),
         "snapshot": content.snapshots["id"].to_list(),
         "commit": content.snapshots["commit"].to_list(),

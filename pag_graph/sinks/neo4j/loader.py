@@ -27,8 +27,9 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
 from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Group, Task, run_task
-from pag_graph.sinks.neo4j.model import EPOCH, NODES, remove_nodes
+from pag_graph.sinks.neo4j.model import EPOCH, MODEL, NODES, remove_nodes
 from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.revisions import exchange, take_back
 from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ BATCH_ROWS = 5_000
 
 GROUP_EDGES = 200_000
 """Edges that are loaded and published together; memory holds several copies of them."""
+
+EXCHANGE_EDGES = 50_000
+"""Edges that are exchanged in one transaction, which a server of 512 MB has room for."""
 
 PATIENCE_S = 120.0
 """For how long a load tries again when the server is away."""
@@ -92,14 +96,16 @@ class LoadOptions:
     sessions: int = 0
     """Sessions that write at once; as many as `default_sessions` says for 0."""
     group_edges: int = GROUP_EDGES
+    exchange_edges: int = EXCHANGE_EDGES
+    """Edges of the epochs that an append has changed, up to which they stay visible until all are exchanged."""
     patience_s: float = PATIENCE_S
     lease_s: float = leases.LEASE_S
 
     def __post_init__(self) -> None:
-        for name in ("batch_rows", "group_edges"):
+        for name, least in (("batch_rows", 1), ("group_edges", 1), ("exchange_edges", 0)):
             value = getattr(self, name)
-            if value < 1:
-                message = f"{name} is {value}; it has to be at least 1."
+            if value < least:
+                message = f"{name} is {value}; it has to be at least {least}."
                 raise InvalidParameterError(message, None, {name: value})
 
 
@@ -231,6 +237,7 @@ class _Load:
         self.progress = progress
         self.run_id = str(run.info.run["run_id"])
         self.reader = Reader(run)
+        self._exchanged: Content | None = None
 
     def load(
         self, epochs: Sequence[int] | None, *, again: bool, on: tuple[Engine, Connection] | None = None
@@ -250,66 +257,76 @@ class _Load:
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
             ) as lease:
                 writer = Writer(self.driver, lease)
-                details, hidden = patiently(partial(self._prepare, writer), self.options.patience_s)
+                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s)
+                exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
                 skipped = tuple(
                     epoch
                     for epoch in wanted
                     if not again
+                    and epoch not in exchanged
                     and epoch in details
                     and epoch not in hidden
                     and details[epoch].covers(self.options.detail)
                 )
                 loaded = [epoch for epoch in wanted if epoch not in skipped]
-                groups = self._groups([windows[epoch] for epoch in loaded], details)
-                for epoch in details.keys() & set(loaded):
+                missing = [epoch for epoch in loaded if epoch not in exchanged]
+                groups = self._groups([windows[epoch] for epoch in missing], details, self.options.group_edges)
+                for epoch in details.keys() & set(missing):
                     text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
                     patiently(partial(writer.write, text, values), self.options.patience_s)
-                counts = self._load_here(writer, groups) if on is None else self._load_there(writer, groups, *on)
+                counts = Counts()
+                if self._exchanged is not None:
+                    counts.add(self._exchanged)
+                if on is None:
+                    self._load_here(writer, groups, counts)
+                else:
+                    self._load_there(writer, groups, *on, counts)
         return LoadReport(
             run=self.run_id,
             detail=self.options.detail,
             epochs=tuple(loaded),
             skipped=skipped,
             unpublished=tuple(sorted(hidden.difference(loaded))),
-            **counts,
+            **counts.values,
             seconds=time.monotonic() - began,
         )
 
     def _waiting(self, left_s: float) -> None:
         self.progress("wait for another load of this run", 0, max(round(left_s), 1))
 
-    def _prepare(self, writer: Writer) -> tuple[dict[int, Detail], set[int]]:
+    def _prepare(self, writer: Writer, wanted: Sequence[int]) -> tuple[dict[int, Detail], set[int]]:
         """Bring the run up to date; return the details of epochs that are there, and those of them that are hidden."""
-        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+        rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
         before = {epoch for epoch, shown in _listed(rows, "epochs", "published") if shown}
         if rows and (rows[0]["last_closed_epoch"], rows[0]["events"]) != (
             self.run.info.run["last_closed_epoch"],
             self.run.info.events,
         ):
-            self._retract(writer, int(rows[0]["last_closed_epoch"]))
-            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id})
+            self._revise(writer, rows, wanted)
+            rows = execute(self.driver, load_query("load/state").text, {"run": self.run_id, "model": MODEL})
         describe(writer, self.reader, self.options.batch_rows)
         details = {epoch: Detail(detail) for epoch, detail in _listed(rows, "epochs", "details") if detail}
         shown = {epoch for epoch, published in _listed(rows, "epochs", "published") if published}
         return details, (before | details.keys()) - shown
 
-    def _retract(self, writer: Writer, last_closed: int) -> None:
-        """Take back what may have changed since the run was loaded from another state of its store.
+    def _revise(self, writer: Writer, rows: Sequence[Mapping[str, Any]], wanted: Sequence[int]) -> None:
+        """Exchange or take back what may have changed since the run was loaded from another state of its store."""
+        open_epoch = min(int(rows[0]["last_closed_epoch"]), int(self.run.info.run["last_closed_epoch"])) + 1
+        changed = {
+            epoch: Detail(detail)
+            for epoch, detail, published, highest in _listed(rows, "epochs", "details", "published", "highest")
+            if published and detail and epoch in wanted and highest >= open_epoch
+        }
+        limit = self.options.exchange_edges
+        groups = self._groups([self.run.window(epoch=epoch) for epoch in changed], changed, limit)
+        edges = self.run.epochs.filter(pl.col("epoch").is_in(list(changed)))["edges"].sum()
+        if len(groups) == 1 and edges <= limit:
+            self._exchanged = self.reader.read(groups[0].windows, groups[0].detail)
+            exchange(writer, self.reader, self._exchanged, open_epoch, self.options.batch_rows)
+        else:
+            take_back(writer, open_epoch, self.options.batch_rows)
 
-        Epochs that every worker had left stay as they are. What is remembered of the run changes only after this, so
-        that it is done to its end even if it is killed.
-        """
-        open_epoch = min(last_closed, int(self.run.info.run["last_closed_epoch"])) + 1
-        values = {"run": self.run_id, "open_epoch": open_epoch}
-        writer.write(load_query("load/unpublish").text, values)
-        writer.write(load_query("load/retract_marks").text, values)
-        for name in ("load/retract_events", "load/retract_segments", "load/retract_steps"):
-            text = load_query(name).text
-            while writer.write(text, {**values, "batch_rows": self.options.batch_rows})[0]["removed"]:
-                pass
-        writer.write(load_query("load/retract_epochs").text, values)
-
-    def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail]) -> list[Group]:
+    def _groups(self, windows: Sequence[Window], details: Mapping[int, Detail], group_edges: int) -> list[Group]:
         """Put epochs together that follow each other and are loaded in the same detail, up to a number of edges."""
         edges = dict(self.run.epochs.select("epoch", "edges").iter_rows())
         order = {epoch: place for place, epoch in enumerate(self.run.epochs["epoch"].to_list())}
@@ -334,12 +351,11 @@ class _Load:
                 room -= edges[epoch]
             else:
                 groups.append(Group(windows=(window,), detail=detail))
-                room = self.options.group_edges - edges[epoch]
+                room = group_edges - edges[epoch]
         return groups
 
-    def _load_here(self, writer: Writer, groups: Sequence[Group]) -> dict[str, int]:
+    def _load_here(self, writer: Writer, groups: Sequence[Group], counts: Counts) -> None:
         """Load group after group with several sessions; each is published when it is complete."""
-        counts = Counts()
         total = sum(self._size(group) for group in groups)
         base = 0
         for group in groups:
@@ -360,11 +376,10 @@ class _Load:
             counts.add(content)
             base += content.rows
             self.progress(_label(content), base, total)
-        return counts.values
 
     def _load_there(
-        self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection
-    ) -> dict[str, int]:
+        self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection, counts: Counts
+    ) -> None:
         """Load all groups at once as tasks of an engine; all are published in the end."""
         tasks = [
             Task(
@@ -380,7 +395,6 @@ class _Load:
             for lane, group in enumerate(groups, 1)
         ]
         done: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
-        counts = Counts()
         for each in done:
             # Here and one after the other, or two neighbours would not see each other.
             patiently(partial(begin, writer, each.content), self.options.patience_s)
@@ -390,7 +404,6 @@ class _Load:
             engine.map(partial(run_task, step), tasks, label=label, progress=self.progress)
         for each in done:
             patiently(partial(publish, writer, each.content), self.options.patience_s)
-        return counts.values
 
     def _size(self, group: Group) -> int:
         epochs = [window.epoch for window in group.windows]

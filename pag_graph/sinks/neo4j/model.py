@@ -48,6 +48,8 @@ class RelationshipTable:
     """Properties."""
     key: tuple[str, ...] = field(default=())
     """Properties that tell several between the same two nodes apart."""
+    carries_run: bool = False
+    """Whether the run is a property too, so that an index finds those of some epochs."""
 
     @property
     def all_columns(self) -> tuple[str, ...]:
@@ -64,6 +66,8 @@ TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not Activit
 
 WORKER = NodeTable(label="Worker", key=("worker",), columns=tuple(TRACE_WORKERS.names))
 OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
+NAMELESS = NodeTable(label="Operator", key=("operator",), columns=("operator",))
+"""Operators that did something; what is known of them beside is left as it is, and may be nothing."""
 FEEDS = RelationshipTable(
     type="FEEDS",
     source=OPERATOR,
@@ -72,9 +76,12 @@ FEEDS = RelationshipTable(
     target_columns=("target_operator",),
     columns=_without(TRACE_CHANNELS.names, "source_operator", "target_operator"),
     key=("channel",),
+    carries_run=True,
 )
 FINDING = NodeTable(label="Finding", key=("id",), columns=("id", *PAG_FINDINGS.names))
-EVENT = NodeTable(label="Event", key=("id",), columns=tuple(PAG_VERTICES.names))
+EVENT = NodeTable(label="Event", key=("id",), columns=(*PAG_VERTICES.names, "operator_name"))
+FOUND_BY_EPOCH = (ActivityType.DATA_MESSAGE, ActivityType.WAITING, ActivityType.INPUT_WAIT, ActivityType.IDLE)
+"""Activities that questions about whole runs begin with; they are few."""
 ACTIVITIES = {
     kind: RelationshipTable(
         type=kind.upper(),
@@ -83,6 +90,7 @@ ACTIVITIES = {
         source_columns=("src",),
         target_columns=("dst",),
         columns=(*_without(PAG_EDGES.names, "src", "dst", "type"), "critical"),
+        carries_run=kind in FOUND_BY_EPOCH,
     )
     for kind in ActivityType
 }
@@ -93,7 +101,7 @@ SEGMENT = NodeTable(
     columns=(
         *("id", "worker", "epoch", "round", "start_ns", "end_ns", "last_epoch", "events"),
         *TIME_BY_TYPE,
-        *("operators", "operators_ns"),
+        *("operators", "operators_ns", "operator_names"),
     ),
 )
 THEN = RelationshipTable(
@@ -112,7 +120,7 @@ RELEASED = RelationshipTable(
     target_columns=("target",),
     columns=(
         *_without(PAG_EDGES.names, "start_ns", "duration_ns", "activation", "send_buffer_ns", "receive_buffer_ns"),
-        *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical"),
+        *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical", "sender_operator"),
     ),
     key=("src",),
 )
@@ -133,6 +141,15 @@ CONTAINS_STEP = RelationshipTable(
     source_columns=("snapshot",),
     target_columns=("epoch", "step"),
 )
+SPENT = RelationshipTable(
+    type="SPENT",
+    source=SNAPSHOT,
+    target=OPERATOR,
+    source_columns=("snapshot",),
+    target_columns=("operator",),
+    columns=("type", "ns", "path_ns"),
+    key=("type",),
+)
 CONTAINS_FINDING = RelationshipTable(
     type="CONTAINS", source=SNAPSHOT, target=FINDING, source_columns=("snapshot",), target_columns=("finding",)
 )
@@ -142,8 +159,11 @@ EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "en
 NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
 """Tables of nodes that a load fills."""
 
-RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING)
+RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING, SPENT)
 """Tables of relationships that a load fills."""
+
+MODEL = 2
+"""Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (
     *dict.fromkeys(table.type for table in RELATIONSHIPS),
@@ -157,7 +177,7 @@ PROPERTIES = tuple(
         (
             *(column for nodes in (EPOCH, *NODES) for column in nodes.columns),
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
-            *("run", "published", "detail", "current"),
+            *("run", "published", "detail", "model", "current"),
         )
     )
 )
@@ -174,7 +194,11 @@ def _listed(columns: tuple[str, ...]) -> str:
     return ", ".join(f"{name}: ${name}[i]" for name in columns)
 
 
-def _set(name: str, columns: tuple[str, ...]) -> str:
+def _run_of(table: RelationshipTable) -> str:
+    return ", run: $run" if table.carries_run else ""
+
+
+def _set(name: str, columns: tuple[str, ...], *, carries_run: bool = False) -> str:
     """Write a SET of listed properties: faster than of whole maps, and null removes what was there."""
     if not columns:
         return ""
@@ -183,7 +207,8 @@ def _set(name: str, columns: tuple[str, ...]) -> str:
         column: f"coalesce(${column}[i], {name}.{column})" if column == "critical" else f"${column}[i]"
         for column in columns
     }
-    return "SET " + ",\n    ".join(f"{name}.{column} = {value}" for column, value in values.items())
+    settings = [f"{name}.{column} = {value}" for column, value in values.items()]
+    return "SET " + ",\n    ".join([*settings, f"{name}.run = $run"] if carries_run else settings)
 
 
 @cache
@@ -221,7 +246,7 @@ def merge_relationships(table: RelationshipTable) -> str:
             f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
             f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
             f"MERGE (source)-[relationship:{table.type}{key}]->(target)",
-            _set("relationship", rest),
+            _set("relationship", rest, carries_run=table.carries_run),
         )
     )
 
@@ -234,7 +259,7 @@ def create_relationships(table: RelationshipTable) -> str:
             f"UNWIND range(0, size(${table.source_columns[0]}) - 1) AS i",
             f"MATCH {_pattern(table.source, 'source', table.source_columns)}",
             f"MATCH {_pattern(table.target, 'target', table.target_columns)}",
-            f"CREATE (source)-[:{table.type} {{{_listed(table.columns)}}}]->(target)",
+            f"CREATE (source)-[:{table.type} {{{_listed(table.columns)}{_run_of(table)}}}]->(target)",
         )
     )
 
@@ -253,7 +278,7 @@ def create_events(kinds: tuple[ActivityType, ...]) -> str:
         parts.append("WITH collect(event) AS events")
     for kind in kinds:
         table = ACTIVITIES[kind]
-        properties = ", ".join(f"{name}: ${kind}_{name}[i]" for name in table.columns)
+        properties = ", ".join(f"{name}: ${kind}_{name}[i]" for name in table.columns) + _run_of(table)
         parts.append(
             f"CALL (events) {{\n  UNWIND range(0, size(${kind}_src) - 1) AS i\n"
             f"  WITH events[${kind}_src[i]] AS source, events[${kind}_dst[i]] AS target, i\n"

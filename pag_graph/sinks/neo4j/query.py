@@ -29,6 +29,12 @@ LIMIT 1
 """
 
 
+_FULL = (
+    "Most likely the disk of the server is full (`pag neo4j logs`). Free space there and start it again: "
+    "`pag neo4j stop`, `pag neo4j start`. Then load again; what is there is not lost."
+)
+
+
 class PartialAnswerWarning(UserWarning):
     """Given when an answer leaves out epochs that are not loaded, or rows beyond the query's own limit."""
 
@@ -210,7 +216,7 @@ def _slowest(query: Query, known: LoadedRun) -> int:
         If no epoch has it.
     """
     for epoch in known.slowest_first():
-        if not query.details or epoch.detail in query.details:
+        if epoch.is_enough(query.details):
             return epoch.number
     needs = " or ".join(query.details)
     message = f"All epochs of run {known.run} are loaded with less detail than {query.name} needs: {needs}."
@@ -287,5 +293,7 @@ def plain_errors(what: str) -> Iterator[None]:
             "Neo.ClientError.Statement.AccessMode": "Queries run in read access mode; use one that only reads.",
             "Neo.TransientError.General.MemoryPoolOutOfMemoryError": "Give the server more memory: "
             "`pag neo4j stop`, then `pag neo4j start --heap 2g`.",
+            "Neo.DatabaseError.Transaction.TransactionLogError": _FULL,
+            "Neo.DatabaseError.Transaction.TransactionStartFailed": _FULL,
         }
         raise Neo4jError(message, hints.get(str(code)), {"code": code}) from error

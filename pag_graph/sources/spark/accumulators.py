@@ -26,6 +26,7 @@ class Accumulators:
         self.odd_values = 0
         """Values that are no numbers; they are left out."""
         self._sums: dict[tuple[int, int], dict[int, int]] = {}
+        self._counts: dict[tuple[int, int], dict[int, int]] = {}
         self._totals: dict[tuple[int, int, int], int] = {}
 
     def add_task(self, stage: int, attempt: int, items: Any) -> None:
@@ -33,13 +34,18 @@ class Accumulators:
         sums = self._sums.get((stage, attempt))
         if sums is None:
             sums = self._sums[stage, attempt] = {}
+            self._counts[stage, attempt] = {}
+        counts = self._counts[stage, attempt]
         try:
             for item in items:
                 # Adaptive execution can tell of a plan only after its first stages ran.
                 if item.get("Metadata") == "sql" or item.get("ID") in self.wanted:
                     number, update = item["ID"], item.get("Update")
                     if update is not None:
-                        sums[number] = sums.get(number, 0) + int(update)
+                        value = int(update)
+                        sums[number] = sums.get(number, 0) + value
+                        if value:
+                            counts[number] = counts.get(number, 0) + 1
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self.odd_values += 1
 
@@ -60,4 +66,6 @@ class Accumulators:
             if number not in self.wanted:
                 continue
             bounded = max(-LARGEST, min(value, LARGEST))
-            yield {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
+            updates = self._counts[stage, attempt].get(number, 0) if sums else None
+            row = {"stage": stage, "stage_attempt": attempt, "accumulator": number, "value": bounded}
+            yield row | {"updates": updates}

@@ -79,13 +79,15 @@ class SparkLog:
     executors: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per executor, in the order in which they came."""
     executions: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per SQL execution, by number."""
+    """One row per SQL execution, by number; `mark` tells first plans apart, but for ids, numbers and dates."""
     nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per plan node of a SQL execution's last plan."""
+    """One row per plan node of a SQL execution's last plan; `detail` is Spark's word for how it joins or divides,
+    `mark` tells texts apart that are not kept."""
     node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per metric of a plan node, with its value where the log has one."""
     stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per stage attempt and accumulator of a plan node: what its tasks added to it."""
+    """One row per stage attempt and accumulator of a plan node: what its tasks added to it, and how many of them
+    (null where only totals are known)."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts that the tasks' columns executor, host and reason number."""
     events: dict[str, int] = field(default_factory=dict)
@@ -143,8 +145,18 @@ EXECUTIONS: dict[str, Any] = {
     "name": _S,
     "started_ms": _I,
     "ended_ms": _I,
+    "mark": _I,
 }
-NODES: dict[str, Any] = {"execution": _I, "node": _I, "parent": _I, "name": _S, "scope": _S, "unsplittable": pl.Boolean}
+NODES: dict[str, Any] = {
+    "execution": _I,
+    "node": _I,
+    "parent": _I,
+    "name": _S,
+    "scope": _S,
+    "detail": _S,
+    "mark": _I,
+    "unsplittable": pl.Boolean,
+}
 NODE_METRICS: dict[str, Any] = {
     "execution": _I,
     "node": _I,
@@ -153,7 +165,7 @@ NODE_METRICS: dict[str, Any] = {
     "kind": _S,
     "driver_value": _I,
 }
-STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I}
+STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I, "updates": _I}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ from pag_graph.sources.spark.texts import OTHER, Texts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_nodes"]
+__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_mark", "plan_nodes", "text_mark"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
 _DEEPEST = 10_000
+_LONGEST = 1_000
+"""Characters of a node's text that are held while a log is read; a longer one ends with a mark of all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,16 @@ class Plan:
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
-        for node, parent, name, _, scope in self.nodes:
+        for node, parent, name, text, scope in self.nodes:
+            detail = _DETAIL.search(text)
             yield {
                 "execution": execution,
                 "node": node,
                 "parent": parent,
                 "name": name,
                 "scope": scope,
+                "detail": detail[0] if detail else "",
+                "mark": text_mark(text),
                 "unsplittable": node in self.unsplittable,
             }
 
@@ -100,7 +106,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
             number = parent if parent is not None else -1
         else:
             text = str(info.get("simpleString") or "")
-            nodes.append((number, parent, texts.node(name), text[:300], scope))
+            nodes.append((number, parent, texts.node(name), _held(text), scope))
             if "Scan" in name and is_unsplittable(text):
                 unsplittable.add(number)
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
@@ -113,6 +119,57 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
     return Plan(tuple(nodes), tuple(metrics), frozenset(unsplittable))
+
+
+def text_mark(text: str) -> int:
+    """Return a mark of a plan node's text, the same for texts that differ in the ids of expressions and plans only.
+
+    Examples
+    --------
+    >>> text_mark("Filter (id#7L > 5)") == text_mark("Filter (id#19L > 5)") != text_mark("Filter (id#7L > 6)")
+    True
+    """
+    masked = _EXPRESSION_ID.sub("#", text)
+    return int.from_bytes(hashlib.blake2b(masked.encode(errors="replace"), digest_size=8).digest(), signed=True)
+
+
+def plan_mark(root: Any) -> int:
+    """Return a mark of a whole plan, the same for plans that differ only in ids, numbers, dates and temporary places.
+
+    Parameters
+    ----------
+    root
+        ``sparkPlanInfo`` of an event.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    waiting, seen = [root], 0
+    while waiting and seen < _DEEPEST:
+        info = waiting.pop()
+        if not isinstance(info, dict):
+            continue
+        seen += 1
+        children = [child for child in info.get("children") or () if isinstance(child, dict)]
+        text = f"{info.get('nodeName')}|{info.get('simpleString')}"[:_LONGEST]
+        digest.update(f"{_VARYING.sub('#', _EXPRESSION_ID.sub('#', text))}|{len(children)};".encode(errors="replace"))
+        waiting += reversed(children)
+    return int.from_bytes(digest.digest(), signed=True)
+
+
+_VARYING = re.compile(r"\d+|[0-9a-f]{8}-[0-9a-f-]{27}", re.ASCII)
+_EXPRESSION_ID = re.compile(r"#\d+L?|(?:plan_id=|id=#)\d+", re.ASCII)
+
+_DETAIL = re.compile(
+    r"\b(?:Inner|Cross|LeftOuter|RightOuter|FullOuter|LeftSemi|LeftAnti|ExistenceJoin|"
+    r"SinglePartition|hashpartitioning|rangepartitioning|RoundRobinPartitioning)\b",
+    re.ASCII,
+)
+"""Spark's own words for how a join joins, and how an exchange divides rows."""
+
+
+def _held(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return text[:_LONGEST] + hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def is_unsplittable(text: str) -> bool:

@@ -19,7 +19,7 @@ from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
 from pag_graph.sources.spark.log_lines import LONGEST_LINE, Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
-from pag_graph.sources.spark.plans import Plan, plan_nodes
+from pag_graph.sources.spark.plans import Plan, plan_mark, plan_nodes
 from pag_graph.sources.spark.settings import known_settings
 from pag_graph.sources.spark.task_rows import (
     ENDED,
@@ -403,6 +403,7 @@ class _Reading:
             "name": self.texts.call_site(event.get("description")),
             "started_ms": self._time(event["time"]),
             "ended_ms": None,
+            "mark": plan_mark(event.get("sparkPlanInfo")),
         }
         if changed := known_settings(event.get("modifiedConfigs")):
             self.log.query_settings[number] = changed

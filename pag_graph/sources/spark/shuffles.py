@@ -70,7 +70,8 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     Returns
     -------
     Shuffles
-        The bytes of the messages to a reduce task sum to what it read.
+        The bytes of the messages to a reduce task sum to what it read, but for bytes of which the log shows no sender:
+        those are a finding.
     """
     parents = stage_parents(schedule)
     facts = schedule.tasks.select(
@@ -82,7 +83,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
     del facts
     frames: list[pl.DataFrame] = []
     channels: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    unknown = joined = 0
+    unknown = joined = read_bytes = 0
     for key in readers.keys:
         stage, attempt = stage_attempt(key)
         own = readers[key]
@@ -91,6 +92,7 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         if not sources:
             unknown += own.height
             continue
+        read_bytes += int(own.select(pl.col("remote_bytes").sum() + pl.col("local_bytes").sum()).item())
         by_stage = {p: writers[p] for p in sources}
         totals = [int(by_stage[p]["shuffle_write_bytes"].sum()) for p in sources]
         left = _share(own, totals)
@@ -103,17 +105,8 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
             if made.height:
                 channels.append(((parent, writer_attempt), (stage, attempt)))
                 frames.append(made)
-    findings = []
-    if unknown:
-        detail = "tasks read shuffle data, but the log does not say which stage wrote it; no data messages to them"
-        findings.append(
-            LogFinding(finding="shuffle_source_unknown", severity="info", observed=unknown, unit="tasks", detail=detail)
-        )
-    if joined:
-        detail = f"more than {PAIRS} messages between two stages: one per reading task, from the last task that wrote"
-        findings.append(
-            LogFinding(finding="shuffle_messages_joined", severity="info", observed=joined, unit="tasks", detail=detail)
-        )
+    unsent = read_bytes - sum(int(made["bytes"].sum()) for made in frames)
+    findings = _findings(unknown=unknown, joined=joined, unsent=unsent)
     if not frames:
         return Shuffles(messages=pl.DataFrame(schema=_SCHEMA), channels=channels, findings=findings)
     messages = pl.concat(frames).sort("channel", "source_core", "target", maintain_order=True)
@@ -121,6 +114,34 @@ def shuffle_messages(schedule: Schedule) -> Shuffles:
         pl.col(name).cast(kind) for name, kind in _SCHEMA.items()
     )
     return Shuffles(messages=messages, channels=channels, findings=findings)
+
+
+def _findings(*, unknown: int, joined: int, unsent: int) -> list[LogFinding]:
+    """Say what the log does not show of its shuffles."""
+    return [
+        LogFinding(finding=name, severity="info", observed=observed, unit=unit, detail=detail)
+        for name, observed, unit, detail in (
+            (
+                "shuffle_source_unknown",
+                unknown,
+                "tasks",
+                "tasks read shuffle data, but the log does not say which stage wrote it; no data messages to them",
+            ),
+            (
+                "shuffle_messages_joined",
+                joined,
+                "tasks",
+                f"more than {PAIRS} messages between two stages: one per reading task, from the last task that wrote",
+            ),
+            (
+                "shuffle_bytes_unsent",
+                unsent,
+                "bytes",
+                "bytes that tasks read, but no task in the log had written by then; no data messages for them",
+            ),
+        )
+        if observed
+    ]
 
 
 class _Groups:
@@ -165,15 +186,12 @@ def _share(own: pl.DataFrame, totals: list[int]) -> list[pl.DataFrame]:
 
 def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.DataFrame, int]:
     """Return the messages from one stage to the tasks of another one, and how many tasks got a joined one."""
-    last = (
-        wrote.sort("done", "number")
-        .group_by("executor", maintain_order=True)
-        .agg(
-            pl.col("number").last().alias("source"),
-            pl.col("core").last().alias("source_core"),
-            pl.col("free").last(),
-            pl.col("shuffle_write_bytes").sum().alias("written"),
-        )
+    by_end = wrote.sort("done", "number")
+    senders = by_end.group_by("executor", maintain_order=True).agg(
+        pl.col("number").last().alias("source"),
+        pl.col("core").last().alias("source_core"),
+        pl.col("free").last(),
+        pl.col("shuffle_write_bytes").sum().alias("written"),
     )
     target = own.select(
         "launch",
@@ -184,19 +202,29 @@ def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.Dat
         target_core="core",
         target_executor="executor",
     )
-    if target.height * last.height > PAIRS:
-        final = wrote.sort("done", "number").tail(1)
-        made = target.filter(pl.col("launch") >= final["free"][0]).select(
-            channel=pl.lit(channel),
-            source=pl.lit(int(final["number"][0])),
-            target="target",
-            source_core=pl.lit(int(final["core"][0])),
-            target_core="target_core",
-            bytes=pl.col("remote_bytes") + pl.col("local_bytes"),
-            records="shuffle_read_records",
-        )
-        return made, made.height
-    pairs = target.join(last, how="cross").filter(pl.col("free") <= pl.col("launch"))
+    if target.height * senders.height > PAIRS:
+        messages = _from_the_last(target, by_end.tail(1))
+        joined = messages.height
+    else:
+        messages = _from_each_executor(target, senders)
+        joined = 0
+    message_columns = ("source", "target", "source_core", "target_core", "bytes", "records")
+    return messages.select(pl.lit(channel).alias("channel"), *message_columns), joined
+
+
+def _from_the_last(target: pl.DataFrame, sender: pl.DataFrame) -> pl.DataFrame:
+    """Give every reading task one message, from the task that wrote last."""
+    return target.filter(pl.col("launch") >= sender["free"][0]).with_columns(
+        source=pl.lit(int(sender["number"][0])),
+        source_core=pl.lit(int(sender["core"][0])),
+        bytes=pl.col("remote_bytes") + pl.col("local_bytes"),
+        records=pl.col("shuffle_read_records"),
+    )
+
+
+def _from_each_executor(target: pl.DataFrame, senders: pl.DataFrame) -> pl.DataFrame:
+    """Divide what each task read among the executors that wrote; bytes and records add up to what it read."""
+    pairs = target.join(senders, how="cross").filter(pl.col("free") <= pl.col("launch"))
     same = pl.col("executor") == pl.col("target_executor")
     pairs = pairs.filter(pl.when(same).then(pl.col("local_bytes") > 0).otherwise(pl.col("remote_bytes") > 0))
     weight = pl.when(same).then(0).otherwise(pl.col("written"))
@@ -208,25 +236,14 @@ def _pairs(own: pl.DataFrame, wrote: pl.DataFrame, channel: int) -> tuple[pl.Dat
     before = (
         (pl.col("remote_bytes") * ((pl.col("reached") - pl.col("weight")) / pl.col("whole"))).floor().cast(pl.Int64)
     )
-    made = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
+    messages = pairs.with_columns(bytes=pl.when(same).then("local_bytes").otherwise(upto - before)).with_columns(
         share=pl.col("bytes") / pl.col("bytes").sum().over("target")
     )
     so_far = (pl.col("shuffle_read_records") * pl.col("share").cum_sum().over("target")).round().cast(pl.Int64)
-    made = made.with_columns(so_far=so_far).with_columns(
+    messages = messages.with_columns(so_far=so_far).with_columns(
         records=pl.col("so_far") - pl.col("so_far").shift(1, fill_value=0).over("target")
     )
-    return (
-        made.filter(pl.col("bytes") > 0).select(
-            channel=pl.lit(channel),
-            source="source",
-            target="target",
-            source_core="source_core",
-            target_core="target_core",
-            bytes="bytes",
-            records="records",
-        ),
-        0,
-    )
+    return messages.filter(pl.col("bytes") > 0)
 
 
 def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
@@ -245,9 +262,9 @@ def stage_parents(schedule: Schedule) -> dict[tuple[int, int], list[int]]:
     out: dict[tuple[int, int], list[int]] = {}
     for (job, stage), row in facts.items():
         out[job, stage] = [
-            found
+            writer
             for parent in row["parents"] or (own.get(stage) or {}).get("parents") or []
-            if (found := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
+            if (writer := _twin(facts.get((job, parent)), parent, ran, rdds)) is not None
         ]
     return out
 

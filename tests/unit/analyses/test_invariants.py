@@ -75,6 +75,8 @@ def test_a_silent_worker_is_told(pag: Fixture) -> None:
     run = pag(50, 50, 50)
     run.run.workers = [0, 1, 2]
     rows = [row for row in found(run.invariants(learn=False)) if row[2] == 1]
+    assert rows == [("some_progress", False, 1, 2, None, 0, 1)]
+    rows = [row for row in found(run.invariants(learn=False, progress_to_all=True)) if row[2] == 1]
     assert rows == [
         ("some_progress", False, 1, 0, None, 1, 2),
         ("some_progress", False, 1, 1, None, 1, 2),

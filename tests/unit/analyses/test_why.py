@@ -94,6 +94,34 @@ def test_the_numbers_behind_the_study(skewed: Pag) -> None:
     assert min(waited[worker] for worker in (1, 2, 3)) > 10 * waited.get(0, 0)
 
 
+def test_messages_to_who_reads_all_records_are_skew_as_well(tmp_path: Path) -> None:
+    sender = " | ".join(
+        f"{t} start 1 | {t + 10} send 3>0 #{t} *20 | {t + 11} stop 1 | {t + 99} end" for t in (0, 100, 200)
+    )
+    reader = " | ".join(
+        f"{t} park | {t + 90} unpark | {t + 91} start 1 | {t + 92} recv 3<1 #{t} *20 | {t + 97} stop 1 | {t + 98} end"
+        for t in (0, 100, 200)
+    )
+    draw(reader, sender, processes=[0, 1]).write(tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    told = api.open(tmp_path / "store").why(epoch=1)
+    assert told.cause is Cause.TRANSFER
+    _, row = [row for row in told.table.to_pylist() if row["topic"] == "cause"]
+    said = "The data is skewed: worker 0 read all 20 records of operator 1"
+    assert row["statement"] == f"{said}, and 80% of the time was messages to or from it."
+    assert (row["worker"], row["operator"], row["time_ns"], row["share"]) == (0, 1, 80, 0.8)
+
+
+@pytest.mark.parametrize(("between", "noted"), [(40, True), (4, False)])
+def test_time_between_activations_is_not_instrumented(tmp_path: Path, *, between: int, noted: bool) -> None:
+    log = " | ".join(f"{t} start 1 | {t + 100 - between} stop 1 | {t + 100} end" for t in (0, 100, 200))
+    told = drawn(tmp_path, log.replace("start 1 |", "start 1 | 1 send 3>0 #0 |", 1)).why(epoch=1)
+    rows = [row for row in told.table.to_pylist() if "is not instrumented" in row["statement"]]
+    said = [(row["topic"], row["time_ns"], row["share"]) for row in rows]
+    assert said == ([("doubt", 40, 0.4)] if noted else [])
+    assert not noted or rows[0]["statement"].startswith("40% of the path lies between activations")
+
+
 def test_a_balanced_run_raises_no_alarm(tmp_path: Path) -> None:
     told = drawn(tmp_path, balanced(1), balanced(0)).why()
     assert told.cause is Cause.WORK

@@ -167,13 +167,18 @@ def test_windows_that_do_not_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rules", "why"),
-    [(RuleSet.TIMELY, "no wait begins there"), (RuleSet.ST2, "they are of one epoch")],
+    ("rules", "idle_logged", "why"),
+    [
+        (RuleSet.TIMELY, True, "no wait begins there"),
+        (RuleSet.TIMELY, False, "it does not say when workers had nothing to do"),
+        (RuleSet.ST2, True, "they are of one epoch"),
+    ],
 )
 def test_a_log_that_cannot_be_cut_and_does_not_fit_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: RuleSet, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: RuleSet, *, idle_logged: bool, why: str
 ) -> None:
-    written = draw("0 start 1 | 1 stop 1 | 2 start 1 | 3 stop 1 | 9 end", "0 end").write(tmp_path / "trace")
+    trace = draw("0 start 1 | 1 stop 1 | 2 start 1 | 3 stop 1 | 9 end", "0 end", idle_logged=idle_logged)
+    written = trace.write(tmp_path / "trace")
     api.build(written, tmp_path / "store", rules=rules, engine="local", slice_events=2)
     monkeypatch.setattr("pag_graph.builder.plan._MANY_EVENTS", 5)
     monkeypatch.setattr("pag_graph.store.capacity.available_bytes", lambda: 100)

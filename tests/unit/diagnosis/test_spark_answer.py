@@ -16,8 +16,9 @@ from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.catalogue import CAUSES
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores, recorded_cores, with_cores
+from pag_graph.diagnosis.spark.lines import text_lines
 from pag_graph.diagnosis.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan, list_schedule
-from pag_graph.diagnosis.spark.page import html_page, text_lines
+from pag_graph.diagnosis.spark.page import html_page
 from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.errors import InvalidParameterError
 from pag_graph.sources.spark.convert import map_log

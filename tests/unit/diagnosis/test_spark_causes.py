@@ -10,8 +10,9 @@ import pytest
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.cores import predict_cores
+from pag_graph.diagnosis.spark.lines import text_lines
 from pag_graph.diagnosis.spark.look import Estimate
-from pag_graph.diagnosis.spark.page import html_page, text_lines
+from pag_graph.diagnosis.spark.page import html_page
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.logfiles import LogFiles
 from pag_graph.sources.spark.reader import read_log

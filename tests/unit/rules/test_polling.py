@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
 from pag_graph.rules.polling import polled_intervals
-from pag_graph.rules.rows import KIND_CODES, NEVER
+from pag_graph.rules.rows import KIND_CODES
 from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
 
 LOGS = 10_000 if os.environ.get("PAG_PROVE") == "1" else 300
@@ -47,6 +48,8 @@ def random_log(seed: int) -> list[dict[str, Any]]:
         elif kind in {"receive", "progress_receive"}:
             known = draw.random() < 0.9
             add(kind, peer=draw.randint(0, 2), sent=now - draw.choice([0, 1, 3, 10, 40, -2]) if known else None)
+        elif kind.startswith("application"):
+            add(kind, draw.randint(0, 2))
         else:
             add(kind, peer=draw.randint(0, 2) if kind == "send" else -1)
     return log
@@ -62,6 +65,7 @@ def test_stretches_are_those_of_the_definition() -> None:
         reads = np.flatnonzero((kind == act.RECEIVE) | (kind == act.PROGRESS_RECEIVE)).astype(np.int32)
         rows: Any = SimpleNamespace(
             worker=0,
+            starts_run=True,
             kind=kind,
             t=np.array([row["t"] for row in log], np.int64),
             operator=operator,

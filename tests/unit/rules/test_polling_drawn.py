@@ -113,6 +113,19 @@ def test_a_message_of_another_process_arrives_with_the_step_that_reads_it(tmp_pa
     assert "waiting? 25 wake_up 25 busy 26" in local(graph, 1)
 
 
+def test_a_stop_of_what_never_started_ends_no_activity_of_the_program(tmp_path: Path) -> None:
+    later = "50 start 9 | 51 start 1 | 51 recv 3<0 | 58 stop 1 | 60 stop 9"
+    trace = draw(
+        "0 start 7 | 49 send 3>1 | 99 stop 7",
+        f"{WORKS} | {polls(12)} | 20 app 4 | 21 endapp 5 | {polls(22)} | 30 endapp 4 | {polls(31, 40)} | {later}",
+        idle_logged=False,
+    )
+    graph = assembled(trace, tmp_path)
+    assert differences(graph, build_reference(trace)) == ""
+    waits = [edge for edge in graph.edges if edge["type"] in {"waiting", "input_wait"}]
+    assert [(edge["start_ns"], edge["duration_ns"]) for edge in waits] == [(30, 19)]
+
+
 def test_what_the_log_says_is_not_inferred(tmp_path: Path) -> None:
     logs = ("0 start 7 | 38 send 3>1 | 60 stop 7", f"{WORKS} | {polls(10, 15, 20)} | 40 recv 3<0 | 50 end")
     said = assembled(draw(*logs), tmp_path / "said")

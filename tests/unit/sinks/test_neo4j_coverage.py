@@ -119,12 +119,15 @@ def test_events_of_an_epoch_may_lie_in_earlier_windows() -> None:
 
 
 def test_a_comparison_with_rounds_before_names_those_that_it_lacks() -> None:
-    partly = known({1: "full", 2: "full", 3: "waits", 5: "full"})
+    partly = known({1: "full", 2: "waits", 3: "an earlier release", 5: "full"})
     found = look("root_cause/operator_grew", partly, epoch=5, rounds=3)
     # It compares with the nearest rounds that it can compare with, as the query does.
-    assert (found.covered, dict(found.skipped), found.absent) == ((1, 2, 5), {3: "waits"}, (4,))
-    with pytest.raises(InvalidParameterError, match=r"none of epochs 3 to 4 is loaded with the detail .* full"):
-        look("root_cause/operator_grew", known({3: "waits", 5: "full"}), epoch=5, rounds=2).check()
+    assert (found.covered, dict(found.skipped), found.absent) == ((1, 2, 5), {3: "an earlier release"}, (4,))
+    assert "epoch 3 (loaded with an earlier release, has to be loaded again)" in str(found.line())
+    with pytest.raises(InvalidParameterError, match=r"none of epochs 3 to 4 is loaded with the detail .* this release"):
+        look("root_cause/operator_grew", known({3: "an earlier release", 5: "full"}), epoch=5, rounds=2).check()
+    with pytest.raises(InvalidParameterError, match=r"Epoch 5 of run r is loaded with an earlier release"):
+        look("root_cause/operator_grew", known({5: "an earlier release"}), epoch=5, rounds=2).check()
     # The first round has none before it, and that is all there is to know.
     assert look("root_cause/operator_grew", known(FULL), epoch=1, rounds=2).complete
 

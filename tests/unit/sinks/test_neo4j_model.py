@@ -48,7 +48,7 @@ def whole(runs: dict[str, Run]) -> dict[str, Content]:
 
 
 def test_properties_are_the_tables_columns() -> None:
-    assert set(model.EVENT.columns) == set(tables.PAG_VERTICES.names)
+    assert set(model.EVENT.columns) == {*tables.PAG_VERTICES.names, "operator_name"}
     for table in model.ACTIVITIES.values():
         # The type is the relationship's own; criticality is not stored but computed.
         assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | {"critical"}
@@ -71,11 +71,7 @@ def test_every_node_table_has_the_constraint_that_its_merge_needs() -> None:
 
 TEXTS = [
     *(model.merge_nodes(table) for table in model.NODES),
-    *(
-        make(table)
-        for table in (*model.ACTIVITIES.values(), model.FEEDS, model.THEN, model.RELEASED, model.CONTAINS_STEP)
-        for make in (model.merge_relationships, model.create_relationships)
-    ),
+    *(make(table) for table in model.RELATIONSHIPS for make in (model.merge_relationships, model.create_relationships)),
     *(model.create_events(kinds) for kinds in ((), (ActivityType.BUSY,), tuple(ActivityType))),
 ]
 
@@ -84,7 +80,7 @@ TEXTS = [
 def test_texts_hold_no_values_and_every_name_is_ours(text: str) -> None:
     assert not re.search(r"['\"`;]|//|\d", text.replace("range(0", "").replace(") - 1)", ""))
     labels = {table.label for table in model.NODES}
-    types = {table.type for table in model.ACTIVITIES.values()} | {"FEEDS", "THEN", "RELEASED", "CONTAINS"}
+    types = {table.type for table in model.ACTIVITIES.values()} | {"FEEDS", "THEN", "RELEASED", "CONTAINS", "SPENT"}
     assert set(re.findall(r"[(\[]\w*:(\w+)", text)) <= labels | types
 
 
@@ -108,9 +104,39 @@ def test_details_hold_what_lesser_ones_hold() -> None:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_all_epochs_together_are_the_store(whole: dict[str, Content], runs: dict[str, Run], name: str) -> None:
     content, run = whole[name], runs[name]
-    assert content.events.equals(run.scan("vertices").sort("id").collect().select(content.events.columns))
+    stored = tables.PAG_VERTICES.names
+    assert content.events.select(stored).equals(run.scan("vertices").sort("id").collect().select(stored))
+    names = dict(run.operators.select("operator", "name").iter_rows())
+    assert content.events["operator_name"].to_list() == [names.get(each) for each in content.events["operator"]]
     edges = run.scan("edges").sort("src", "dst").collect()
-    assert content.activities.drop("critical").equals(edges.select(tables.PAG_EDGES.names))
+    assert content.activities.drop("critical", "run").equals(edges.select(tables.PAG_EDGES.names))
+    indexed = content.activities["type"].is_in([str(kind) for kind in model.FOUND_BY_EPOCH])
+    assert content.activities["run"].is_not_null().equals(indexed, check_names=False)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_operators_spend_what_the_windows_show(whole: dict[str, Content], runs: dict[str, Run], name: str) -> None:
+    """Over a run that windows tile, each operator's time is that of its edges, and the path's is the path's."""
+    content, run = whole[name], runs[name]
+    assert {window.role for window in run.windows()} >= {"startup", "round", "shutdown"}
+    edges = run.scan("edges").filter(pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES])).collect()
+    expected = edges.drop_nulls("operator").group_by("operator", "type").agg(pl.col("duration_ns").sum())
+    spent = content.spent.group_by("operator", "type").agg(pl.col("ns").sum(), pl.col("path_ns").sum())
+    assert set(spent.select("operator", "type", "ns").iter_rows()) == {row for row in expected.iter_rows() if row[2]}
+    steps = content.steps.drop_nulls("operator").filter(pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES]))
+    on_path = steps.group_by("operator", "type").agg(pl.col("duration_ns").sum())
+    assert {row for row in spent.select("operator", "type", "path_ns").iter_rows() if row[2]} == {
+        row for row in on_path.iter_rows() if row[2]
+    }
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_messages_say_which_operator_sent_them(whole: dict[str, Content], runs: dict[str, Run], name: str) -> None:
+    edges = runs[name].scan("edges").filter(pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES])).collect()
+    before = dict(edges.select("dst", "operator").iter_rows())
+    released = whole[name].released
+    assert released.height
+    assert released["sender_operator"].to_list() == [before.get(src) for src in released["src"]]
 
 
 @pytest.mark.parametrize("name", BUNDLED)

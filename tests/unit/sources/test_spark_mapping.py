@@ -313,6 +313,15 @@ def test_bytes_of_a_shuffle_go_from_the_executors_that_wrote_to_each_reader(tmp_
     )
 
 
+def test_bytes_that_nobody_is_seen_to_write_are_counted(tmp_path: Path) -> None:
+    log = EventLog(cores=[1, 1]).job(0, 100, [0, 1], parents={1: [0]}).stage(0, 105, tasks=1)
+    log.task(0, 0, "0", 110, 200, run=90, wrote=(100, 10)).stage_done(0, 200).stage(1, 201, tasks=2)
+    log.task(1, 0, "0", 210, 300, run=90, read=(501, 99, 60)).task(1, 1, "1", 210, 300, run=90, read=(7, 3, 1))
+    mapped = mapped_of(log.stage_done(1, 300).job_done(0, 301).end(310), tmp_path)
+    assert mapped.shuffles.messages["bytes"].to_list() == [99, 7]
+    assert [(found.finding, found.observed) for found in mapped.shuffles.findings] == [("shuffle_bytes_unsent", 504)]
+
+
 def test_shuffle_data_of_an_earlier_job_is_found_by_its_rdd(tmp_path: Path) -> None:
     log = EventLog(cores=[1]).job(0, 100, [0]).stage(0, 105, tasks=1).task(0, 0, "0", 110, 200, run=90, wrote=(100, 10))
     log.stage_done(0, 200).job_done(0, 201)

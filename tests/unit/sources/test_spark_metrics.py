@@ -83,7 +83,7 @@ def test_stages_that_share_an_accumulator_and_an_end_that_comes_again(tmp_path: 
     log.events.append(again)
     # Adaptive execution tells of the plan after its stages have run.
     found = read(of_plan(log.job_done(0, 300).end(310)), tmp_path)
-    assert found.stage_metrics.rows() == [(0, 0, 7, 5), (1, 0, 7, 7)]
+    assert found.stage_metrics.rows() == [(0, 0, 7, 5, 1), (1, 0, 7, 7, 1)]
 
 
 @pytest.mark.parametrize("update", [[], {}, "many", 1e308, None])

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from pag_graph.errors import SchemaError, TraceFormatError
-from pag_graph.sources import convert, detect_format, st2
+from pag_graph.sources import convert, detect_format, st2, st2_survey
 from pag_graph.store.order import check_trace
 from pag_graph.store.trace import Trace
 
@@ -285,8 +285,9 @@ def test_numbers_with_gaps_may_be_floats_and_nothing_else(tmp_path: Path) -> Non
 
 
 def test_activations_that_nobody_stops_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_PART_ROWS", 3), ("_KEPT_ROWS", 0), ("_DEEPEST", 2)):
+    for name, value in (("_PART_ROWS", 3), ("_KEPT_ROWS", 0)):
         monkeypatch.setattr(st2, name, value)
+    monkeypatch.setattr(st2_survey, "_DEEPEST", 2)
     raw(*activations(*[("start", 1)] * 10, ("stop", 1))).write_parquet(tmp_path / "raw.parquet")
     convert(tmp_path / "raw.parquet", tmp_path / "trace")
     (found,) = Trace.open(tmp_path / "trace").findings.to_pylist()

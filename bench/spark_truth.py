@@ -1,0 +1,237 @@
+"""What `pag spark` predicts, beside what the same programs took once its advice was followed.
+
+    python -m bench.spark_truth --run             # runs every program as it was and mended, and writes the page anew
+    python -m bench.spark_truth --run --pairs 6   # more often
+    python -m bench.spark_truth                   # the page anew, from the result that is kept
+
+Programs are those of `bench/spark_causes/plan_programs.py`. A pair is one run with the planted cause and one with the
+advice applied; pairs alternate (ABBA), so what a machine does meanwhile meets both. The application's time since its
+first job counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from bench import harness
+from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
+from pag_graph.sources.spark.convert import map_log
+from pag_graph.sources.spark.logfiles import LogFiles
+from pag_graph.sources.spark.reader import read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["Run", "Truth", "compare", "section", "wilson"]
+
+RESULT = harness.ROOT / "bench" / "results" / "spark-truth.json"
+PAGE = harness.ROOT / "docs" / "spark-truth.md"
+_SCRIPTS = harness.ROOT / "bench" / "spark_causes"
+_OF_AN_ESTIMATE, _OF_A_BOUND = 0.5, 0.2
+"""Least part of a predicted saving that must come true: of an estimate, and of what is only a bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a program."""
+
+    program: str
+    cause: str
+    """What was planted."""
+    role: str
+    active_ns: int
+    load: float
+    """Of the machine when it ended."""
+    ranked: list[dict[str, Any]]
+    """Causes that the answer names, in order: `cause`, `saved_ns`, `upper_bound`, `class`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """A program's advice, and what came of it: medians over its runs."""
+
+    program: str
+    cause: str
+    rank: int | None
+    """Place of the cause in the answer, the worst of all runs; None where a run lacks it."""
+    kind: str
+    bound: bool
+    predicted_ns: int
+    measured_ns: int
+    planted_ns: int
+    noise_ns: int
+    """Largest difference between runs of one role."""
+    pairs: int
+    decoys: int
+    """Runs of the decoy."""
+    false: int
+    """Of these, runs in which the cause was named."""
+    twins_named: int
+    """Runs with the advice applied in which the cause was named still."""
+
+    @property
+    def true(self) -> bool:
+        """Whether the advice saved more than noise, and enough of what was predicted."""
+        least = (_OF_A_BOUND if self.bound else _OF_AN_ESTIMATE) * self.predicted_ns
+        return self.rank is not None and self.measured_ns > self.noise_ns and self.measured_ns >= least
+
+    @property
+    def held(self) -> bool | None:
+        """Whether no more was saved than the bound says; None for an estimate."""
+        return self.measured_ns <= self.predicted_ns if self.bound else None
+
+
+def compare(runs: Iterable[Run]) -> list[Truth]:
+    """Return one row per program, in the order of their first runs."""
+    groups: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        groups.setdefault(run.program, {}).setdefault(run.role, []).append(run)
+    return [_truth(name, own) for name, own in groups.items() if "planted" in own and "twin" in own]
+
+
+def _truth(name: str, own: dict[str, list[Run]]) -> Truth:
+    planted, twins, decoys = own["planted"], own["twin"], own.get("decoy", [])
+    cause = planted[0].cause
+    named = [next((row for row in run.ranked if row["cause"] == cause), None) for run in planted]
+    ranks = [run.ranked.index(row) + 1 if row else None for run, row in zip(planted, named, strict=True)]
+    known = [row for row in named if row]
+    times = {role: [run.active_ns for run in of_role] for role, of_role in (("planted", planted), ("twin", twins))}
+    return Truth(
+        program=name,
+        cause=cause,
+        rank=None if None in ranks else max(rank for rank in ranks if rank),
+        kind=known[0]["class"] if known else "",
+        bound=bool(known and known[0]["upper_bound"]),
+        predicted_ns=int(statistics.median(row["saved_ns"] for row in known)) if known else 0,
+        measured_ns=int(statistics.median(times["planted"]) - statistics.median(times["twin"])),
+        planted_ns=int(statistics.median(times["planted"])),
+        noise_ns=max(max(values) - min(values) for values in times.values()),
+        pairs=min(len(planted), len(twins)),
+        decoys=len(decoys),
+        false=sum(cause in [row["cause"] for row in run.ranked] for run in decoys),
+        twins_named=sum(cause in [row["cause"] for row in run.ranked] for run in twins),
+    )
+
+
+def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
+    """Return the interval in which a share lies, with 95 % confidence (Wilson 1927).
+
+    Examples
+    --------
+    >>> tuple(round(end, 2) for end in wilson(9, 10))
+    (0.6, 0.98)
+    """
+    if not of:
+        return 0.0, 1.0
+    share, extra = hits / of, z * z / of
+    middle = share + extra / 2
+    spread = z * math.sqrt(share * (1 - share) / of + extra / (4 * of))
+    return max(0.0, (middle - spread) / (1 + extra)), min(1.0, (middle + spread) / (1 + extra))
+
+
+def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
+    """Return the generated part of the page."""
+    named = [row for row in found if row.rank is not None]
+    first = [row for row in found if row.rank == 1]
+    true = [row for row in found if row.true]
+    bounds = [row for row in found if row.held is not None]
+    decoys, false = sum(row.decoys for row in found), sum(row.false for row in found)
+    twins, still = sum(row.pairs for row in found), sum(row.twins_named for row in found)
+
+    def part(hits: int, of: int) -> str:
+        low, high = wilson(hits, of)
+        return f"{hits} of {of} ({low:.0%} to {high:.0%})"
+
+    head = [
+        f"- programs whose cause is named in every run: {part(len(named), len(found))}",
+        f"- named first in every run: {part(len(first), len(found))}",
+        f"- advice that came true: {part(len(true), len(found))}",
+        f"- bounds that held: {part(sum(bool(row.held) for row in bounds), len(bounds))}",
+        f"- decoys that were taken for the cause: {false} of {decoys}",
+        f"- mended runs that kept it: {still} of {twins}",
+        f"- load of the machine (2 cores) while they ran: {min(loads):.1f} to {max(loads):.1f}",
+    ]
+    columns = ("program", "cause", "rank", "class", "took s", "predicted s", "measured s", "noise s", "pairs", "true")
+    columns = (*columns, "bound held")
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    for row in found:
+        most = "at most " if row.bound else ""
+        held = "" if row.held is None else ("yes" if row.held else "no")
+        cells = [row.program, f"`{row.cause}`", str(row.rank or "missed"), row.kind, f"{row.planted_ns / 1e9:.2f}"]
+        cells += [f"{most}{row.predicted_ns / 1e9:.2f}", f"{row.measured_ns / 1e9:.2f}", f"{row.noise_ns / 1e9:.2f}"]
+        cells += [str(row.pairs), "yes" if row.true else "no", held]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*head, "", *lines])
+
+
+def _answered(log: bytes, folder: Path) -> Diagnosis:
+    file = folder / "log"
+    file.write_bytes(log)
+    return diagnose(map_log(read_log(LogFiles(name="log", files=(file,)))).schedule)
+
+
+def run_all(pairs: int, only: Sequence[str]) -> Iterator[Run]:
+    """Run all programs: decoy once, then planted and mended in turn; yield every run."""
+    sys.path.insert(0, str(_SCRIPTS))
+    from plan_programs import PROGRAMS
+    from record_plans import records
+
+    order = [role for pair in range(pairs) for role in (("planted", "twin") if pair % 2 == 0 else ("twin", "planted"))]
+    chosen = [program for program in PROGRAMS if not only or program.name in only]
+    with tempfile.TemporaryDirectory(prefix="spark-truth-") as temporary:
+        for program, role, log in records(chosen, ["decoy", *order]):
+            told = _answered(log, Path(temporary))
+            keys = ("cause", "upper_bound", "class")
+            ranked = [
+                {**{key: cause.facts()[key] for key in keys}, "saved_ns": cause.saved_ns} for cause in told.causes
+            ]
+            load = round(os.getloadavg()[0], 1)
+            print(
+                f"{program.name} {role}: {told.active_ns / 1e9:.2f} s, {[row['cause'] for row in ranked]}", flush=True
+            )
+            yield Run(
+                program=program.name,
+                cause=program.cause,
+                role=role,
+                active_ns=told.active_ns,
+                load=load,
+                ranked=ranked,
+            )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the options, run, compare, and write page and result."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_truth", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--run", action="store_true", help="run the programs; without it the kept result is shown")
+    parser.add_argument("--pairs", type=int, default=2, help="pairs of each program")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some programs; replaces their runs")
+    given = parser.parse_args(arguments)
+    kept = [Run(**row) for row in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
+    if given.run:
+        again: set[str] = set()
+        for run in run_all(given.pairs, given.only):
+            if run.program not in again:
+                again.add(run.program)
+                kept = [old for old in kept if old.program != run.program]
+            kept.append(run)
+            # After each run: whoever stops this keeps what was measured.
+            rows = [asdict(each) for each in kept]
+            harness.save({"format": harness.FORMAT, "bench": "spark-truth", "runs": rows}, RESULT)
+    told = section(compare(kept), [run.load for run in kept])
+    print(told)
+    PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), "truth", told), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

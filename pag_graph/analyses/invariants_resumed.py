@@ -1,0 +1,148 @@
+"""`invariants` as a standing query: the rounds that are new, and what is remembered of the ones before.
+
+A learned limit looks at the latest values of a key, and a gap begins with a worker's last progress message. Both are
+remembered as of every epoch of the last ones, because a message that is read late makes some of them look different. If
+one further back does, all is made anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.definition import Resumed
+from pag_graph.analyses.expressions import rounds, worker_of
+from pag_graph.analyses.invariants import ANALYSIS, listed, progress_sends, violations
+from pag_graph.analyses.observations import KEY, SEEN
+from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.view import View
+
+if TYPE_CHECKING:
+    from pag_graph.analyses.invariants import InvariantsParameters
+    from pag_graph.graph.run import Run
+
+_OBSERVED, _SENT, _FROM = "observed", "sent", "from"
+_EPOCHS = 20
+"""Epochs as of which it can go on."""
+_SENDS = {"src": pl.Int64, "dst": pl.Int64, "src_epoch": pl.Int64, "start_ns": pl.Int64}
+_SCHEMA = {"part": pl.String, "epoch": pl.Int64, "key": pl.String, "value": pl.String}
+_KEYS = {name: pl.String if SEEN[name] == SEEN["type"] else SEEN[name] for name in KEY}
+
+
+def resume(run: Run, last: int, parameters: InvariantsParameters, since: int, memory: pl.DataFrame) -> Resumed:
+    """Answer `invariants` of the rounds from an epoch on.
+
+    Parameters
+    ----------
+    run
+        Any run.
+    last
+        Its last answered epoch.
+    parameters
+        As for `invariants`.
+    since
+        The first epoch whose answer can be another one.
+    memory
+        What the last call said to remember; nothing at first.
+
+    Returns
+    -------
+    Resumed
+        Also about earlier rounds, where these can look different now: the one that was the last, whose workers' last
+        gaps were still open, and all where what is remembered does not go back so far.
+    """
+    until = run.until(last)
+    known = rounds(until)
+    first = memory.filter(pl.col("part") == _FROM)["epoch"].to_list()
+    begins = known["epoch"].min() if known.height else None
+    # The startup counts as a round only as long as it is alone.
+    alone = memory.filter(pl.col("part") == _FROM)["key"].to_list() == ["alone"]
+    newest = memory.filter(pl.col("part") == _FROM)["value"].to_list()
+    since = min(since, int(newest[0])) if newest else since
+    if not first or alone or since < first[0] or begins is None:
+        since, memory = -(2**63), pl.DataFrame(schema=_SCHEMA)
+    past = memory.filter(pl.col("epoch") < since)
+    observed, sent, later = _observed(past), _sent(past), progress_sends(run, since)
+    if _mixed(sent, later):
+        return resume(run, last, parameters, since, pl.DataFrame(schema=_SCHEMA))
+    windows = known.filter(pl.col("epoch") >= since)
+    if not windows.height:
+        return Resumed(since, ANALYSIS.schema.empty_table(), memory)
+    chosen = set(windows["epoch"].to_list())
+    stretches = run.stretches(run.windows(chosen))
+    parts = [with_epochs(ANALYSIS.table(View(run=run, windows=part), parameters), part) for part in stretches]
+    rows, new = violations(
+        until,
+        parameters,
+        parts=pa.concat_tables(parts),
+        windows=windows,
+        sends=pl.concat([_latest(sent), later]),
+        past=observed,
+    )
+    kept = _memory(known, parameters, pl.concat([observed, new]), pl.concat([sent, later]))
+    return Resumed(since, listed(rows), kept)
+
+
+def _mixed(before: pl.DataFrame, later: pl.DataFrame) -> bool:
+    """Say whether a worker sent something in an earlier epoch after what it sent in a later one."""
+    ends, begins = (frame.group_by(worker=worker_of("src")) for frame in (before, later))
+    joined = ends.agg(end=pl.col("start_ns").max()).join(begins.agg(begin=pl.col("start_ns").min()), on="worker")
+    return joined.filter(pl.col("end") > pl.col("begin")).height > 0
+
+
+def _latest(sends: pl.DataFrame) -> pl.DataFrame:
+    """Return the last one of each worker."""
+    order = sends.with_columns(worker=worker_of("src")).sort("start_ns", "src")
+    return order.unique("worker", keep="last", maintain_order=True).drop("worker")
+
+
+def _observed(memory: pl.DataFrame) -> pl.DataFrame:
+    """Return what was observed, with the columns that limits are learned from; others are null."""
+    rows = memory.filter(pl.col("part") == _OBSERVED)
+    if not rows.height:
+        return SEEN.to_frame().with_columns(epoch=pl.lit(0, pl.Int64)).clear()
+    keys = rows["key"].str.json_decode(pl.Struct(_KEYS)).struct.unnest()
+    absent = [pl.lit(None, kind).alias(name) for name, kind in SEEN.items() if name not in _KEYS]
+    named = keys.with_columns(absent).with_columns(observed=rows["value"].cast(pl.Int64), epoch=rows["epoch"])
+    return named.select(*SEEN, "epoch").cast(dict(SEEN))  # type: ignore[arg-type]
+
+
+def _sent(memory: pl.DataFrame) -> pl.DataFrame:
+    """Return the last progress messages of each worker in each of some epochs."""
+    rows = memory.filter(pl.col("part") == _SENT)
+    if not rows.height:
+        return pl.DataFrame(schema=_SENDS)
+    return rows["value"].str.json_decode(pl.Struct(_SENDS)).struct.unnest()
+
+
+def _memory(
+    known: pl.DataFrame, parameters: InvariantsParameters, observed: pl.DataFrame, sends: pl.DataFrame
+) -> pl.DataFrame:
+    """Return what is needed to go on as of any of the last epochs."""
+    epochs = known["epoch"]
+    first, last = int(epochs.tail(_EPOCHS)[0]), int(epochs[-1])
+    # Of each key what is in these epochs, and as many values before as limits look at.
+    old = (
+        observed.filter(pl.col("epoch") < first).sort("epoch").group_by(KEY, maintain_order=True).tail(parameters.over)
+    )
+    kept = pl.concat([old.select(observed.columns), observed.filter(pl.col("epoch") >= first)])
+    values = kept.select(
+        part=pl.lit(_OBSERVED),
+        epoch="epoch",
+        key=pl.struct(pl.col(name).cast(kind) for name, kind in _KEYS.items()).struct.json_encode(),
+        value=pl.col("observed").cast(pl.String),
+    )
+    order = sends.filter(pl.col("src_epoch") <= last).sort("start_ns", "src")
+    of_epoch = order.with_columns(worker=worker_of("src"), of=pl.max_horizontal("src_epoch", pl.lit(first - 1)))
+    latest = of_epoch.unique(["worker", "of"], keep="last", maintain_order=True)
+    sent = latest.select(
+        part=pl.lit(_SENT),
+        epoch="src_epoch",
+        key=pl.col("worker").cast(pl.String),
+        value=pl.struct(*_SENDS).struct.json_encode(),
+    )
+    alone = "alone" if known["role"].to_list() == ["startup"] else "rounds"
+    begin = pl.DataFrame({"part": [_FROM], "epoch": [first], "key": [alone], "value": [str(last)]}, schema=_SCHEMA)
+    return pl.concat([values, sent, begin]).select(*_SCHEMA)

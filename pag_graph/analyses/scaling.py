@@ -1,0 +1,241 @@
+"""How the critical path of a program changes with the number of its workers, over repetitions.
+
+Definition: CPA (Sager 2016) 7.3 (time on the path per activity and operator, absolute and relative, for a growing
+number of workers).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
+
+from pag_graph.analyses import profile
+from pag_graph.analyses.definition import Report, typed_table
+from pag_graph.analyses.expressions import operator_names, share_of
+from pag_graph.analyses.view import View
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import EpochRole
+from pag_graph.model.tables import SCALING
+from pag_graph.model.units import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from pag_graph.graph.run import Run
+
+TOTAL = "total"
+WHOLE = "(whole path)"
+_DIVISIONS: tuple[Literal["type", "operator"], ...] = ("type", "operator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling(Report):
+    """The paths of several runs of one program, by number of workers."""
+
+    table: pa.Table
+    """Rows of `SCALING`."""
+    runs: tuple[dict[str, Any], ...]
+    """Per run, by number of workers and then as given: ``store``, ``run_id``, ``workers`` and ``path_ns``."""
+    rounds: tuple[int, ...]
+    """Epochs of the rounds that all runs have, which are compared."""
+    left_out: int
+    """Rounds that not all runs have, counted once."""
+    cores: int | None
+    """How many cores the runs had, if somebody said so."""
+    strange: tuple[str, ...]
+    """Operators that not all runs have, as ``name (address)``."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values, for programs."""
+        return {
+            "runs": list(self.runs),
+            "rounds": len(self.rounds),
+            "first_round": self.rounds[0],
+            "last_round": self.rounds[-1],
+            "rounds_left_out": self.left_out,
+            "cores": self.cores,
+            "operators_not_in_all": list(self.strange),
+        }
+
+    def headline(self) -> str:
+        """Return what a person reads before the rows."""
+        repeated = Counter(run["workers"] for run in self.runs)
+        each = ", ".join(f"{count} with {_workers(workers)}" for workers, count in sorted(repeated.items()))
+        more = f" ({self.left_out} rounds that only some have are left out)" if self.left_out else ""
+        lines = [
+            f"{len(self.runs)} runs: {each}. Compared: {_counted(len(self.rounds), 'round')} that all have{more}.",
+            *(_line(row, min(repeated)) for row in self.table.to_pylist() if row["by"] == TOTAL),
+        ]
+        above = sorted(workers for workers in repeated if self.cores is not None and workers > self.cores)
+        if above:
+            number = ", ".join(map(str, above))
+            lines.append(
+                f"More workers ({number}) than cores ({self.cores}): their threads take turns on them, so this says"
+                " nothing of how the program scales."
+            )
+        if self.cores is None:
+            lines.append("No trace says how many cores there were: give --cores, so that it is said who lacked one.")
+        if self.strange:
+            lines.append(f"Not the same program? Operators that not all runs have: {', '.join(self.strange)}.")
+        return "\n".join(lines)
+
+
+def _line(row: dict[str, Any], fewest: int) -> str:
+    spread = "" if row["deviation_ns"] is None else f" +- {duration(round(row['deviation_ns']))}"
+    text = f"{_workers(row['workers'])}: {duration(round(row['mean_ns']))}{spread}"
+    if row["workers"] == fewest or row["speed_up"] is None:
+        return text
+    return f"{text}, {row['speed_up']:.2f} x as fast as {_workers(fewest)} (ideal: {row['workers'] / fewest:.3g} x)"
+
+
+def _workers(count: int) -> str:
+    return _counted(count, "worker")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def scaling(runs: Sequence[Run], *, n: int = 5, cores: int | None = None) -> Scaling:
+    """Divide the critical paths of runs with different numbers of workers by activity and by operator.
+
+    Parameters
+    ----------
+    runs
+        Of one program on the same input, with different numbers of workers, each number as often as one likes.
+    n
+        Activities and operators to tell apart, those with most time over all runs; the others are summed up.
+    cores
+        How many cores the runs had, to say where workers outnumber them.
+
+    Returns
+    -------
+    Scaling
+        Its `table` has rows of `SCALING`, one per division, key and number of workers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are fewer than two runs, one is given twice, no round is in all of them, or a number is out of range.
+    UnsupportedPlanError
+        If the clocks of a run are not aligned.
+
+    Notes
+    -----
+    Compared are the rounds that all runs have: their paths are as long as the rounds, so the times of a division add
+    up to the length of these rounds. A key that is not on a run's path counts as 0 there. `ideal_ns` is the mean of the
+    fewest workers, divided by how many times as many there are. The deviation is that of a sample (n - 1). O(paths).
+    """
+    _check(runs, n, cores)
+    known = [{w.epoch for w in run.windows() if w.role is EpochRole.ROUND and w.epoch is not None} for run in runs]
+    common = sorted(set.intersection(*known))
+    if not common:
+        message = "No round is in all of these runs: they have no epoch in common."
+        raise InvalidParameterError(message, "Compare runs of one program on the same input.")
+    paths = pl.concat([_path(run, place, common) for place, run in enumerate(runs)])
+    named = _first(paths, n)
+    names: list[set[str]] = [{f"{row['operator_name']} ({row['address']})" for row in _operators(run)} for run in runs]
+    facts = [
+        {
+            "store": str(run.info.path),
+            "run_id": run.info.run["run_id"],
+            "workers": len(run.workers),
+            "path_ns": int(paths.filter(pl.col("run") == place, pl.col("by") == TOTAL)["path_ns"].sum()),
+        }
+        for place, run in enumerate(runs)
+    ]
+    return Scaling(
+        table=typed_table(_compared(named, facts, cores), SCALING),
+        runs=tuple(sorted(facts, key=lambda fact: fact["workers"])),
+        rounds=tuple(common),
+        left_out=len(set.union(*known)) - len(common),
+        cores=cores,
+        strange=tuple(sorted(set[str]().union(*names) - names[0].intersection(*names))),
+    )
+
+
+def _check(runs: Sequence[Run], n: int, cores: int | None) -> None:
+    message = ""
+    if len(runs) < 2:  # noqa: PLR2004
+        message = f"{_counted(len(runs), 'run')} cannot be compared; give two or more."
+    elif n < 1 or (cores is not None and cores < 1):
+        message = f"n is {n} and cores is {cores}; both must be at least 1."
+    if message:
+        raise InvalidParameterError(message, "pag scaling w1.pag w2.pag w4.pag --cores 4")
+    seen: dict[str, Run] = {}
+    for run in runs:
+        profile.ANALYSIS.check(run)
+        other = seen.setdefault(str(run.info.run["trace_id"]), run)
+        if other is not run:
+            message = f"{run.info.path} and {other.info.path} hold the same run: a repetition is a run of its own."
+            raise InvalidParameterError(message, "Give each recording once.")
+
+
+def _operators(run: Run) -> list[dict[str, Any]]:
+    return operator_names(run).to_dicts()
+
+
+def _path(run: Run, place: int, epochs: Sequence[int]) -> pl.DataFrame:
+    """Return time on the paths of some rounds of a run per division and key."""
+    windows = [run.window(epoch=epoch) for epoch in epochs]
+    parts = [
+        profile.divided(View(run=run, windows=stretch), profile.ProfileParameters(by=by))
+        for stretch in run.stretches(windows)
+        for by in _DIVISIONS
+    ]
+    rows = pl.concat([part.select("by", "key", "path_ns") for part in parts])
+    whole = pl.DataFrame({"by": [TOTAL], "key": [WHOLE], "path_ns": [sum(window.span_ns for window in windows)]})
+    summed = pl.concat([whole, rows.group_by("by", "key").agg(pl.col("path_ns").sum())])
+    return summed.with_columns(run=pl.lit(place, pl.Int64), workers=pl.lit(len(run.workers), pl.Int64))
+
+
+def _first(paths: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Rank keys by their time in all runs; those behind the first `n` of a division become one."""
+    totals = paths.group_by("by", "key").agg(pl.col("path_ns").sum()).with_columns(profile.ranks_by("by"))
+    rest = pl.col("rank") > n
+    return (
+        paths.join(totals.select("by", "key", "rank"), on=["by", "key"])
+        .with_columns(
+            key=pl.when(rest).then(pl.lit(profile.OTHER)).otherwise("key"),
+            rank=pl.when(rest).then(n + 1).otherwise("rank").cast(pl.Int64),
+        )
+        .group_by("run", "workers", "by", "rank", "key")
+        .agg(pl.col("path_ns").sum())
+    )
+
+
+def _compared(named: pl.DataFrame, facts: Sequence[dict[str, Any]], cores: int | None) -> pl.DataFrame:
+    """Return means and deviations per division, key and number of workers."""
+    runs = pl.DataFrame({"run": range(len(facts)), "workers": [fact["workers"] for fact in facts]})
+    spent = (
+        named.select("by", "rank", "key")
+        .unique()
+        .join(runs, how="cross")
+        .join(named, on=["by", "rank", "key", "run", "workers"], how="left")
+        .group_by("by", "rank", "key", "workers")
+        .agg(
+            runs=pl.len().cast(pl.Int64),
+            # Sorted, so that the same runs in another order are rounded in the same way.
+            mean_ns=pl.col("path_ns").fill_null(0).sort().mean(),
+            deviation_ns=pl.col("path_ns").fill_null(0).sort().std(),
+        )
+    )
+    total = spent.filter(pl.col("by") == TOTAL).select("workers", total_ns="mean_ns")
+    fewest = int(runs["workers"].min())  # type: ignore[arg-type]
+    base = spent.filter(pl.col("workers") == fewest).select("by", "key", base_ns="mean_ns")
+    return (
+        spent.join(total, on="workers")
+        .join(base, on=["by", "key"])
+        .with_columns(
+            share=share_of("mean_ns", pl.col("total_ns")),
+            ideal_ns=pl.col("base_ns") * fewest / pl.col("workers"),
+            speed_up=pl.when(pl.col("mean_ns") > 0).then(pl.col("base_ns") / pl.col("mean_ns")),
+            over_cores=pl.lit(None, pl.Boolean) if cores is None else pl.col("workers") > cores,
+        )
+        .sort(pl.col("by").cast(pl.Enum([TOTAL, *_DIVISIONS])), "rank", "workers")
+    )

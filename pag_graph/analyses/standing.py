@@ -1,0 +1,293 @@
+"""Standing queries: analyses whose answers are kept up to date commit after commit, by what changed.
+
+The rows of a commit say which epochs can have another answer. Those are looked at; what they answered before is the sum
+of the changes that the store has of them. So a commit costs what is new, however old the run is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
+from pag_graph.analyses.rounds import ROUNDS
+from pag_graph.analyses.runner import with_epochs
+from pag_graph.analyses.totals import TOTALS, SumAnalysis
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.membership import labels, members
+from pag_graph.store.parts import check_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from pag_graph.analyses.definition import Analysis
+    from pag_graph.analyses.view import View
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
+    from pag_graph.store.delta import StoreInfo
+
+NEVER = -(2**63)
+"""No epoch comes before it."""
+_PLACE = ("epoch", "src_epoch", "start_ns", "duration_ns")
+_SMALL = ("operators", "channels", "workers")
+_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS)}
+"""Analyses that only standing queries ask for."""
+ANSWERS: dict[str, pl.DataType | type[pl.DataType]] = {"epoch": pl.Int64, "row": pl.String}
+"""An answer as changes have it."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """An analysis with its parameters, as a store remembers it."""
+
+    name: str
+    values: tuple[tuple[str, str], ...] = ()
+    """Names and values of parameters as texts, by name."""
+
+    @classmethod
+    def parse(cls, text: str) -> Query:
+        """Read ``NAME:parameter=value:...``.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it is not of this form, or there is no such analysis or parameter.
+
+        Examples
+        --------
+        >>> Query.parse("k-hops:k=3").id
+        'k-hops:k=3'
+        """
+        name, *pairs = text.split(":")
+        split = [pair.partition("=") for pair in pairs]
+        if any(not key or not equals for key, equals, _ in split):
+            message = f"The query {text!r} is not of the form NAME:parameter=value:..."
+            raise InvalidParameterError(message, "Such as critical-path, or k-hops:k=3.")
+        query = cls(name, tuple(sorted((key.replace("-", "_"), value) for key, _, value in split)))
+        query = cls(query.analysis.name, query.values)
+        query.analysis.arguments(query.parameters)
+        return query
+
+    @property
+    def id(self) -> str:
+        """How the store names it."""
+        return ":".join([self.name, *(f"{key}={value}" for key, value in self.values)])
+
+    @cached_property
+    def analysis(self) -> Analysis[Any]:
+        """The analysis."""
+        return _BUILT_IN.get(self.name) or find_analysis(self.name)
+
+    @cached_property
+    def parameters(self) -> Any:
+        """Its parameters."""
+        return self.analysis.make_parameters(dict(self.values))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of a row of its answer."""
+        if isinstance(self.analysis, SumAnalysis):
+            return self.analysis.schema
+        return answered_schema(self.analysis.schema)
+
+    @property
+    def standing(self) -> Standing:
+        """How its answer follows from the one before.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If nobody knows.
+        """
+        if self.analysis.standing is None:
+            message = f"{self.name} cannot be a standing query."
+            raise UnsupportedPlanError(message, f"Ask for it when you need it: `pag {self.name} STORE`.")
+        return self.analysis.standing
+
+    def over(self, run: Run, last: int) -> pa.Table:
+        """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
+        over: pa.Table = self.analysis.over(run, last, self.parameters)  # type: ignore[attr-defined]
+        return over
+
+
+def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
+    """Return rows of an answer as `ANSWERS`: equal rows are equal texts; `epoch` where the answer is of none."""
+    frame = pl.DataFrame(pl.from_arrow(table))
+    row = pl.struct(frame.columns).struct.json_encode()
+    return frame.select(epoch=pl.col("epoch") if epoch is None else pl.lit(epoch, pl.Int64), row=row)
+
+
+def decoded(changes: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+    """Return changes with the columns of the answer in place of ``row``, among them its ``epoch`` if it has one."""
+    kinds = dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema)
+    others = changes.drop("row", *(["epoch"] if "epoch" in kinds else []))
+    if not changes.height:
+        return pl.DataFrame(schema={**others.schema, **kinds})
+    return pl.concat([others, changes["row"].str.json_decode(pl.Struct(kinds)).struct.unnest()], how="horizontal")
+
+
+def summed(changes: pl.DataFrame) -> pl.DataFrame:
+    """Add up changes: one row per row that is left, with how often it is there (``diff``), in order of epochs."""
+    sums = changes.group_by("epoch", "row", maintain_order=True).agg(pl.col("diff").sum())
+    return sums.filter(pl.col("diff") != 0).sort("epoch", maintain_order=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """What a state of a store has that the one before it had not, and the other way round."""
+
+    state: Run
+    """The state, as it is or is about to be committed."""
+    edges: pl.DataFrame
+    """Where edges lie that came or went: ``epoch``, ``src_epoch``, ``start_ns`` and ``duration_ns``."""
+    before: int
+    """The last epoch that was answered before; less than all epochs where none was."""
+    answered: int
+    """The last epoch that is answered now."""
+    renamed: bool
+    """Whether operators, channels or workers are others."""
+    redrawn: frozenset[int]
+    """Epochs whose windows came or went."""
+
+    @classmethod
+    def between(cls, kept: StoreInfo | None, state: Run, before: int, answered: int) -> Delta:
+        """Compare two states by their files; only those that one of them lacks are read.
+
+        Parameters
+        ----------
+        kept
+            The state before, if there was one.
+        state
+            The state now.
+        before, answered
+            The last epochs that were and are answered.
+        """
+        renamed = kept is not None and any(_names(kept, name) != _names(state.info, name) for name in _SMALL)
+        edges = [_rows_of(info, paths, "edges", _PLACE) for info, paths in _others(kept, state.info, "edges")]
+        epochs = [_rows_of(info, paths, "epochs", ("epoch",)) for info, paths in _others(kept, state.info, "epochs")]
+        return cls(
+            state=state,
+            edges=pl.concat(edges),
+            before=before,
+            answered=answered,
+            renamed=renamed,
+            redrawn=frozenset(pl.concat(epochs)["epoch"].to_list()),
+        )
+
+    @classmethod
+    def whole(cls, state: Run, answered: int) -> Delta:
+        """Return the difference from nothing, for a query that is asked for the first time."""
+        none = pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.Int64))
+        return cls(state=state, edges=none, before=NEVER, answered=answered, renamed=False, redrawn=frozenset())
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """Windows of all epochs of the state."""
+        return self.state.windows()
+
+    @cached_property
+    def new(self) -> list[int]:
+        """Epochs that are answered now and were not before."""
+        return [w.epoch for w in self.windows if w.epoch is not None and self.before < w.epoch <= self.answered]
+
+    @cached_property
+    def _old(self) -> list[Window]:
+        """Windows that were answered before and may have another answer now."""
+        return [w for w in self.windows if w.epoch is not None and w.epoch <= min(self.before, self.answered)]
+
+    def _redone(self) -> set[int]:
+        """Return the epochs whose windows are others, or all where names are."""
+        gone = {epoch for epoch in self.redrawn if epoch <= self.before}
+        return gone | {w.epoch for w in self._old if w.epoch is not None} if self.renamed else gone
+
+    @cached_property
+    def touched(self) -> list[int]:
+        """Epochs that were answered before, and whose windows show an edge that came or went."""
+        found = self._redone()
+        if self._old and self.edges.height:
+            _, places = members(self.state, self._old, self.edges, "touches")
+            found |= {self._old[place].epoch or 0 for place in np.unique(places).tolist() if place >= 0}
+        return sorted(found | set(self.labelled))
+
+    @cached_property
+    def labelled(self) -> list[int]:
+        """Epochs that were answered before, and whose label an edge carries that came or went."""
+        found = self._redone()
+        if self._old and self.edges.height:
+            low, high = labels(self.state, self._old)
+            epochs = np.unique(self.edges["epoch"].to_numpy())
+            hit = np.searchsorted(epochs, high, side="right") > np.searchsorted(epochs, low)
+            found |= {self._old[place].epoch or 0 for place in np.flatnonzero(hit).tolist()}
+        return sorted(found)
+
+    def revised(self, kind: Standing) -> list[int]:
+        """Return the epochs that were answered before and may have another answer to a query of a kind."""
+        if kind is Standing.ORDERED:
+            sent = self.edges["src_epoch"].unique()
+            return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
+        return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
+
+
+def _names(info: StoreInfo, table: str) -> set[str]:
+    return set(info.table(table).files)
+
+
+def _others(kept: StoreInfo | None, state: StoreInfo, table: str) -> list[tuple[StoreInfo, list[str]]]:
+    """Return the files of a table that one of two states has and the other has not."""
+    now = _names(state, table)
+    before = set() if kept is None else _names(kept, table)
+    return [(state, sorted(now - before)), *([] if kept is None else [(kept, sorted(before - now))])]
+
+
+def _rows_of(info: StoreInfo, paths: Sequence[str], table: str, columns: Sequence[str]) -> pl.DataFrame:
+    """Read columns of integers of some files of a table."""
+    if not paths:
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+    folder = info.path.absolute() / table
+    check_parts(folder, [info.table(table).files[path] for path in paths])
+    return pl.scan_parquet([str(folder / path) for path in paths], glob=False).select(columns).collect()
+
+
+def answers(run: Run, wanted: Mapping[Query, Collection[int]]) -> Iterator[tuple[Query, list[int], pl.DataFrame]]:
+    """Answer queries about epochs, each for itself; what several ask for together is read once.
+
+    Parameters
+    ----------
+    run
+        The run.
+    wanted
+        Per query of windows: epochs of the run.
+
+    Yields
+    ------
+    Query
+        One of them.
+    list of int
+        Some of its epochs, ascending; none comes twice, nor one that the run does not have.
+    DataFrame
+        `ANSWERS` about them, in their order.
+    """
+    from pag_graph.analyses.view import View
+
+    everything = {epoch for epochs in wanted.values() for epoch in epochs}
+    asked = {query: frozenset(epochs) for query, epochs in wanted.items()}
+    for stretch in run.stretches(run.windows(everything)):
+        together = View(run=run, windows=stretch)
+        for query, epochs in asked.items():
+            windows = [window for window in stretch if window.epoch in epochs]
+            if windows:
+                view = together if len(windows) == len(stretch) else View(run=run, windows=windows)
+                yield query, [window.epoch or 0 for window in windows], _answer(query, view)
+
+
+def _answer(query: Query, view: View) -> pl.DataFrame:
+    analysis: Any = query.analysis
+    assert not isinstance(analysis, RunAnalysis)  # noqa: S101  (those have no answer of an epoch alone)
+    return encoded(with_epochs(analysis.table(view, query.parameters), view.windows).select(query.schema.names))

@@ -1,0 +1,82 @@
+"""What happened in all answered epochs together: `metrics`, summed up.
+
+Only standing queries ask for it; offline it is a sum over `metrics` of all windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.definition import P, Standing, TableAnalysis
+from pag_graph.analyses.metrics import metrics
+from pag_graph.analyses.view import View
+from pag_graph.model.tables import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.window import Window
+
+KEYS = ("from_worker", "to_worker", "type")
+_SUMS = tuple(name for name in METRICS.names if name not in {*KEYS, "epoch"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumAnalysis(TableAnalysis[P]):
+    """Sums over windows: its function makes rows of each, and those with equal keys are added up."""
+
+    keys: tuple[str, ...]
+
+    def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
+        """Return the sums over all windows of epochs up to one; they are of no epoch."""
+        windows = [window for window in run.windows() if window.epoch is not None and window.epoch <= last]
+        return self.schema_of(self.added([], run, windows, parameters))
+
+    def added(
+        self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None
+    ) -> pl.DataFrame:
+        """Add the rows of some windows to sums."""
+        views: list[Any] = [View(run=run, windows=part) for part in run.stretches(windows)]
+        parts = [pl.DataFrame(pl.from_arrow(self.table(view, parameters))) for view in views]
+        rows = pl.concat([self.nothing, *before, *(part.select(self.schema.names) for part in parts)])
+        return rows.group_by(self.keys).agg(pl.exclude(self.keys).sum()).sort(self.keys)
+
+    @property
+    def nothing(self) -> pl.DataFrame:
+        """Sums over nothing."""
+        return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
+
+    def schema_of(self, sums: pl.DataFrame) -> pa.Table:
+        """Return sums with the columns of the analysis."""
+        return sums.select(self.schema.names).to_arrow().cast(self.schema)
+
+
+def totals(view: View) -> pl.DataFrame:
+    """Sum activities, their time and records over all epochs, per pair of workers and type.
+
+    Parameters
+    ----------
+    view
+        Of any run.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `METRICS` without their epoch, one per window, worker or pair of workers, and type.
+    """
+    return metrics(view).drop("epoch")
+
+
+TOTALS: SumAnalysis[None] = SumAnalysis(
+    name="totals",
+    function=totals,
+    schema=pa.schema([METRICS.field(name) for name in (*KEYS, *_SUMS)]),
+    output="TOTALS",
+    keys=KEYS,
+    standing=Standing.LINEAR,
+)

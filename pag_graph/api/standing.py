@@ -1,0 +1,119 @@
+"""What standing queries of a store say, and the alerts that came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.analyses.definition import Standing
+from pag_graph.analyses.standing import Query, decoded
+from pag_graph.engines.standing import Standings
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.live_tables import ALERTS
+from pag_graph.motif.alerts import read_rules
+from pag_graph.store.readers import open_held
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from pag_graph.motif.alerts import Rule
+
+ORDER = ("commit", "ordinal")
+
+
+def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequence[Rule] = ()) -> Standings:
+    """Return queries and rules to be registered with a commit.
+
+    Parameters
+    ----------
+    queries
+        Such as ``k-hops:k=3``.
+    alerts
+        Rules, or a file of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such analysis or parameter, the file cannot be read, or a rule does not fit its query.
+    UnsupportedPlanError
+        If an analysis cannot be a standing query.
+    """
+    rules = tuple(alerts) if isinstance(alerts, list | tuple) else read_rules(Path(alerts))  # type: ignore[arg-type]
+    asked = [Query.parse(text) for text in queries]
+    # What cannot be is said before a build takes its time.
+    for query in asked:
+        _ = query.standing
+    for rule in rules:
+        of_rule = Query.parse(rule.query)
+        if of_rule.standing is Standing.LINEAR:
+            message = f"The alert rule {rule.name!r} watches {rule.query}, which is of no epoch."
+            raise InvalidParameterError(message, "Watch a query whose rows are of epochs, such as metrics.")
+        rule.condition(of_rule.schema)
+    return Standings(queries=asked, rules=rules)
+
+
+def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa.Table:
+    """Return how the answer of a standing query changed, commit after commit.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    query
+        One of its queries, as it was registered.
+    since
+        Only what came with later commits.
+
+    Returns
+    -------
+    pa.Table
+        ``commit``, ``ordinal`` and ``diff``, and the columns of the answer; one row per row that came or went. Summed
+        up over all commits they are the answer over all answered epochs.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the store has no such query; the message lists those that it has.
+
+    Examples
+    --------
+    >>> pag_graph.changes("run.pag", "k-hops:k=3")  # doctest: +SKIP
+    """
+    info, _hold = open_held(Path(store).absolute())
+    asked = Query.parse(query)
+    known = [] if info.live is None else info.live["queries"]
+    if asked.id not in known:
+        message = f"{store} has no standing query {asked.id!r}; it has {', '.join(known) or 'none'}."
+        raise InvalidParameterError(message, f"Register it: `pag build TRACE {store} --append --query {asked.id}`.")
+    rows = info.scan("changes", pl.col("max_commit") > since)
+    rows = rows.filter(pl.col("query") == asked.id, pl.col("commit") > since).drop("query").sort(ORDER)
+    return decoded(rows.collect(), asked.schema).to_arrow()
+
+
+def alerts(store: str | os.PathLike[str], *, since: int = -1) -> pa.Table:
+    """Return the alerts of a store: a row for each that opened, and one for each that was resolved.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    since
+        Only what came with later commits.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `pag_graph.model.live_tables.ALERTS`, in the order in which they came.
+
+    Examples
+    --------
+    >>> pag_graph.alerts("run.pag")  # doctest: +SKIP
+    """
+    info, _hold = open_held(Path(store).absolute())
+    rows = info.scan("alerts", pl.col("max_commit") > since).filter(pl.col("commit") > since)
+    return rows.sort(ORDER).collect().to_arrow().cast(ALERTS)

@@ -1,0 +1,241 @@
+"""A build that goes on while its trace is written: what is new is folded into the state, and committed now and then.
+
+It is the build of `pag_graph.builder.build`, with its state kept between the steps. No clock is read here: when to look
+and when to commit is for the caller to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from pag_graph.builder import saved
+from pag_graph.builder.append import check_same_run
+from pag_graph.builder.build import answered, commit_finished, nothing_more
+from pag_graph.builder.engine import silent
+from pag_graph.builder.finish import finish
+from pag_graph.builder.fold import fold
+from pag_graph.builder.frontier import closed_for_good
+from pag_graph.builder.made import StoreSink
+from pag_graph.builder.ongoing import ongoing
+from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
+from pag_graph.builder.rule_choice import choose_rules
+from pag_graph.builder.saved import Saved
+from pag_graph.errors import UnsupportedPlanError
+from pag_graph.rules.registry import of
+from pag_graph.rules.rows import RuleParameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from pag_graph.builder.build import Derive
+    from pag_graph.builder.fold import Folded
+    from pag_graph.builder.made import Made
+    from pag_graph.builder.ongoing import Ongoing
+    from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.state import RunState
+    from pag_graph.model.enums import RuleSet
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.log import TraceLog
+    from pag_graph.store.trace import Trace
+
+CLOCKS_AFTER_NS = 10_000_000_000
+"""Length of a log after which messages are taken to tell how its clocks differ, where its source does not say."""
+
+
+class ClosedEpoch(NamedTuple):
+    """An epoch that a commit closed."""
+
+    epoch: int
+    end_ns: int
+    """When its window ends, from the run's origin."""
+    last_ns: int
+    """The same, or the last of its events, whichever is later."""
+    rows: int
+    """Events that carry its label."""
+
+
+class Follower:
+    """A run that is built while it goes on.
+
+    Parameters
+    ----------
+    target
+        Directory of the store.
+    kept
+        The state of the store to go on from; None to begin.
+    replaced
+        The state that it is in, if it is to be replaced.
+    rules, parameters
+        As for a build.
+    slice_events
+        About how many events are worked on at a time; the result does not depend on it.
+    derive
+        Makes what is committed beside the graph.
+
+    Raises
+    ------
+    StoreError
+        If the state that `kept` names is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        kept: StoreInfo | None = None,
+        *,
+        replaced: StoreInfo | None = None,
+        rules: RuleSet | None = None,
+        parameters: RuleParameters | None = None,
+        slice_events: int = DEFAULT_SLICE_EVENTS,
+        derive: Derive = nothing_more,
+    ) -> None:
+        self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
+        self._rules, self._parameters = rules, parameters or RuleParameters()
+        self._derive = derive
+        self._kept, self._previous = kept, kept or replaced
+        self._begin = None if kept is None else saved.load(kept)
+        self._run: Mapping[str, Any] | None = None if kept is None else kept.run
+        self._state: RunState = (self._begin or Saved()).state.copy()
+        self._made: list[Made] = []
+        self._folded: tuple[RunPlan, Folded] | None = None
+        self._checked = kept is None
+        self.ongoing: Ongoing | None = None
+        """What the run is doing, as of the last step."""
+        self.scanned = 0
+        """Rows that were read to look at them, those that were looked at again included."""
+        self.decided = sum(known.rows for known in self._state.workers.values())
+        """Rows that no more of the log can change; each was assembled once."""
+
+    @property
+    def done(self) -> dict[int, int]:
+        """Per worker: how many of its rows are decided."""
+        return {worker: known.rows for worker, known in self._state.workers.items()}
+
+    @property
+    def closed(self) -> int:
+        """Number of epochs that the last commit holds as closed."""
+        return 0 if self._kept is None else self._kept.closed_epochs
+
+    @property
+    def store(self) -> StoreInfo | None:
+        """The last committed state; None before there is one."""
+        return self._kept
+
+    @property
+    def pending(self) -> bool:
+        """Whether rows are decided that no commit holds."""
+        return bool(self._made)
+
+    def holds(self, trace: Trace) -> bool:
+        """Say whether the last commit holds all of a run that has ended."""
+        return self.complete and trace.meta.complete and self._kept is not None and self._kept.events == trace.rows
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last commit holds all of a run that has ended."""
+        return self._begin is not None and self._begin.complete
+
+    def advance(self, trace: Trace, log: TraceLog, *, show: bool = False) -> int:
+        """Fold what is new into the state.
+
+        Parameters
+        ----------
+        trace, log
+            As far as they were written.
+        show
+            Whether the next commit is the last one of this process: then rows that are not decided are shown as well.
+
+        Returns
+        -------
+        int
+            How many epochs are closed that no commit holds.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If the rules cannot go on from a state.
+        StoreConflictError
+            If the store holds another run, or the trace tells another story of what is committed.
+        TraceFormatError
+            If the trace contradicts itself.
+        """
+        rules, _ = choose_rules(trace, self._rules)
+        if of(rules).epochs_are_islands:
+            message = f"A trace cannot be followed under the rule set {rules}."
+            raise UnsupportedPlanError(message, "Build it when it is complete: `pag build`.")
+        if not self._checked and self._kept is not None:
+            check_same_run(self._kept, trace, rules, self._parameters, followed=True)
+            self._checked = True
+        last = show or trace.meta.complete
+        if not last and self._clocks_are_unknown(trace, rules, log):
+            return 0
+        begin = self._begin or Saved()
+        known = replace(begin, state=self._state).known(self._run) if self._run is not None else None
+        plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=known, log=log)
+        self.scanned += sum(part.events for part in plan.slices)
+        folded = fold(plan, self._sink, self._state.copy(), begin.closed, silent, show=last)
+        self._made += folded.decided
+        self._folded = plan, folded
+        if folded.decided:
+            self._run, self._state = plan.metadata(), folded.frontier
+            self.decided = sum(known.rows for known in self._state.workers.values())
+        closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        self.ongoing = ongoing(plan, folded, closed)
+        return closed.epochs - begin.closed.epochs
+
+    def commit(self) -> tuple[StoreInfo, list[ClosedEpoch]]:
+        """Commit what the last steps decided.
+
+        Returns
+        -------
+        info
+            The new state of the store.
+        closed
+            Epochs that are closed since, ascending.
+
+        Raises
+        ------
+        StoreConflictError
+            If somebody else committed in between.
+        StoreError
+            If the file system refuses; nothing is visible then.
+        """
+        plan, folded = self._steps()
+        begin = self._begin
+        folded = folded._replace(decided=self._made)
+        built = finish(plan, begin or Saved(), self._kept, folded)
+        rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
+        closed = [
+            ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
+            for row in sorted(rows, key=lambda row: row["epoch"])
+            if row["epoch"] <= built.last_closed
+        ]
+        _, forced = choose_rules(plan.trace, plan.rules)
+        derive = partial(self._derive, kept=self._kept, answered=answered(built, plan.trace))
+        info, _ = commit_finished(
+            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True
+        )
+        # From here on as after a restart: what is not in the file is not in the state.
+        self._begin = saved.load(info)
+        self._state = (self._begin or Saved()).state.copy()
+        self._kept = self._previous = info
+        self._run, self._made, self._folded = info.run, [], None
+        return info, closed
+
+    def _steps(self) -> tuple[RunPlan, Folded]:
+        if self._folded is None:
+            message = "Nothing was read since the last commit."
+            raise RuntimeError(message)
+        return self._folded
+
+    def _clocks_are_unknown(self, trace: Trace, rules: RuleSet, log: TraceLog) -> bool:
+        """Say whether messages align the clocks, and too few are there: later ones change nothing any more."""
+        if self._run is not None or not clocks_by_messages(trace, rules, self._parameters):
+            return False
+        return all(known[-1].t_max - known[0].t_min < CLOCKS_AFTER_NS for known in log.chunks.values())

@@ -1,0 +1,147 @@
+"""What a run that goes on is doing now: whom its next epoch waits for, why, and what can only grow.
+
+All of it is so far: nothing here is final, and nothing enters a table of the store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from pag_graph.builder.epochs import epoch_frame, merged_epochs
+from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from pag_graph.builder.epochs import Closed
+    from pag_graph.builder.fold import Folded
+    from pag_graph.builder.plan import RunPlan
+
+
+class Holder(NamedTuple):
+    """Whom the frontier waits for."""
+
+    worker: int
+    why: str
+    """``unborn``: it has logged nothing. ``silent``: it has logged nothing since the others ended the epoch.
+    ``not_ended``: it goes on, and has not ended the epoch. ``unmatched_read``: it read what nobody has logged to have
+    sent. ``open_activation``: an activity goes on in which the epoch ended. ``undecided_wait``: what ended its last
+    idle interval is not known before the next."""
+    since_ns: int
+    """Since when, from the run's origin: its last event, its read, or the last instant up to which it is decided."""
+
+
+class Standing(NamedTuple):
+    """How far the log of a worker goes."""
+
+    worker: int
+    logged_ns: int | None
+    """Its last event, from the run's origin; None where it has none."""
+    decided_ns: int | None
+    """Its last event that no more of the log can change."""
+    epoch: int | None
+    """The epoch of its last event."""
+    ended: bool
+    """Whether it has logged its exit."""
+
+
+class Ongoing(NamedTuple):
+    """What a run is doing, as far as its log goes."""
+
+    as_of_ns: int
+    """The instant up to which all logs go, from the run's origin."""
+    epoch: int | None
+    """The first epoch that is not closed; None where none has begun."""
+    holder: Holder | None
+    """Whom it waits for; None where none has begun."""
+    epoch_ns: int
+    """How long it has been since the last closed epoch was complete: the next one takes at least so long."""
+    unread: int
+    """Messages that not all receivers have read."""
+    oldest_unread_ns: int | None
+    """When the oldest of them was sent, from the run's origin."""
+    oldest_unread_by: int | None
+    """Who sent it."""
+    workers: tuple[Standing, ...]
+    final: bool = False
+    """Never."""
+
+
+def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
+    """Say what a run is doing.
+
+    Parameters
+    ----------
+    plan, folded
+        Of the last step of a follower.
+    closed
+        Epochs that are closed.
+
+    Returns
+    -------
+    Ongoing
+        O(workers + epochs that are not closed + messages that nobody has read).
+    """
+    workers = tuple(_standing(worker, folded) for worker in plan.workers)
+    alive = [known.logged_ns for known in workers if not known.ended]
+    as_of = min((t or 0 for t in alive), default=plan.end_ns)
+    parts = [epoch_frame([]), *folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
+    epochs = merged_epochs(parts).filter(pl.col("epoch") > closed.last)
+    epoch = None if epochs.is_empty() else int(epochs["epoch"].min())  # type: ignore[arg-type]  # of a column of integers
+    unread = folded.whole.state.sends.unread()
+    oldest = None if unread.is_empty() else unread.row(int(unread["t"].arg_min() or 0), named=True)
+    return Ongoing(
+        as_of_ns=as_of,
+        epoch=epoch,
+        holder=None if epoch is None else _holder(folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
+        epoch_ns=max(as_of - closed.end_ns, 0),
+        unread=unread.height,
+        oldest_unread_ns=None if oldest is None else oldest["t"],
+        oldest_unread_by=None if oldest is None else oldest["id"] >> POSITION_BITS,
+        workers=workers,
+    )
+
+
+def _standing(worker: int, folded: Folded) -> Standing:
+    known = folded.frontier.worker(worker)
+    last, ended = known.last_row, known.exit_ns is not None
+    decided = last.t if last else None
+    for scan in folded.behind:
+        found = scan.workers.get(worker)
+        if found is not None and found.last_row is not None:
+            last, ended = found.last_row, found.exit_ns is not None
+    return Standing(worker, last.t if last else None, decided, last.epoch if last else None, ended)
+
+
+def _holder(folded: Folded, epoch: pl.DataFrame, workers: tuple[Standing, ...], closed: Closed) -> Holder | None:
+    """Say whom an epoch waits for, of which these are the rows that each worker logged."""
+    for known in workers:
+        if known.logged_ns is None:
+            return Holder(known.worker, "unborn", 0)
+    ended = dict(epoch.filter(pl.col("end_ns").is_not_null()).select("worker", "end_ns").iter_rows())
+    lacking = [known for known in workers if not known.ended and known.worker not in ended]
+    if lacking:
+        behind = min(lacking, key=lambda known: (known.logged_ns or 0, known.worker))
+        first = min(ended.values(), default=None)
+        since = behind.logged_ns or 0
+        return Holder(behind.worker, "silent" if first is not None and since < first else "not_ended", since)
+    if len(folded.behind) > 1 and (read := _unmatched(folded)) is not None:
+        return read
+    undecided = [known for known in workers if known.decided_ns != known.logged_ns]
+    if not undecided:
+        return None
+    behind = min(undecided, key=lambda known: (known.decided_ns or 0, known.worker))
+    last = folded.behind[-1].workers.get(behind.worker)
+    why = "open_activation" if last is not None and last.depth > 0 else "undecided_wait"
+    return Holder(behind.worker, why, max(behind.decided_ns or 0, closed.end_ns))
+
+
+def _unmatched(folded: Folded) -> Holder | None:
+    """Return the first read whose send nobody has logged."""
+    reads = folded.behind[0].receives
+    sends = folded.whole.state.sends
+    if reads.is_empty():
+        return None
+    found = sends.find(reads, int(reads["t"].max() or 0))  # type: ignore[arg-type]  # of a column of integers
+    lost = reads.join(found, on=["worker", "order"], how="anti").sort("t", "worker")
+    return None if lost.is_empty() else Holder(lost["worker"][0], "unmatched_read", lost["t"][0])

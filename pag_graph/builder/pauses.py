@@ -1,0 +1,89 @@
+"""Where a worker whose log says nothing of idleness may be cut: one pass over its rows, block by block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pag_graph.builder.reading import KINDS, read_columns
+from pag_graph.kernels.applications import applications
+from pag_graph.rules.polling import pauses_of
+from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pag_graph.builder.clocks import Clock
+    from pag_graph.store.log import TraceLog
+
+    I64 = NDArray[np.int64]
+
+_COLUMNS = ("kind", "operator", "t_ns")
+
+
+def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, pause_ns: int) -> I64:
+    """Find the rows of a worker with which a stretch without anything to do begins for certain.
+
+    Parameters
+    ----------
+    log, worker
+        Whose rows.
+    start
+        The first of them, outside of all activations and activities.
+    clock
+        Of the worker.
+    pause_ns
+        As for `pag_graph.rules.polling.polled_intervals`.
+
+    Returns
+    -------
+    array
+        Ascending; O(rows) in time, O(rows of a row group, or of the longest activation) in memory.
+    """
+    none = np.empty(0, np.int64)
+    found, open_applications, first = [none], none, start
+    for block, whole in _blocks(log, worker, start):
+        begins, done = pauses_of(block["kind"], clock.common(block["t_ns"]), block["operator"], pause_ns)
+        end = len(block["kind"]) if whole else done
+        outside, open_applications = _outside(block, open_applications, end)
+        begins = begins[begins <= end]
+        found.append(first + begins[outside[begins]])
+        first += end
+        for name in _COLUMNS:
+            block[name] = block[name][end:]
+    return np.concatenate(found)
+
+
+def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Read the rows of a worker; what is left of a block when the next one is asked for stands before that.
+
+    Also yields whether there are no more rows.
+    """
+    block = read_columns(log, worker, start, start, _COLUMNS, KINDS)
+    chunks = [chunk for chunk in log.chunks.get(worker, ()) if chunk.first_row + chunk.rows > start]
+    known, row = 0, start
+    for chunk in chunks:
+        high = chunk.first_row + chunk.rows
+        read = read_columns(log, worker, row, high, _COLUMNS, KINDS)
+        row = high
+        block |= {name: np.concatenate((block[name], read[name])) for name in _COLUMNS}
+        # What an activation that does not end makes longer and longer is not looked at again for every row group.
+        if chunk is chunks[-1] or len(block["kind"]) >= 2 * known:
+            yield block, chunk is chunks[-1]
+            known = len(block["kind"])
+
+
+def _outside(block: dict[str, Any], open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:
+    """Say before which rows no activity of the program is open, and which ones are open before row `end`."""
+    kind = block["kind"]
+    marks = np.flatnonzero((kind == APPLICATION_START) | (kind == APPLICATION_STOP))
+    starts, number = kind[marks] == APPLICATION_START, block["operator"][marks]
+    innermost = applications(starts, number, open_applications)[0]
+    outside = innermost[np.searchsorted(marks, np.arange(len(kind) + 1), side="left")] == -1
+    done = int(np.searchsorted(marks, end, side="left"))
+    left = applications(starts[:done], number[:done], open_applications)[3]
+    # The first one that was open before has the number -2.
+    return outside, np.concatenate((number, open_applications[::-1], [-1]))[left]

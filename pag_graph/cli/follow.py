@@ -1,0 +1,153 @@
+"""`pag follow`: build the graph of a trace while the trace is written."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003  (Typer reads it)
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
+from pag_graph.cli.output import Format, compiling, print_json, stderr, stdout
+from pag_graph.cli.standing import AlertsOption, FailOnOption, QueryOption, ToOption, delivering
+from pag_graph.model.enums import RuleSet  # noqa: TC001  (Typer reads it)
+from pag_graph.model.units import nanoseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from pag_graph.engines.following import Progress
+
+NOT_COMPLETE = 10
+"""Exit code where following ended before the source did; what was decided is committed."""
+_TELL_EVERY_S = 10.0
+
+
+def follow(
+    source: Annotated[Path, typer.Argument(metavar="TRACE", help="Where a recorder writes.", show_default=False)],
+    store: Annotated[Path, typer.Argument(help="Where to make the store, or to go on.", show_default=False)],
+    rules: Annotated[
+        RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")
+    ] = None,
+    until: Annotated[
+        str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
+    ] = "complete",
+    commit_every: Annotated[
+        str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
+    ] = "250ms",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    query: QueryOption = None,
+    alert_rules: AlertsOption = None,
+    to: ToOption = None,
+    fail_on: FailOnOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
+
+    Start it before the program or after it, stop it (Ctrl-C) and start it again as you like: it goes on where it was.
+    Rows that are committed never change, and once the program has ended the store is the one that pag build makes.
+    Ends with exit code 10 if the source was not complete.
+
+    Example: pag follow run.trace run.pag --until idle:30s
+    """  # noqa: DOC501  (an exit code is no error)
+    from pag_graph.runtime import memory
+
+    memory.keep()
+    from pag_graph import api
+    from pag_graph.builder.engine import silent
+
+    every_s = nanoseconds(commit_every) / 1e9
+    quiet = form is not Format.TABLE
+    with (
+        delivering(store, to, fail_on) as delivery,
+        compiling("build", quiet=quiet, report=silent),
+        _stopping() as stop,
+        _telling(quiet=quiet) as tell,
+    ):
+        result = api.follow(
+            source,
+            store,
+            rules=rules,
+            until=until,
+            commit_every_s=every_s,
+            replace=replace,
+            observers=[delivery],
+            queries=query or (),
+            alerts=alert_rules or (),
+            stop=stop,
+            progress=tell,
+        )
+    facts = {
+        "store": str(store),
+        "ending": result.ending,
+        "complete": result.complete,
+        "events": result.events,
+        "closed_epochs": result.closed,
+        "commits": result.commits,
+        "run_id": None if result.store is None else result.store.run["run_id"],
+    }
+    if form is Format.JSON:
+        print_json(facts)
+    else:
+        out = stdout()
+        out.print(
+            f"Followed {source}: {result.events:,} events, {result.closed:,} epochs closed, {result.commits:,} commits."
+        )
+        if not result.complete:
+            out.print("The source is not complete; what is decided is committed.", style="yellow")
+        out.print(f"Next: pag why {store}", style="dim")
+    if not result.complete:
+        raise typer.Exit(NOT_COMPLETE)
+
+
+@contextmanager
+def _stopping() -> Iterator[Event]:
+    """Let the first Ctrl-C or SIGTERM ask to stop; a second one does what it usually does."""
+    stop = Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _telling(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Say on standard error how far it is: all the time to a terminal, now and then to a file."""
+    if quiet:
+        yield None
+        return
+    console = stderr()
+    with console.status("waiting for the trace") as status:
+        told = time.monotonic()
+
+        def tell(now: Progress) -> None:
+            nonlocal told
+            line = (
+                f"{now.events:,} events read, {now.decided:,} decided; {now.epochs:,} epochs closed"
+                f" in {now.commits:,} commits"
+            )
+            if now.ongoing is not None and now.ongoing.holder is not None:
+                line += f"; epoch {now.ongoing.epoch} waits for worker {now.ongoing.holder.worker}"
+                line += f" ({now.ongoing.holder.why.replace('_', ' ')})"
+            if console.is_terminal:
+                status.update(line)
+            elif time.monotonic() - told >= _TELL_EVERY_S:
+                told = time.monotonic()
+                console.print(line)
+
+        yield tell

@@ -1,0 +1,55 @@
+"""`pag replay`: write a recorded trace once more, as its recorder did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003  (Typer reads it)
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.analyses import FormatOption  # noqa: TC001  (Typer reads it)
+from pag_graph.cli.output import Format, print_json, stderr, stdout
+from pag_graph.model.units import duration, nanoseconds
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(help="A recorded trace.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", metavar="TRACE", help="Where to write it.", show_default=False)],
+    speed: Annotated[str, typer.Option(metavar="2x|max", help="How much faster than it was recorded.")] = "1x",
+    flush_every: Annotated[
+        str, typer.Option(metavar="TIME", help="How often events become files, as Config::flush_every.")
+    ] = "500ms",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Write a recorded trace as its recorder did, in portions that come when they are due, to try pag follow on.
+
+    The loop is open: it waits for nobody. If more than one of a hundred events comes over 50 ms late, the run measures
+    nothing, and ends with exit code 1.
+
+    Example: pag replay run.trace --speed 2x --to replayed.trace
+    """  # noqa: DOC501  (an exit code is no error)
+    from pag_graph.sources.replay import replay as run
+    from pag_graph.sources.replay import speed_of
+
+    every_s = nanoseconds(flush_every) / 1e9
+    with stderr().status(f"replaying {trace}"):
+        report = run(trace, to, speed=speed_of(speed), flush_every_s=every_s, replace_target=replace)
+    if form is Format.JSON:
+        print_json({**asdict(report), "valid": report.valid})
+    else:
+        out = stdout()
+        out.print(
+            f"Replayed {report.events:,} events in {report.files:,} files and {report.duration_s:.2f} s:"
+            f" {report.achieved_per_s:,.0f} events/s."
+        )
+        if report.late_p99_ns is not None:
+            out.print(
+                f"Late: p50 {duration(report.late_p50_ns or 0)}, p99 {duration(report.late_p99_ns)},"
+                f" at most {duration(report.late_max_ns or 0)}."
+            )
+        if not report.valid:
+            out.print("Too late for measuring: this machine does not keep up.", style="yellow")
+    if not report.valid:
+        raise typer.Exit(1)

@@ -1,0 +1,51 @@
+"""`pag scaling`: several runs of one program, by number of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.store.in_place import check_output, write_whole
+
+
+def scaling(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Stores: two or more.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", min=1, help="Activities and operators to tell apart.")] = 5,
+    cores: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Cores that the runs had: says where workers outnumber them.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw it.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+) -> None:
+    """Compare the critical paths of runs of one program with different numbers of workers.
+
+    Runs with as many workers are repetitions. The rounds that all runs have are compared.
+
+    Example: pag scaling w1.pag w2.pag w4.pag --cores 4
+    """
+    from pag_graph import api
+
+    check_output(picture, ".svg")
+    study = api.scaling(runs, n=n, cores=cores)
+    rows = study.table.to_pylist()
+    if picture is not None:
+        from pag_graph.sinks.scaling import scaling_picture
+
+        write_whole(picture, scaling_picture(study))
+        stderr().print(f"Wrote {picture}.")
+    if form is Format.JSON:
+        print_json({**study.summary(), "rows": rows})
+    elif form is Format.CSV:
+        print_csv(rows, study.table.column_names)
+    else:
+        for line in study.headline().splitlines():
+            stdout().print(line, markup=False)
+        columns = ["by", "key", "workers", "runs", "mean_ns", "deviation_ns", "share", "ideal_ns", "speed_up"]
+        rounded = [
+            {name: round(value) if name.endswith("_ns") and value is not None else value for name, value in row.items()}
+            for row in rows
+        ]
+        print_rows(rounded, columns, "scaling")

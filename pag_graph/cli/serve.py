@@ -1,0 +1,58 @@
+"""`pag serve`: look at runs in a browser."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.cli.output import stdout
+from pag_graph.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from pag_graph.workbench.server import Place
+
+
+def serve(
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[STORE|DIR]...", help="Stores, or folders of stores; this folder where absent."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches the default.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; a free one from 8765 on where absent.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File of mode 600 with the token of the link, instead of a random one."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Serve the workbench: explore runs in a browser, until Ctrl-C.
+
+    The page shows all runs of the given folders; each has its epochs, its lanes with the critical path, every analysis,
+    replays, and comparisons. It needs the link that is printed; nothing is written, and nothing comes from elsewhere.
+
+    Example: pag serve .pag --open
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise MissingExtraError.from_extra(what="`pag serve`", extra="serve")
+    from pag_graph.workbench.library import Library
+    from pag_graph.workbench.server import read_token
+    from pag_graph.workbench.server import serve as run_server
+
+    token = None if token_file is None else read_token(token_file)
+    library = Library(places or [Path()])
+    count = len(library.stores())
+
+    def ready(place: Place) -> None:
+        found = f"{count} run{'' if count == 1 else 's'}"
+        stdout().print(f"Serving {found} at {place.link}\nCtrl-C ends it.")
+        if show:
+            import webbrowser
+
+            webbrowser.open(place.link)
+
+    run_server(library, host=host, port=port, token=token, ready=ready)

@@ -1,0 +1,185 @@
+"""`pag spans`: point it at traces of requests and hear where their time goes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, print_rows, progress, stderr, stdout
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import duration, printable
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spans.answer import SpanAnswer
+
+_OPERATION_COLUMNS = [
+    *("operation", "calls", "path_ns", "share", "certain_ns", "network_ns"),
+    *("path_mean_ns", "path_p50_ns", "path_p90_ns", "path_p95_ns", "path_p99_ns"),
+    *("own_ns", "own_mean_ns", "own_p50_ns", "own_p90_ns", "own_p95_ns", "own_p99_ns"),
+]
+_SHADES = " .:-=+*#%@"
+
+
+class Policy(StrEnum):
+    """Whose rules say what a request's path is."""
+
+    PAG = "pag"
+    JAEGER = "jaeger"
+    CRISP = "crisp"
+
+
+def spans(
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Files of spans, or folders of such.")],
+    policy: Annotated[Policy, typer.Option(help="Whose rules: ours, or for comparison Jaeger's UI or CRISP.")] = (
+        Policy.PAG
+    ),
+    sync: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVICE[/OPERATION]", help="It waits for all that it calls; may be repeated."),
+    ] = None,
+    request: Annotated[str | None, typer.Option(metavar="ID", help="Show this trace as well.")] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(metavar="TRACE", help="Compare with these spans, before; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
+    ] = None,
+    slowest: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="With --out: keep the N slowest requests only.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 8,
+    form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv by operation.")] = (
+        Format.TABLE
+    ),
+) -> None:
+    """Say where the time of requests goes, from spans of Jaeger, OpenTelemetry or Zipkin.
+
+    Reads Jaeger JSON, OTLP (JSON lines and protobuf) and Zipkin v2, plain or compressed.
+
+    Example: pag spans traces.json --against last-week.json
+    """
+    if policy is not Policy.PAG:
+        _refuse_options(policy, given=bool(sync or request or against or out or slowest))
+        _compare(traces, policy, top, form)
+        return
+    from pag_graph.diagnosis.spans.answer import answer
+
+    with progress(quiet=form is not Format.TABLE) as report, compiling("spans", quiet=form is not Format.TABLE, report=report):
+        told = answer(traces, sync=sync or (), request=request, against=against or ())
+        store = None if out is None else _keep(told, out, (slowest, request), replace=replace)
+    if form is Format.JSON:
+        print_json(told.facts())
+    elif form is Format.CSV:
+        print_csv(told.operations, _OPERATION_COLUMNS)
+    else:
+        _print(told, top)
+        if store is not None:
+            stdout().print(f"Next: pag critical-path {store} --epoch 2", style="dim")
+
+
+def _refuse_options(policy: Policy, *, given: bool) -> None:
+    if given:
+        message = f"The policy {policy} only compares: it takes no --sync, --request, --against, --out, --slowest."
+        raise InvalidParameterError(message, "Leave out the policy, or the other options.", {"policy": str(policy)})
+
+
+def _keep(told: SpanAnswer, out: Path, wanted: tuple[int | None, str | None], *, replace: bool) -> Path:
+    """Write trace and store of the requests that are wanted; returns the store."""
+    from pag_graph import api
+    from pag_graph.diagnosis.spans.answer import of_trace, slowest_of
+    from pag_graph.sources.spans.convert import convertible, write_requests
+
+    count, request = wanted
+    if request is not None and count is None:
+        chosen = of_trace(told.requests, request)
+    elif count is not None:
+        chosen = slowest_of(told.requests, count)
+    else:
+        chosen = convertible(told.requests)
+    write_requests(told.requests, chosen, out / "trace", replace=replace)
+    api.build(out / "trace", out / "pag", engine="local", mode="replace" if replace else "error")
+    return out / "pag"
+
+
+def _compare(traces: list[Path], policy: Policy, top: int, form: Format) -> None:
+    from pag_graph.diagnosis.spans.comparison import compared
+    from pag_graph.sources.spans.files import read_spans
+
+    facts = compared(read_spans(traces), str(policy))
+    if form is Format.JSON:
+        print_json(facts)
+    elif form is Format.CSV:
+        print_csv(facts["operations"], ["operation", "path_ns"])
+    else:
+        print_rows(_readable(facts["operations"][:top]), ["operation", "path"], f"Path by operation ({policy})")
+        if facts["empty"]:
+            stderr().print(f"{facts['empty']} traces have no path under this policy.", style="yellow")
+
+
+def _readable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with times as people read them, ``_ns`` left out of their names."""
+    return [
+        {name.removesuffix("_ns"): duration(value) if name.endswith("_ns") else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def _print(told: SpanAnswer, top: int) -> None:
+    from pag_graph.diagnosis.spans.answer import path_rows
+
+    facts = told.facts()
+    latency = facts["latency_ns"]
+    certain = facts["certain_ns"] / latency if latency else 1.0
+    _say(
+        f"{facts['requests']:,} requests of {facts['spans']:,} spans ({facts['format']}); "
+        f"{certain:.0%} of their paths is certain, the rest possible."
+    )
+    for shown in told.shown:
+        head = f"{shown['role'].capitalize()} request: {shown['operation']}, {duration(shown['latency_ns'])}"
+        _say(f"\n{head}, {shown['certain_share']:.0%} certain, trace {shown['trace']}")
+        rows = path_rows(shown, top)
+        share = [{**row, "share": row["path_ns"] / max(1, shown["latency_ns"])} for row in rows]
+        print_rows(_readable(share), ["operation", "path", "certain", "share"])
+    _say("")
+    columns = ["operation", "calls", "path", "share", "path_mean", "path_p99", "own_mean", "own_p99", "by latency"]
+    heat = _heat(told)
+    rows = [{**row, "by latency": heat[row["operation"]]} for row in told.operations[:top]]
+    print_rows(_readable(rows), columns, "By operation (last column: share of the path, fastest requests first)")
+    if told.changes:
+        _print_changes(told, top)
+    for found in told.findings:
+        measures = [f"{name} {found[name]:,}" for name in ("observed", "limit") if name in found]
+        said = f"finding: {found['finding']}: {found['action']} ({', '.join(measures)} {found['unit']})"
+        stderr().print(printable(said), markup=False, style="yellow")
+    if facts["left_out_requests"]:
+        count = facts["left_out_requests"]
+        stderr().print(f"left out: {count:,} requests without their roots", markup=False, style="yellow")
+
+
+def _say(text: str) -> None:
+    stdout().print(printable(text) if not text.startswith("\n") else "\n" + printable(text[1:]), markup=False)
+
+
+def _heat(told: SpanAnswer) -> dict[str, str]:
+    """Return per operation a mark for each class of latency: the darker, the more of the paths it takes."""
+    marks: dict[str, str] = {}
+    for row in told.operations:
+        letters = []
+        for place in told.latencies:
+            total = sum(place["path_ns"].values())
+            share = place["path_ns"].get(row["operation"], 0) / total if total else 0.0
+            letters.append(_SHADES[min(len(_SHADES) - 1, round(share * len(_SHADES)))])
+        marks[row["operation"]] = "".join(letters)
+    return marks
+
+
+def _print_changes(told: SpanAnswer, top: int) -> None:
+    for name, title in (("all", "all requests"), ("slowest", "the slowest 1 %")):
+        change = told.changes[name]
+        _say(f"\nAgainst the other set, {title}: {duration(change['mean_change_ns'])} in the mean, of which")
+        rows = [row for row in change["operations"] if row["mean_change_ns"]][:top]
+        print_rows(_readable(rows), ["operation", "before_mean", "after_mean", "mean_change"])

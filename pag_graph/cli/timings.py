@@ -1,0 +1,55 @@
+"""`pag timings`: how long epochs took from the recorder to the answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.analyses import FormatOption, StoreArgument  # noqa: TC001  (Typer reads them)
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.model.units import duration
+
+
+def timings(
+    store: StoreArgument,
+    by_size: Annotated[bool, typer.Option("--by-size", help="Tell epochs of different sizes apart.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Say how long epochs took from the recorder's file to the answer, in a store that was followed.
+
+    Quantiles are exact: p50, p99 and the most, over all epochs that a follower closed. csv has a row per epoch, json
+    both, and the distribution.
+
+    Example: pag timings run.pag --by-size
+    """
+    from pag_graph.graph.timings import SPANS, distribution, lags
+    from pag_graph.store.delta import open_store
+    from pag_graph.store.live import read_timings
+
+    info = open_store(store)
+    known = read_timings(store)
+    found = [lag._asdict() for lag in lags(known, by_size=by_size)]
+    if form is Format.CSV:
+        print_csv(known.to_pylist(), known.column_names)
+        return
+    if form is Format.JSON:
+        spread = {span: distribution(known, span) for span in SPANS}
+        print_json({"store": str(store), "lags": found, "distribution": spread, "epochs": known.to_pylist()})
+        return
+    out = stdout()
+    if not found:
+        out.print(f"{store} was not followed, or no epoch of it is closed.")
+        return
+    shown = [
+        {
+            "step": row["span"],
+            **({"events from": row["size"]} if by_size else {}),
+            "epochs": row["epochs"],
+            **{name: duration(row[f"{name}_ns"]) for name in ("p50", "p99", "max")},
+        }
+        for row in found
+    ]
+    print_rows(shown, list(shown[0]), f"{known.num_rows:,} epochs")
+    if unknown := info.closed_epochs - known.num_rows:
+        out.print(f"Of {unknown:,} more epochs nothing is noted: their follower was killed.", style="yellow")

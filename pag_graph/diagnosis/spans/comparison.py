@@ -1,0 +1,75 @@
+"""Spans under the policies of other tools, summed by operation, to be compared with what those tools show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.diagnosis.spans import crisp_policy, jaeger_policy
+from pag_graph.diagnosis.spans.one_trace import each_trace
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spans.one_trace import OneTrace
+    from pag_graph.sources.spans.table import SpanTable
+
+
+def compared(table: SpanTable, policy: str) -> dict[str, Any]:
+    """Return the paths of all traces under another tool's policy.
+
+    Parameters
+    ----------
+    table
+        All spans.
+    policy
+        ``jaeger`` or ``crisp``.
+
+    Returns
+    -------
+    dict
+        `operations` with `path_ns` (for `crisp`: exclusive time on the path), and `traces`, one row each with what the
+        tool says of it; `empty` counts traces for which it finds no path.
+    """
+    sums: dict[int, int] = {}
+    rows = []
+    for trace in each_trace(table):
+        row, parts = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
+        for operation, value in parts.items():
+            sums[operation] = sums.get(operation, 0) + value
+        rows.append({"trace": table.traces[trace.trace], **row})
+    operations = [{"operation": table.operations[code].label, "path_ns": value} for code, value in sums.items()]
+    return {
+        "format": table.format,
+        "policy": policy,
+        "spans": table.rows,
+        "empty": sum(bool(row["empty"]) for row in rows),
+        "operations": sorted(operations, key=lambda row: (-row["path_ns"], row["operation"])),
+        "traces": rows,
+    }
+
+
+def _by_jaeger(trace: OneTrace, table: SpanTable) -> tuple[dict[str, Any], dict[int, int]]:
+    sections, failed = jaeger_policy.critical_path(trace)
+    tick, sums = table.tick_ns, dict[int, int]()
+    for span, start, end in sections:
+        operation = trace.operation[span]
+        sums[operation] = sums.get(operation, 0) + (end - start) * tick
+    path = [
+        {"span": trace.ids[span], "start_unix_ns": start * tick, "duration_ns": (end - start) * tick}
+        for span, start, end in sections
+    ]
+    return {"empty": failed, "path_ns": sum(sums.values()), "path": path}, sums
+
+
+def _by_crisp(trace: OneTrace, table: SpanTable) -> tuple[dict[str, Any], dict[int, int]]:
+    result = crisp_policy.critical_path(trace, table)
+    if result is None:
+        return {"empty": 1}, {}
+    tick = table.tick_ns
+    saved = result.saved_on_path
+    row = {
+        "empty": 0,
+        "path": [trace.ids[span] for span in result.path],
+        "work_ns": result.total_work * tick,
+        "saved_on_work_ns": result.saved_on_work * tick,
+        "saved_on_path_ns": None if saved is None else saved * tick,
+    }
+    return row, {operation: value * tick for operation, value in result.exclusive.items()}

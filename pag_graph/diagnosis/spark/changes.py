@@ -1,0 +1,69 @@
+"""What to change: a setting with its recorded and its proposed value, or a place in the program."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.sources.spark.settings import setting
+from pag_graph.sources.spark.texts import OTHER
+
+if TYPE_CHECKING:
+    from pag_graph.sources.spark.log_tables import SparkLog
+
+__all__ = ["Change", "bytes_of", "of_program", "of_setting"]
+
+_SIZE = re.compile(r"(\d{1,15})\s*([bkmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_PLAIN = re.compile(r"-?\d{1,15}(?:\.\d{1,6})? ?[A-Za-z]{0,2}|true|false", re.ASCII)
+
+
+class Change(NamedTuple):
+    """One thing to change."""
+
+    what: str
+    """Name of a setting, or what the program does."""
+    recorded: str | None
+    """How it was: the setting's value, or what the plan has; None where the log does not say."""
+    source: str
+    """Where that is from: ``query``, ``application``, ``default``, ``unknown``, or ``plan``."""
+    proposed: str
+    """How it should be."""
+    place: str = ""
+    """Where: the stage, and the plan node of a query."""
+
+    @property
+    def text(self) -> str:
+        """Spell it for people."""
+        before = "unknown" if self.recorded is None else self.recorded
+        known = f" ({self.source})" if self.source in {"query", "default"} else ""
+        where = f", in {self.place}" if self.place else ""
+        return f"{self.what}: {before}{known} -> {self.proposed}{where}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return dict(self._asdict())
+
+
+def of_setting(log: SparkLog, name: str, proposed: str, *, query: int | None = None, place: str = "") -> Change:
+    """Return the change of a setting, with the value that the log has of it."""
+    value, source = setting(log, name, query)
+    shown = value if value is None or _PLAIN.fullmatch(value) else OTHER
+    return Change(name, shown, source, proposed, place)
+
+
+def of_program(what: str, recorded: str, proposed: str, place: str) -> Change:
+    """Return a change of the program."""
+    return Change(what, recorded, "plan", proposed, place)
+
+
+def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
+    """Return a size as Spark's settings write it, in bytes; None for what is none.
+
+    Examples
+    --------
+    >>> bytes_of("10m"), bytes_of("134217728b"), bytes_of("512", unit="m"), bytes_of("-1")
+    (10485760, 134217728, 536870912, None)
+    """
+    match = _SIZE.fullmatch((value or "").strip())
+    return int(match[1]) << _POWERS[match[2].lower() or unit] if match else None

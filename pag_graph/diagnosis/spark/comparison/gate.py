@@ -1,0 +1,122 @@
+"""Whether a run took too long beside others of the same work: for pipelines that are to stop then."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.diagnosis.spark.answer import SparkAnswer
+
+__all__ = ["Measure", "Verdict", "judge", "measured", "share_of"]
+
+_ENOUGH = 5
+"""From so many baselines on their spread is known."""
+_SPREADS = 3 * 1.4826
+"""Three standard deviations, by the median of absolute deviations."""
+_SHARE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?)\s*%", re.ASCII)
+
+
+class Measure(StrEnum):
+    """What is compared."""
+
+    SPAN = "span"
+    ACTIVE = "active"
+    CORE_HOURS = "core-hours"
+
+
+class Verdict(NamedTuple):
+    """What a run is, beside its baselines."""
+
+    too_long: bool
+    of: Measure
+    new: int
+    """In nanoseconds; of cores together for core-hours."""
+    median: int
+    limit: int
+    """What the run must not be above."""
+    baselines: int
+    noise: str
+    """How the noise of such runs is known: ``unknown``, ``slowest`` of them, or ``deviation``."""
+
+    @property
+    def text(self) -> str:
+        """Spell it for people."""
+        said = "too long" if self.too_long else "not too long"
+        known = {
+            "unknown": "noise unknown: one baseline",
+            "slowest": f"no slower than the slowest of {self.baselines}",
+            "deviation": f"within three deviations of {self.baselines}",
+        }[self.noise]
+        times = f"{self.new / 1e9:,.2f} s, median {self.median / 1e9:,.2f} s, limit {self.limit / 1e9:,.2f} s"
+        return f"{self.of.value}: {said}: {times} ({known})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**self._asdict(), "of": self.of.value}
+
+
+def share_of(text: str) -> float:
+    """Return a share that a person wrote as a percentage.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is none.
+
+    Examples
+    --------
+    >>> share_of("10%")
+    0.1
+    """
+    match = _SHARE.fullmatch(text.strip())
+    if match is None:
+        message = f"{text!r} is no percentage."
+        raise InvalidParameterError(message, "Write it as in --fail-over 10%.", {"fail_over": text})
+    return float(match[1]) / 100
+
+
+def measured(answer: SparkAnswer, of: Measure) -> int:
+    """Return a measure of a run, in nanoseconds."""
+    diagnosis = answer.diagnosis
+    return {
+        Measure.SPAN: diagnosis.span_ns,
+        Measure.ACTIVE: diagnosis.active_ns,
+        Measure.CORE_HOURS: sum(diagnosis.core_ns.values()),
+    }[of]
+
+
+def judge(new: int, baselines: Sequence[int], share: float, of: Measure = Measure.SPAN) -> Verdict:
+    """Say whether a run took too long.
+
+    Parameters
+    ----------
+    new
+        Of the run.
+    baselines
+        Of others, at least one.
+    share
+        By how much it may exceed their median.
+    of
+        What is compared.
+
+    Returns
+    -------
+    Verdict
+        A run is too long above the median with the share on top; with two to four baselines it must also be slower than
+        all of them, from five on above the median by three deviations (1.4826 times the median absolute deviation).
+    """
+    median = statistics.median(baselines)
+    limit, noise = median * (1 + share), "unknown"
+    if len(baselines) >= _ENOUGH:
+        spread = statistics.median(abs(value - median) for value in baselines)
+        limit, noise = max(limit, median + _SPREADS * spread), "deviation"
+    elif len(baselines) > 1:
+        limit, noise = max(limit, *baselines), "slowest"
+    return Verdict(new > limit, of, new, int(median), int(limit), len(baselines), noise)

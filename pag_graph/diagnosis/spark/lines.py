@@ -1,0 +1,141 @@
+"""The answer for a log as lines of text for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.model.units import printable
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.answer import SparkAnswer
+    from pag_graph.diagnosis.spark.causes import Diagnosis
+    from pag_graph.diagnosis.spark.look import Cause
+    from pag_graph.diagnosis.spark.what_if import WithCores
+
+__all__ = ["nothing_lines", "replay_text", "saving_text", "seconds", "text_lines"]
+
+_SHOWN = 6
+_SAVINGS = 3
+
+
+def seconds(ns: float) -> str:
+    """Return nanoseconds as people read them.
+
+    Examples
+    --------
+    >>> seconds(12_070_000_000), seconds(3_000_000)
+    ('12.07 s', '3 ms')
+    """
+    return f"{ns / 1e9:,.2f} s" if abs(ns) >= 1e9 else f"{ns / 1e6:.0f} ms"  # noqa: PLR2004 a second
+
+
+def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
+    """Return the answer as lines of text.
+
+    Parameters
+    ----------
+    answer
+        Of one log.
+    top
+        Rows of each table.
+
+    Returns
+    -------
+    list of str
+        The causes come first.
+    """
+    log, diagnosis = answer.log, answer.diagnosis
+    name = log.app_name or log.app_id or log.name
+    before = diagnosis.span_ns - diagnosis.active_ns
+    spark = f"{log.name}, Spark {log.version or '?'}"
+    lines = [f"{name} ({spark}): {seconds(diagnosis.span_ns)}, of which {seconds(before)} before the first job."]
+    if not log.complete:
+        lines.append("The log does not have the application's end: this is about what is there.")
+    lines.append("")
+    if diagnosis.causes:
+        lines.append("Why it was slow (what the application would have saved without it):")
+        for number, cause in enumerate(diagnosis.causes, 1):
+            lines += [
+                f"  {number}. {cause.title}: {saving_text(cause, diagnosis.active_ns)}",
+                f"     {cause.text}",
+                f"     {cause.advice}",
+                *(f"     change: {change.text}" for change in cause.changes),
+            ]
+        lines += _cumulative_lines(diagnosis)
+    else:
+        lines += nothing_lines(answer)
+    if diagnosis.minor:
+        lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
+    lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
+    for title, rows in answer.shares.items():
+        if title == "query" and len(rows) == 1:
+            continue
+        shown = [f"{row['key']} {row['share']:.0%}" for row in rows[:top]]
+        lines.append(f"  by {title}: " + ", ".join(shown) + (", ..." if len(rows) > top else ""))
+    if answer.plan_nodes:
+        shown = [f"{row['name']} {seconds(row['path_ns'])}" for row in answer.plan_nodes[:top] if row["path_ns"]]
+        lines.append("  by plan node: " + ", ".join(shown))
+    lines.append(
+        f"  {answer.explained:.1%} of it is explained; for {answer.inferred:.0%} the place within a task is by policy."
+    )
+    busy = diagnosis.core_ns
+    whole = max(sum(busy.values()), 1)
+    used, wasted, idle = (f"{busy[name] / whole:.0%}" for name in ("busy", "wasted", "idle"))
+    lines += [
+        "",
+        f"Core time since the first job: {used} in tasks that counted, {wasted} wasted on others, {idle} idle.",
+    ]
+    if answer.what_if:
+        lines += ["", "What if (the recorded tasks scheduled again):"]
+        lines += [f"  {row.change}: {row.saving.text(seconds)} sooner" for row in answer.what_if[:top]]
+    if answer.cores:
+        lines.append("  " + ", ".join(_cores_text(row, diagnosis) for row in answer.cores))
+        lines.append(f"  ({replay_text(diagnosis)})")
+    counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
+    if counted:
+        lines += ["", f"Findings: {counted}."]
+    return [printable(line) for line in lines]
+
+
+def nothing_lines(answer: SparkAnswer) -> list[str]:
+    """Say what the time is bound by where no cause stands out, and which changes would save most."""
+    lines = ["Nothing stands out: no single cause would save much.", f"  Most of the time: {answer.bound.text}."]
+    if savings := _largest_savings(answer):
+        lines.append(f"  Largest savings, replayed: {savings}.")
+    return lines
+
+
+def _largest_savings(answer: SparkAnswer) -> str:
+    rows = answer.what_if[:_SAVINGS]
+    return "; ".join(f"{row.change}: {row.saving.text(seconds)}" for row in rows)
+
+
+def _cumulative_lines(diagnosis: Diagnosis) -> list[str]:
+    """Say when the application ends with one change after the other."""
+    ends = [(number, cause.cumulative) for number, cause in enumerate(diagnosis.causes, 1) if cause.cumulative]
+    if len(ends) < 2:  # noqa: PLR2004 several add up, or do not
+        return []
+    told = ", ".join(f"{number}: {end.text(seconds)}" for number, end in ends)
+    return [f"  With each change and those before it the application takes at least: {told}."]
+
+
+def saving_text(cause: Cause, active_ns: int) -> str:
+    """Spell what would be saved without a cause, as a time and a share of the time since the first job."""
+    part = cause.saving.text(lambda ns: f"{ns / active_ns:.0%}")
+    most = "at most " if cause.bound and cause.saving.reliable else ""
+    return f"{most}{cause.saving.text(seconds)} ({part} of the time since the first job)"
+
+
+def _cores_text(row: WithCores, diagnosis: Diagnosis) -> str:
+    if row.recorded:
+        return f"{row.label} {seconds(diagnosis.span_ns)}"
+    return f"{row.label} {row.end.text(seconds)}"
+
+
+def replay_text(diagnosis: Diagnosis) -> str:
+    """Say how far off the replay of what was recorded is, and what follows from it."""
+    told = (
+        f"scheduled again with the recorded cores: {seconds(diagnosis.simulated_ns)}, off by"
+        f" {diagnosis.replay_error:+.1%} of the time since the first job"
+    )
+    return told if diagnosis.reliable else f"{told}: too far for single numbers, so replayed times are intervals"

@@ -1,0 +1,104 @@
+"""Functions in Python that queries send their rows to."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.diagnosis.spark.changes import Change, of_program, of_setting
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.sources.spark.settings import setting
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+__all__ = ["python_code"]
+
+_PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow|ArrowEval)\w*", re.ASCII)
+"""Plan nodes that send rows to Python."""
+
+_EXECUTES, _RUNS = "time to execute Python code", "time to run Python workers"
+_ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
+
+
+def python_code(look: Look) -> list[Cause]:
+    """Find queries whose tasks spend much of their time in Python functions.
+
+    Where the log has Spark's timers (4.x), the time in which Python ran is a cause if it matters by itself; what can be
+    saved at most is all that Python takes in these stages, its start included. In other logs it is the tasks' run time
+    without processor time and measured waits: the JVM does nothing of its own while Python computes.
+    """
+    nodes = [node for node in look.plans if _PYTHON.fullmatch(node.name) and node.updates]
+    if not nodes:
+        return []
+    timed = any(node.has(_EXECUTES) for node in nodes)
+    executing: dict[tuple[int, int], int] = {}
+    running: dict[tuple[int, int], int] = {}
+    for node in nodes:
+        for key in look.plans.stages([node]):
+            own = node.counted.get(_EXECUTES, {}).get(key, 0) if timed else 0
+            executing[key] = executing.get(key, 0) + own
+            running[key] = running.get(key, 0) + max(own, node.counted.get(_RUNS, {}).get(key, 0))
+    if not timed:
+        executing = running = {key: _not_in_the_jvm(look, key) for key in executing}
+    run = {key: look.plans.run_ns[key] for key in executing}
+    share = sum(executing.values()) / max(sum(run.values()), 1)
+    if share < look.limits.python_share:
+        return []
+    keys = list(executing)
+    at_least = look.cut(keys, lambda key: executing[key] / run[key])
+    if not look.matters(look.saved_in(keys, at_least)):
+        return []
+    whole = look.cut(keys, lambda key: running[key] / run[key])
+    saved = look.saved_in(keys, whole)
+    return [_cause(look, nodes, executing, running, saved, whole, timed=timed)]
+
+
+def _not_in_the_jvm(look: Look, key: tuple[int, int]) -> int:
+    """Return the run time of a stage's tasks in which the JVM neither computed nor did what is measured."""
+    own = look.by_stage[key]
+    if not (own["cpu_ns"] > 0).any():
+        return 0
+    spent = own["run"] - own["cpu_ns"] - own["fetch_wait"] - own["gc"] - own["write"]
+    return int(spent.clip(lower_bound=0).sum())
+
+
+def _cause(
+    look: Look,
+    nodes: list[PlanNode],
+    executing: dict[tuple[int, int], int],
+    running: dict[tuple[int, int], int],
+    saved: int,
+    changed: Any,
+    *,
+    timed: bool,
+) -> Cause:
+    worst = max(executing, key=lambda key: (executing[key], key))
+    run = sum(look.plans.run_ns[key] for key in executing)
+    names = sorted({node.name for node in nodes if worst in node.updates})
+    others = f" and {len(executing) - 1} more" if len(executing) > 1 else ""
+    spent = sum(executing.values())
+    how = "executing Python code" if timed else "outside of the JVM, while Python works"
+    text = (
+        f"{look.stage_name(*worst)}{others}: {spent / run:.0%} of the tasks' run time ({seconds(spent)} of"
+        f" {seconds(run)}) went into {how} ({', '.join(names)})."
+    )
+    node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(_EXECUTES))
+    place = f"stage {worst[0]}, {node.label}"
+    proposed: list[Change] = [of_program("the function", node.name, "built-in functions", place)]
+    if node.name == "BatchEvalPython" and setting(look.schedule.log, _ARROW, node.execution).value == "false":
+        proposed.append(of_setting(look.schedule.log, _ARROW, "true", query=node.execution))
+    signal = {
+        "python_ns": spent,
+        "python_workers_ns": sum(running.values()),
+        "run_ns": run,
+        "share": round(spent / run, 4),
+        "nodes": names,
+        "timers": timed,
+        "rows": node.rows,
+        "stages": sorted({key[0] for key in executing}),
+    }
+    traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
+    changes = tuple(proposed)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **told)

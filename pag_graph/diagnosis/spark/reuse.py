@@ -1,0 +1,240 @@
+"""Work that several queries have in common and each does anew, and caches that did not hold."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pag_graph.diagnosis.spark.changes import of_program
+from pag_graph.diagnosis.spark.look import Cause, Look, Shorter, seconds
+from pag_graph.diagnosis.spark.timers import TIMERS, Meaning
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+    StageKey = tuple[int, int]
+
+__all__ = ["reuse"]
+
+_CACHE = "InMemoryTableScan"
+_WRITES = ("Execute ", "OverwriteByExpression", "AppendData", "WriteFiles", "OverwritePartitionsDynamic")
+_SHIFTING = ("AQEShuffleRead", "CustomShuffleReader", "WholeStageCodegen", "ColumnarToRow")
+"""Nodes that come and go with the sizes that adaptive execution sees: they change nothing of what is computed."""
+
+
+def reuse(look: Look) -> list[Cause]:
+    """Find what queries compute again, for want of a cache or because it did not hold."""
+    causes = [*_recomputed(look), _repeated(look)]
+    return [cause for cause in causes if cause is not None]
+
+
+# --- Caches that did not hold -----------------------------------------------------------------------------------------
+
+
+def _recomputed(look: Look) -> list[Cause]:
+    """Count, per cached table, the tasks that computed parts of it beyond the number of its parts."""
+    caches: dict[int, list[PlanNode]] = {}
+    for scan in look.plans.named(_CACHE):
+        feeding = _feeding(scan)
+        if feeding:
+            caches.setdefault(_subtree_mark(scan.children[0]), []).append(scan)
+    causes = [_cache(look, scans) for scans in caches.values()]
+    return [cause for cause in causes if cause is not None]
+
+
+def _feeding(scan: PlanNode) -> list[PlanNode]:
+    """Return the nodes that run in a task that computes a part of a cached table."""
+    found, waiting = [], list(scan.children)
+    while waiting:
+        node = waiting.pop()
+        if node.name in {"Exchange", _CACHE}:
+            continue
+        found.append(node)
+        waiting += node.children
+    return found
+
+
+def _cache(look: Look, scans: list[PlanNode]) -> Cause | None:
+    computing: dict[StageKey, int] = {}
+    for scan in scans:
+        for node in _feeding(scan):
+            for key, count in node.updates.items():
+                if key in look.by_stage:
+                    computing[key] = max(computing.get(key, 0), count)
+    if not computing:
+        return None
+    parts, computed = max(computing.values()), sum(computing.values())
+    # The stage that comes first computes what must be; what any other computes was there, or had been.
+    first = min(computing, key=lambda key: (look.by_stage[key]["launch"].to_numpy().min(), key))
+    again = {key: count for key, count in computing.items() if key != first}
+    again_tasks = computed - parts
+    if again_tasks <= 0 or not again:
+        return None
+    changed = _longest(look, again)
+    saved = look.saved_in(sorted(again), changed)
+    if not look.matters(saved):
+        return None
+    stage = max(again, key=lambda key: look.plans.run_ns[key])
+    text = (
+        f"{look.stage_name(*stage)}: a cached table of {parts:,} parts was computed {computed:,} times part by part:"
+        f" {again_tasks:,} tasks did again what had been done, for {seconds(_lost(changed))}."
+    )
+    signal = {
+        "parts": parts,
+        "computed": computed,
+        "again": again_tasks,
+        "stages": sorted({key[0] for key in again}),
+        "queries": sorted({scan.execution for scan in scans}),
+    }
+    place = f"stage {stage[0]}, {scans[0].label}"
+    changes = (of_program("the cache's level", "memory, as it did not hold", "MEMORY_AND_DISK", place),)
+    traps = (
+        "Evictions and caches of RDDs are in the log only with spark.eventLog.logBlockUpdates.enabled.",
+        "Parts of a cache that a lost executor held are computed again too.",
+    )
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("cache_recomputed", saved, text, stage=stage[0], bound=True, **told)
+
+
+def _longest(look: Look, counts: dict[StageKey, int]) -> Shorter:
+    """Return what takes the work from as many tasks of each stage as computed parts: the longest, which did."""
+    parts = []
+    for key, count in sorted(counts.items()):
+        own = look.by_stage[key]
+        chosen = np.argsort(-own["work"].to_numpy(), kind="stable")[:count]
+        parts.append((own["number"].to_numpy()[chosen], own["work"].to_numpy()[chosen]))
+    return Shorter(parts)
+
+
+def _lost(changed: Shorter) -> int:
+    return sum(int(less.sum()) for _, less in changed.parts)
+
+
+# --- The same computed again ------------------------------------------------------------------------------------------
+
+
+class _Subtree(NamedTuple):
+    """A part of a plan, and what its stages cost."""
+
+    root: PlanNode
+    shares: dict[StageKey, float]
+    """Stage attempt to the share of its run time that is spent below the root."""
+    cost_ns: int
+
+
+def _repeated(look: Look) -> Cause | None:
+    """Find the part of plans that costs most when it is computed for the second time and later."""
+    streamed = {job.execution for job in look.schedule.jobs if job.unit.startswith("batch")}
+    groups: dict[int, list[PlanNode]] = {}
+    marks: dict[int, int] = {}
+    for root in look.plans.roots:
+        if root.execution in streamed:
+            # A stream asks the same of new rows.
+            continue
+        for node in _computed(root):
+            mark = _subtree_mark(node, marks)
+            if not node.name.startswith((*_WRITES, *_SHIFTING)):
+                groups.setdefault(mark, []).append(node)
+    best: list[_Subtree] = []
+    most = (0, 0)
+    for nodes in groups.values():
+        if len(nodes) < 2:  # noqa: PLR2004 twice is again
+            continue
+        again = _distinct([_subtree(look, node) for node in nodes])
+        # Of parts that cost the same the largest says most; rows that are read again are no work by themselves.
+        rank = (sum(part.cost_ns for part in again), len(list(nodes[0].below())))
+        if again and rank[1] > 1 and rank > most:
+            best, most = again, rank
+    return _again(look, best) if best else None
+
+
+def _computed(root: PlanNode) -> list[PlanNode]:
+    """Return the nodes of a plan but for those whose rows come from a cache."""
+    found, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if node.name != _CACHE:
+            waiting += node.children
+    return found
+
+
+def _subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
+    """Return a mark of a node and all below it."""
+    known = {} if known is None else known
+    for below in reversed(list(node.below())):
+        if id(below) in known:
+            continue
+        words = ",".join(str(known[id(child)]) for child in below.children)
+        if below.name.startswith(_SHIFTING) and len(below.children) == 1:
+            known[id(below)] = known[id(below.children[0])]
+        else:
+            digest = hashlib.blake2b(f"{below.name}|{below.mark}|{words}".encode(), digest_size=8).digest()
+            known[id(below)] = int.from_bytes(digest, signed=True)
+    return known[id(node)]
+
+
+def _subtree(look: Look, root: PlanNode) -> _Subtree:
+    """Say what the stages of a part of a plan cost: those that work for nothing else whole, of others what is timed."""
+    own = {id(node): node for node in _computed(root)}
+    shares: dict[StageKey, float] = {}
+    for key in look.plans.stages(list(own.values())):
+        working = look.plans.of_stage[key]
+        if all(id(node) in own for node in working):
+            shares[key] = 1.0
+            continue
+        timed = sum(
+            value.get(key, 0)
+            for node in working
+            if id(node) in own
+            for timer, value in node.counted.items()
+            if TIMERS.get(timer) is Meaning.EXCLUSIVE
+        )
+        shares[key] = min(1.0, timed / look.plans.run_ns[key])
+    return _Subtree(root, shares, int(sum(share * look.plans.run_ns[key] for key, share in shares.items())))
+
+
+def _distinct(parts: list[_Subtree]) -> list[_Subtree]:
+    """Return the parts after the first, each with the stages that no earlier one had: a stage is done once."""
+    seen = set(parts[0].shares)
+    again = []
+    for part in parts[1:]:
+        shares = {key: share for key, share in part.shares.items() if key not in seen and share > 0}
+        seen |= set(shares)
+        if shares:
+            cost = part.cost_ns * sum(shares.values()) / max(sum(part.shares.values()), 1e-9)
+            again.append(_Subtree(part.root, shares, int(cost)))
+    return again
+
+
+def _again(look: Look, again: list[_Subtree]) -> Cause | None:
+    shares = {key: share for part in again for key, share in part.shares.items()}
+    changed = look.cut(shares, lambda key: shares[key])
+    saved = look.saved_in(sorted(shares), changed)
+    if not look.matters(saved):
+        return None
+    stage = max(shares, key=lambda key: shares[key] * look.plans.run_ns[key])
+    root = again[0].root
+    nodes = [node.name for node in _computed(root) if not node.name.startswith(_SHIFTING)]
+    shown = ", ".join(dict.fromkeys(nodes[:4])) + (", ..." if len(nodes) > 4 else "")  # noqa: PLR2004 a few
+    queries = sorted({part.root.execution for part in again})
+    text = (
+        f"{look.stage_name(*stage)}: {len(again) + 1} times the same is computed ({shown}), in"
+        f" quer{'ies' if len(queries) > 1 else 'y'} {', '.join(map(str, queries[:6]))} again."
+    )
+    signal = {
+        "times": len(again) + 1,
+        "queries": queries,
+        "nodes": nodes[:20],
+        "stages": sorted({k for k, _ in shares}),
+    }
+    place = f"{root.label} and below"
+    changes = (of_program("what is computed again", f"{len(again) + 1} times", "persist(), computed once", place),)
+    traps = (
+        "Functions that give another result each time must stay.",
+        "It needs room: what is kept takes memory or disk.",
+    )
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("repeated_subplan", saved, text, stage=stage[0], bound=True, **told)

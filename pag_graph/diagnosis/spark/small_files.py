@@ -1,0 +1,126 @@
+"""Tables that lie, or are written, in very many small files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.diagnosis.spark.changes import of_program
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+__all__ = ["small_files"]
+
+_READ, _READ_BYTES = "number of files read", "size of files read"
+_WRITTEN, _WRITTEN_BYTES = "number of written files", "written output"
+
+
+def small_files(look: Look) -> list[Cause]:
+    """Find scans of many small files, and queries that write many of them."""
+    causes = [
+        *(_read(look, node) for node in look.plans if node.has(_READ)),
+        *(_written(look, node) for node in look.plans if node.has(_WRITTEN)),
+    ]
+    return [cause for cause in causes if cause is not None]
+
+
+def _excess(look: Look, files: int, size: int, least: int = 1) -> float:
+    """Return the share of files that need not be, 0 where they are not many or not small."""
+    limits = look.limits
+    if files < limits.small_files or size >= limits.small_file_bytes * files:
+        return 0.0
+    return max(0.0, 1 - max(least, -(-size // limits.file_bytes)) / files)
+
+
+def _read(look: Look, scan: PlanNode) -> Cause | None:
+    files, size = scan.total(_READ), scan.total(_READ_BYTES)
+    share = _excess(look, files, size)
+    keys = sorted(look.plans.stages([scan]))
+    if not share or not keys:
+        return None
+    timed = scan.counted.get("scan time", {})
+
+    def scanning(key: tuple[int, int]) -> float:
+        # Scans that read row by row have no timer: then all of the stage may be theirs.
+        return min(1.0, timed[key] / look.plans.run_ns[key]) if timed.get(key) else 1.0
+
+    changed = look.cut(keys, lambda key: share * scanning(key))
+    saved = look.saved_in(keys, changed)
+    if not look.matters(saved):
+        return None
+    stage = max(keys, key=lambda key: look.plans.run_ns[key])
+    mean = size / files
+    spent = f"; reading them took {seconds(sum(timed.values()))} of tasks" if timed else ""
+    text = f"{look.stage_name(*stage)} read {files:,} files of {mean / 2**20:,.2f} MiB each{spent}."
+    proposed = f"{max(1, -(-size // look.limits.file_bytes)):,} of up to 128 MiB"
+    signal = {
+        "files": files,
+        "bytes": size,
+        "mean_bytes": int(mean),
+        "scan_ns": sum(timed.values()),
+        "query": scan.execution,
+    }
+    changes = (of_program("files of the table", f"{files:,}", proposed, f"stage {stage[0]}, {scan.label}"),)
+    traps = ("Where the files lie in many partitions, each keeps one at least.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_read", saved, text, stage=stage[0], bound=True, **told)
+
+
+def _written(look: Look, write: PlanNode) -> Cause | None:
+    files, size = write.total(_WRITTEN), write.total(_WRITTEN_BYTES)
+    partitions = write.total("number of dynamic part")
+    share = _excess(look, files, size, max(1, partitions))
+    keys = _writing(look, write)
+    if not share or not keys:
+        return None
+    below = {id(node): node for node in write.below()}
+
+    def writing(key: tuple[int, int]) -> float:
+        others = [node for node in look.plans.of_stage.get(key, ()) if id(node) in below]
+        timed = sum(
+            node.counted.get(timer, {}).get(key, 0)
+            for node in others
+            for timer in ("scan time", "sort time", "fetch wait time", "time to execute Python code")
+        )
+        return max(0.0, 1 - timed / look.plans.run_ns[key])
+
+    changed = look.cut(keys, lambda key: share * writing(key))
+    saved = look.saved_in(keys, changed)
+    if not look.matters(saved):
+        return None
+    stage = max(keys, key=lambda key: look.plans.run_ns[key])
+    needed = max(partitions, -(-size // look.limits.file_bytes), 1)
+    tasks = look.by_stage[stage].height
+    text = (
+        f"{look.stage_name(*stage)} wrote {files:,} files of {size / files / 2**20:,.2f} MiB each: {tasks} tasks, each"
+        f" with rows of many of {partitions:,} partitions."
+        if partitions
+        else f"{look.stage_name(*stage)} wrote {files:,} files of {size / files / 2**20:,.2f} MiB each."
+    )
+    signal = {
+        "files": files,
+        "bytes": size,
+        "partitions": partitions,
+        "tasks": tasks,
+        "task_commit_ns": write.total("task commit time"),
+        "job_commit_ns": write.total("job commit time"),
+        "query": write.execution,
+    }
+    how = "repartition(partition columns) before writing" if partitions else "fewer tasks that write"
+    place = f"stage {stage[0]}, {write.label}"
+    changes = (of_program("files written", f"{files:,}", f"{needed:,}, by {how}", place),)
+    traps = ("A partition with most of the rows becomes one long task.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("small_files_written", saved, text, stage=stage[0], bound=True, **told)
+
+
+def _writing(look: Look, write: PlanNode) -> list[tuple[int, int]]:
+    """Return the stages of a query whose tasks wrote output."""
+    keys = []
+    for key, job in look.schedule.stage_jobs.items():
+        own = look.by_stage.get(key)
+        of_query = look.schedule.jobs[job].execution == write.execution
+        if own is not None and of_query and (write.updates.get(key) or (own["output_bytes"] > 0).any()):
+            keys.append(key)
+    return sorted(keys)

@@ -1,0 +1,160 @@
+"""Alerts from answers, commit after commit: each opens once and is resolved once."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.analyses.standing import decoded
+from pag_graph.model.enums import AlertEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pag_graph.analyses.standing import Query
+    from pag_graph.graph.run import Run
+    from pag_graph.motif.alerts import Rule
+    from pag_graph.store.delta import StoreInfo
+
+_RECENT, _OPEN = "recent", "open"
+_EVIDENCE = ("src", "dst", "observed", "limit", "learned")
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """Looks at answers for one rule, and makes its alerts.
+
+    What it remembers from commit to commit is what matched in the last answered epochs, and which alerts are open.
+    """
+
+    rule: Rule
+    query: Query
+    run: Run
+    recent: deque[tuple[int, frozenset[str]]]
+    """Per epoch of the last ones answered: subjects that matched."""
+    open: dict[str, tuple[int, str]]
+    """Per subject with an open alert: its first epoch and id."""
+    kept: StoreInfo | None
+    """The state before, which has the alerts so far."""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of `ALERTS`, without their commit."""
+
+    @classmethod
+    def of(cls, rule: Rule, query: Query, run: Run, kept: StoreInfo | None, memory: pl.DataFrame) -> Watch:
+        """Go on from what was remembered (rows of `STANDING`).
+
+        Raises
+        ------
+        InvalidParameterError
+            If the rule does not fit the columns of its query.
+        """
+        rule.condition(query.schema)
+        remembered = memory.filter(pl.col("owner") == rule.name)
+        recent: dict[int, set[str]] = {}
+        alerts = {}
+        for row in remembered.sort("epoch").iter_rows(named=True):
+            if row["part"] == _OPEN:
+                alerts[row["key"]] = (row["epoch"], row["value"])
+            else:
+                # A row without a subject says that the epoch was answered.
+                recent.setdefault(row["epoch"], set()).update({row["key"]} - {""})
+        held = deque(((epoch, frozenset(found)) for epoch, found in recent.items()), maxlen=rule.resolve_after)
+        return cls(rule=rule, query=query, run=run, recent=held, open=alerts, kept=kept)
+
+    def memory(self) -> list[dict[str, Any]]:
+        """Return what is to be remembered, as rows of `STANDING`."""
+        rows = [(_RECENT, epoch, subject, "") for epoch, found in self.recent for subject in ["", *sorted(found)]]
+        rows += [(_OPEN, first, subject, id_) for subject, (first, id_) in sorted(self.open.items())]
+        names = ("part", "epoch", "key", "value")
+        return [{"owner": self.rule.name, **dict(zip(names, row, strict=True))} for row in rows]
+
+    def look(self, epochs: Iterable[int], now: pl.DataFrame, before: pl.DataFrame) -> None:
+        """Look at the answers of some epochs, ascending.
+
+        Parameters
+        ----------
+        epochs
+            The epochs.
+        now
+            Their answers now (`ANSWERS`).
+        before
+            What the answers were, of epochs that were answered before.
+        """
+        matches = self._matches(now)
+        gone = self._matches(before)
+        for epoch in epochs:
+            found = matches.get(epoch, {})
+            if not self.recent or epoch > self.recent[-1][0]:
+                self._answered(epoch, found)
+            else:
+                self._revised(epoch, found, set(gone.get(epoch, {})))
+
+    def _matches(self, answers: pl.DataFrame) -> dict[int, dict[str, dict[str, Any]]]:
+        """Return per epoch and subject the first row that matches."""
+        if not answers.height:
+            return {}
+        rows = decoded(answers.with_columns(_row="row"), self.query.schema)
+        matching = self.rule.matching(rows, self.query.schema)
+        found: dict[int, dict[str, dict[str, Any]]] = {}
+        for row in matching.unique(["epoch", "_subject"], keep="first", maintain_order=True).iter_rows(named=True):
+            found.setdefault(row["epoch"], {})[row["_subject"]] = row
+        return found
+
+    def _answered(self, epoch: int, found: Mapping[str, dict[str, Any]]) -> None:
+        for subject, row in found.items():
+            if subject not in self.open:
+                self._open(subject, epoch, row)
+        self.recent.append((epoch, frozenset(found)))
+        self._resolve(epoch)
+
+    def _revised(self, epoch: int, found: Mapping[str, dict[str, Any]], before: set[str]) -> None:
+        for subject, row in found.items():
+            if subject not in before and subject not in self.open and not self._known(subject, epoch):
+                self._open(subject, epoch, row)
+        for place, (other, _) in enumerate(self.recent):
+            if other == epoch:
+                self.recent[place] = (epoch, frozenset(found))
+        self._resolve(epoch)
+
+    def _resolve(self, epoch: int) -> None:
+        """Resolve the open alerts of which nothing was seen in the last epochs."""
+        seen = frozenset[str]().union(*(found for _, found in self.recent))
+        for subject in [subject for subject in self.open if subject not in seen]:
+            first, id_ = self.open.pop(subject)
+            self._event(AlertEvent.RESOLVED, id_, subject, first, epoch, {})
+
+    def _open(self, subject: str, epoch: int, row: dict[str, Any]) -> None:
+        id_ = self.rule.alert_id(str(self.run.info.run["run_id"]), subject, epoch)
+        self.open[subject] = (epoch, id_)
+        self._event(AlertEvent.OPENED, id_, subject, epoch, epoch, row)
+
+    def _known(self, subject: str, epoch: int) -> bool:
+        """Say whether an alert with this first epoch was opened before: rows that went and came again open no other."""
+        id_ = self.rule.alert_id(str(self.run.info.run["run_id"]), subject, epoch)
+        if any(event["id"] == id_ for event in self.events):
+            return True
+        if self.kept is None:
+            return False
+        near = (pl.col("max_first_epoch") >= epoch) & (pl.col("min_first_epoch") <= epoch)
+        return bool(self.kept.scan("alerts", near).filter(pl.col("id") == id_).head(1).collect().height)
+
+    def _event(self, event: AlertEvent, id_: str, subject: str, first: int, epoch: int, row: Mapping[str, Any]) -> None:
+        coverage = self.run.epochs.filter(pl.col("epoch") == epoch)["coverage"].to_list()
+        self.events.append(
+            {
+                "id": id_,
+                "event": str(event),
+                "rule": self.rule.name,
+                "query": self.query.id,
+                "severity": self.rule.severity,
+                "subject": subject,
+                "first_epoch": first,
+                "epoch": epoch,
+                **{name: row.get(name) for name in _EVIDENCE},
+                "coverage": coverage[0] if coverage else None,
+                "row": row.get("_row"),
+            }
+        )

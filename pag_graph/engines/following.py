@@ -1,0 +1,343 @@
+"""The loop around a follower: when to look, when to commit, when to end."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pag_graph.builder.build import commit_derived, nothing_more
+from pag_graph.builder.clocks import Clock
+from pag_graph.builder.follow import Follower
+from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
+from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.graph.following import Committed
+from pag_graph.model.units import nanoseconds
+from pag_graph.runtime import memory
+from pag_graph.store.delta import LIVE, check_target
+from pag_graph.store.delta_log import note_newest
+from pag_graph.store.leftovers import staging
+from pag_graph.store.live import add_timings, begin, followed, write_status
+from pag_graph.store.tail import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pag_graph.builder.build import Derive
+    from pag_graph.builder.follow import ClosedEpoch
+    from pag_graph.builder.ongoing import Ongoing
+    from pag_graph.graph.following import Observer
+    from pag_graph.model.enums import RuleSet
+    from pag_graph.rules.rows import RuleParameters
+    from pag_graph.store.delta import StoreInfo
+
+LOOK_EVERY_S = 0.05
+"""How often to ask for new files."""
+COMMIT_AFTER_S = 10.0
+"""When to commit although no epoch was closed."""
+
+Ending = Literal["complete", "idle", "stopped"]
+"""Why following ended: the source is complete; nothing came for as long as was given; somebody asked for it."""
+
+
+class Until(NamedTuple):
+    """When to stop following."""
+
+    idle_s: float | None = None
+    """After how long without anything new; None: never."""
+    complete: bool = True
+    """Whether to stop when the source is complete."""
+
+    @classmethod
+    def of(cls, text: str) -> Until:
+        """Read what `pag follow --until` takes.
+
+        Parameters
+        ----------
+        text
+            ``complete``, ``forever``, or ``idle:`` and a time such as ``30s`` or ``500ms``.
+
+        Returns
+        -------
+        Until
+            What it says.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it says nothing of that.
+        """
+        word, _, length = text.partition(":")
+        if text == "complete":
+            return cls()
+        if text == "forever":
+            return cls(complete=False)
+        if word == "idle" and length:
+            return cls(idle_s=nanoseconds(length) / 1e9)
+        message = f"{text!r} does not say when to stop."
+        raise InvalidParameterError(message, "Give complete, forever, or a time without anything new: idle:30s.")
+
+
+class Progress(NamedTuple):
+    """How far a follower is."""
+
+    events: int
+    """Events that were read."""
+    decided: int
+    """Those of them that no more of the log can change."""
+    epochs: int
+    """Epochs that are closed and committed."""
+    commits: int
+    ongoing: Ongoing | None
+    """What the run is doing; None before anything is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowReport:
+    """What became of following a trace."""
+
+    ending: Ending
+    """Why it ended."""
+    store: StoreInfo | None
+    """The last state that was committed; None where nothing was."""
+    events: int
+    """Events of the trace so far."""
+    commits: int
+    """How many commits this process made."""
+    closed: int
+    """Epochs that are closed."""
+    scanned: int
+    """Rows that were read by this process, those that were looked at again included."""
+    complete: bool
+    """Whether the source had ended, so that the store holds all of it."""
+
+
+class Following:
+    """Follows a trace into a store.
+
+    Parameters
+    ----------
+    source, store
+        Directories.
+    rules, parameters, slice_events
+        As for a build.
+    until
+        When to stop.
+    commit_every_s
+        The least time between two commits.
+    replace
+        Whether to take the place of a store that exists.
+    observers
+        To be told of each commit.
+    stop
+        When set, what is decided is committed, and following ends.
+    tell
+        Called with how far it is, after each look at something new.
+    look_every_s
+        How often to look.
+    derive
+        Makes what is committed beside the graph.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        store: Path,
+        *,
+        rules: RuleSet | None = None,
+        parameters: RuleParameters | None = None,
+        slice_events: int | None = None,
+        until: Until | None = None,
+        commit_every_s: float = 0.25,
+        replace: bool = False,
+        observers: Sequence[Observer] = (),
+        stop: Event | None = None,
+        tell: Callable[[Progress], None] | None = None,
+        look_every_s: float = LOOK_EVERY_S,
+        derive: Derive = nothing_more,
+    ) -> None:
+        if commit_every_s < 0:
+            message = f"commit_every is {commit_every_s} s, and must not be negative."
+            raise InvalidParameterError(message)
+        self._source, self._store, self._replace = source, store.absolute(), replace
+        self._rules, self._parameters = rules, parameters
+        self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
+        self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
+        self._observers, self._stop, self._tell = observers, stop or Event(), tell
+        self._derive = derive
+        self._commits, self._closed_ns = 0, 0
+        self._report: FollowReport | None = None
+
+    @property
+    def report(self) -> FollowReport:
+        """What became of it, once it has ended."""
+        if self._report is None:
+            message = "It goes on."
+            raise RuntimeError(message)
+        return self._report
+
+    @memory.kept()
+    def run(self) -> FollowReport:
+        """Follow to the end.
+
+        Returns
+        -------
+        FollowReport
+            What became of it.
+        """
+        for _ in self.commits():
+            pass
+        return self.report
+
+    def commits(self) -> Iterator[Committed]:
+        """Follow, commit by commit.
+
+        Yields
+        ------
+        Committed
+            After each commit, when all observers know of it.
+
+        Raises
+        ------
+        StoreExistsError
+            If the place of the store is taken by something else.
+        StoreConflictError
+            If somebody else follows into the store, or it holds another run, or one that was not followed.
+        TraceFormatError
+            If the trace contradicts itself, or is complete and empty; what was committed stays.
+        """
+        with ExitStack() as held:
+            folder = held.enter_context(followed(self._store))
+            previous = check_target(self._store, "replace" if self._replace else "append")
+            held.enter_context(staging(self._store))
+            kept = None if self._replace else previous
+            begin(folder, anew=kept is None)
+            if kept is not None:
+                # Whoever made it may have been killed before he could.
+                note_newest(self._store / "epochs", kept.versions["epochs"])
+                # What is asked for from now on is answered at once, also where nothing new comes.
+                kept = previous = commit_derived(kept, self._derive) or kept
+            follower = Follower(
+                self._store,
+                kept,
+                replaced=previous,
+                rules=self._rules,
+                parameters=self._parameters,
+                slice_events=self._slice_events,
+                derive=self._derive,
+            )
+            yield from self._follow(follower, Tail(self._source, follower.done))
+
+    def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:
+        heard = committed = time.monotonic()
+        stepped, new = heard - self._every_s, False
+        while True:
+            # What came before somebody asked to stop is read.
+            stopped, now = self._stop.is_set(), time.monotonic()
+            if tail.look(time.time_ns()):
+                heard, new = now, True
+                self._say(follower, tail)
+            ending = "stopped" if stopped else self._ending(tail, now - heard)
+            if ending is not None:
+                yield from self._last(follower, tail, ending)
+                return
+            if new and now - stepped >= self._every_s and (log := tail.log()) is not None:
+                closed = follower.advance(tail.trace(), log)
+                self._closed_ns = time.time_ns()
+                self._note(follower, tail)
+                tail.forget(follower.done)
+                stepped, new = now, False
+                late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
+                if closed or tail.complete or (late and follower.pending):
+                    yield self._commit(follower, tail)
+                    committed = time.monotonic()
+                    self._say(follower, tail)
+            self._stop.wait(self._look_s)
+
+    def _ending(self, tail: Tail, idle_s: float) -> Ending | None:
+        if tail.complete and self._until.complete:
+            return "complete"
+        if self._until.idle_s is not None and idle_s >= self._until.idle_s:
+            return "idle"
+        return None
+
+    def _last(self, follower: Follower, tail: Tail, ending: Ending) -> Iterator[Committed]:
+        """Commit what there is, and report."""
+        log = tail.log()
+        if log is None and ending != "stopped":
+            message = f"The trace at {self._source} has no events."
+            hint = "Was logging switched on before the dataflow was built, and was the log flushed at the end?"
+            raise TraceFormatError(message, hint, {"file": str(self._source)})
+        if log is not None and not follower.holds(tail.trace()):
+            # Who is stopped leaves only what is final: the program goes on, and the next one goes on with it.
+            show = ending != "stopped" or tail.complete
+            closed = follower.advance(tail.trace(), log, show=show)
+            self._closed_ns = time.time_ns()
+            self._note(follower, tail)
+            if show or closed or (follower.closed and follower.pending):
+                yield self._commit(follower, tail)
+        self._say(follower, tail)
+        self._report = FollowReport(
+            ending=ending,
+            store=follower.store,
+            events=tail.rows,
+            commits=self._commits,
+            closed=0 if follower.store is None else follower.store.closed_epochs,
+            scanned=follower.scanned,
+            complete=tail.complete,
+        )
+
+    def _commit(self, follower: Follower, tail: Tail) -> Committed:
+        info, closed = follower.commit()
+        committed = time.time_ns()
+        self._commits += 1
+        epochs = tuple(row.epoch for row in closed)
+        commit = Committed(
+            path=self._store,
+            version=info.versions["epochs"],
+            closed=epochs,
+            answered=epochs,
+            complete=follower.complete,
+        )
+        for observer in self._observers:
+            observer.committed(commit)
+        clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
+        known = [self._timing(row, tail, clocks, origin) for row in closed]
+        after = {"committed_ns": committed, "answered_ns": time.time_ns(), "commit": commit.version}
+        add_timings(self._store / LIVE, [row | after for row in known])
+        return commit
+
+    def _timing(self, row: ClosedEpoch, tail: Tail, clocks: Mapping[str, Any], origin: int) -> dict[str, int]:
+        """Say when an epoch ended, was written, was read, and was found to be closed."""
+        arrivals = []
+        for worker, offset in clocks["offset_ns"].items():
+            clock = Clock(offset_ns=offset, drift=clocks["drift"][worker])
+            arrivals.append(tail.arrival(int(worker), clock.own(row.last_ns + origin)))
+        return {
+            "epoch": row.epoch,
+            "ended_ns": row.end_ns + origin,
+            "published_ns": max(arrival.published_ns for arrival in arrivals if arrival),
+            "read_ns": max(arrival.read_ns for arrival in arrivals if arrival),
+            "closed_ns": self._closed_ns,
+            "rows": row.rows,
+        }
+
+    def _note(self, follower: Follower, tail: Tail) -> None:
+        """Write down what the run is doing, for those who ask."""
+        if (known := follower.ongoing) is None:
+            return
+        status = known._asdict() | {
+            "holder": known.holder and known.holder._asdict(),
+            "workers": [worker._asdict() for worker in known.workers],
+            "events": tail.rows,
+            "complete": tail.complete,
+            "looked_ns": self._closed_ns,
+        }
+        write_status(self._store / LIVE, status)
+
+    def _say(self, follower: Follower, tail: Tail) -> None:
+        if self._tell is not None:
+            self._tell(Progress(tail.rows, follower.decided, follower.closed, self._commits, follower.ongoing))

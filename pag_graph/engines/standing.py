@@ -1,0 +1,252 @@
+"""What a commit adds for standing queries: the changes of their answers, and what alert rules make of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.definition import Standing
+from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, encoded, summed
+from pag_graph.engines.alerting import Watch
+from pag_graph.graph.membership import epochs_between
+from pag_graph.graph.run import Run
+from pag_graph.model.live_tables import ALERTS, CHANGES, STANDING
+from pag_graph.motif.alerts import Rule
+from pag_graph.store.contents import Live
+from pag_graph.store.parts import write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+
+_PORTION = 200_000
+"""Changes that are in memory before they are written."""
+_NOTHING = pl.DataFrame(schema=ANSWERS)
+_TEXTS = dict(pl.DataFrame(pl.from_arrow(STANDING.empty_table())).schema)
+
+
+@dataclass(kw_only=True)
+class _Written:
+    """Changes of a commit on their way into files."""
+
+    state: StoreInfo
+    parts: list[PartFile] = field(default_factory=list)
+    rows: list[pl.DataFrame] = field(default_factory=list)
+    count: int = 0
+    height: int = 0
+
+    def add(self, query: str, changes: pl.DataFrame) -> None:
+        """Add changes of a query: ``epoch``, ``row`` and ``diff``."""
+        if not changes.height:
+            return
+        commit = self.state.versions["epochs"]
+        named = changes.with_columns(
+            query=pl.lit(query),
+            commit=pl.lit(commit, pl.Int64),
+            ordinal=pl.int_range(self.count, self.count + changes.height, dtype=pl.Int64),
+        )
+        self.rows.append(named.select(CHANGES.names))
+        self.count, self.height = self.count + changes.height, self.height + changes.height
+        if self.height >= _PORTION:
+            self.flush()
+
+    def flush(self) -> list[PartFile]:
+        """Write what is there, and return all files so far."""
+        if self.rows:
+            part = write_part(self.state.path, "changes", pl.concat(self.rows).to_arrow().cast(CHANGES))
+            self.parts += [part] if part else []
+            self.rows, self.height = [], 0
+        return self.parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """Queries and rules to be registered with the next commit, beside those that the store has.
+
+    It is called with a state before that is committed (`pag_graph.builder.build.Derive`).
+    """
+
+    queries: Sequence[Query] = ()
+    rules: Sequence[Rule] = ()
+
+    def __call__(
+        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
+    ) -> Live | None:
+        """Derive what a commit adds.
+
+        Parameters
+        ----------
+        state
+            What is about to be committed.
+        kept
+            The state that it adds to.
+        answered
+            The last epoch whose answers hold.
+        only_new
+            Whether the graph is that of `kept`.
+
+        Returns
+        -------
+        Live or None
+            None where there are no standing queries, or there is nothing new.
+
+        Raises
+        ------
+        UnsupportedPlanError
+            If an analysis cannot be a standing query.
+        """
+        live = (kept and kept.live) or {"queries": [], "rules": [], "answered": NEVER}
+        known = [Query.parse(text) for text in live["queries"]]
+        rules = [Rule.of(entry) for entry in live["rules"]]
+        new_rules = [rule for rule in self.rules if rule not in rules]
+        wanted = [*self.queries, *(Query.parse(rule.query) for rule in new_rules)]
+        added = [query for query in dict.fromkeys(wanted) if query not in known]
+        if (only_new and not added and not new_rules) or not (known or added):
+            return None
+        run = Run.of(state)
+        for query in added:
+            query.analysis.check_standing(run)
+        memory = pl.DataFrame(schema=_TEXTS) if kept is None else kept.scan("standing").collect()
+        watches = [Watch.of(rule, Query.parse(rule.query), run, kept, memory) for rule in [*rules, *new_rules]]
+        written = _Written(state=state)
+        commit = _Commit(kept=kept, written=written, watches=watches, memory=memory)
+        before = int(live["answered"])
+        for watch in watches[len(rules) :]:
+            # Its query may have been there before it.
+            commit.look_back(watch, before)
+        if known:
+            commit.follow(Delta.between(kept, run, before, answered), known)
+        commit.follow(Delta.whole(run, answered), added)
+        queries = [query.id for query in (*known, *added)]
+        content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
+        return Live(parts={"changes": written.flush(), **commit.of_alerts()}, content=content, kept=kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Commit:
+    """One commit: what queries answer differently, and who looks at it."""
+
+    kept: StoreInfo | None
+    written: _Written
+    watches: Sequence[Watch]
+    memory: pl.DataFrame
+    """What queries and rules remember: rows of `STANDING`."""
+    remembered: list[pl.DataFrame] = field(default_factory=list)
+    """The same of queries, as of this commit."""
+
+    def follow(self, delta: Delta, queries: Sequence[Query]) -> None:
+        """Find the changes of some queries, and look at them."""
+        kept = self.kept if delta.before > NEVER else None
+        for query in queries:
+            if query.standing is Standing.ORDERED:
+                self._resume(delta, query)
+            if query.standing is Standing.LINEAR:
+                self._add(delta, query)
+        revised = {q: delta.revised(q.standing) for q in queries if q.standing in {Standing.WINDOW, Standing.LABEL}}
+        before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
+        there = {window.epoch for window in delta.windows}
+        wanted = {
+            query: [epoch for epoch in (*epochs, *delta.new) if epoch in there and epoch <= delta.answered]
+            for query, epochs in revised.items()
+        }
+        for query, epochs, now in answers(delta.state, wanted):
+            self._changed(query, epochs, now, before[query].filter(pl.col("epoch").is_in(epochs)))
+        for query, epochs in revised.items():
+            if gone := sorted(set(epochs) - set(wanted[query])):
+                self._changed(query, gone, _NOTHING, before[query].filter(pl.col("epoch").is_in(gone)))
+
+    def _resume(self, delta: Delta, query: Query) -> None:
+        """Find the changes of a query whose epochs are answered one after the other."""
+        analysis: Any = query.analysis
+        remembered = self.memory.filter(pl.col("owner") == query.id)
+        epochs = [*delta.revised(query.standing), *delta.new]
+        if not epochs:
+            self.remembered.append(remembered)
+            return
+        go_on = import_module(analysis.resume).resume
+        end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
+        before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
+        about = {window.epoch or 0 for window in delta.windows if end.since <= (window.epoch or 0) <= delta.answered}
+        looked = sorted(about | set(before["epoch"].to_list()))
+        self._changed(query, looked, encoded(end.rows.select(query.schema.names)), before)
+        self.remembered.append(end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns))
+
+    def _add(self, delta: Delta, query: Query) -> None:
+        """Find the changes of sums over epochs: only keys of new epochs have any."""
+        analysis: Any = query.analysis
+        remembered = self.memory.filter(pl.col("owner") == query.id)
+        values = remembered["value"].str.json_decode(pl.Struct(analysis.nothing.schema))
+        before = values.struct.unnest() if remembered.height else analysis.nothing
+        whole = bool(delta.revised(query.standing))
+        epochs = [w.epoch or 0 for w in delta.windows if (w.epoch or 0) <= delta.answered] if whole else delta.new
+        windows = delta.state.windows(epochs)
+        now = analysis.added([] if whole else [before], delta.state, windows, query.parameters) if epochs else before
+        rows = [encoded(analysis.schema_of(sums), delta.answered) for sums in (before, now)]
+        signed = [part.with_columns(diff=pl.lit(sign, pl.Int64)) for part, sign in zip(rows, (-1, 1), strict=True)]
+        self.written.add(query.id, summed(pl.concat(signed)))
+        kept = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
+        self.remembered.append(kept)
+
+    def _changed(self, query: Query, epochs: Sequence[int], now: pl.DataFrame, before: pl.DataFrame) -> None:
+        signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
+        self.written.add(query.id, summed(pl.concat([part.select("epoch", "row", "diff") for part in signed])))
+        for watch in self.watches:
+            if watch.query == query:
+                watch.look(epochs, now, before)
+
+    def look_back(self, watch: Watch, last: int) -> None:
+        """Let a new rule look at what its query has answered so far."""
+        rows = history(self.kept, watch.query, range(NEVER, last + 1))
+        if rows.height:
+            epochs = self.kept.scan("epochs").filter(pl.col("epoch") <= last).select("epoch").collect()  # type: ignore[union-attr]
+            watch.look(sorted(epochs["epoch"].to_list()), rows, _NOTHING)
+
+    def of_alerts(self) -> dict[str, list[PartFile]]:
+        """Write the alerts, and what rules remember."""
+        commit = self.written.state.versions["epochs"]
+        events = sorted((event for watch in self.watches for event in watch.events), key=itemgetter("epoch"))
+        alerts = [{**event, "commit": commit, "ordinal": place} for place, event in enumerate(events)]
+        of_rules = pa.Table.from_pylist([row for watch in self.watches for row in watch.memory()], STANDING)
+        memory = pa.concat_tables([of_rules, *(rows.to_arrow().cast(STANDING) for rows in self.remembered)])
+        path = self.written.state.path
+        parts = {
+            "alerts": write_part(path, "alerts", pa.Table.from_pylist(alerts, ALERTS)),
+            "standing": write_part(path, "standing", memory, provisional=True),
+        }
+        return {name: [part] for name, part in parts.items() if part is not None}
+
+
+def history(kept: StoreInfo | None, query: Query, epochs: Collection[int]) -> pl.DataFrame:
+    """Add up what a store says of a query.
+
+    Parameters
+    ----------
+    kept
+        A state of the store; None where there is none.
+    query
+        A standing query of it.
+    epochs
+        Epochs to look at; a range, or some.
+
+    Returns
+    -------
+    DataFrame
+        `ANSWERS`, with how often each row is there (``diff``), in order of epochs. Only files that can hold changes of
+        these epochs are read.
+    """
+    if kept is None or not epochs:
+        return _NOTHING.with_columns(diff=pl.lit(1, pl.Int64))
+    low, high = (epochs[0], epochs[-1]) if isinstance(epochs, range) else (min(epochs), max(epochs))
+    rows = kept.scan("changes", epochs_between(low, high)).filter(
+        pl.col("query") == query.id, pl.col("epoch").is_between(low, high)
+    )
+    if not isinstance(epochs, range):
+        rows = rows.filter(pl.col("epoch").is_in(list(epochs)))
+    return summed(rows.sort("commit", "ordinal").select("epoch", "row", "diff").collect())

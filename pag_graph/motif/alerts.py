@@ -1,0 +1,174 @@
+"""Alert rules: which rows of a standing query are bad news, and about what.
+
+A rule names a query, says with a filter of the motif language which of its rows match (``row.observed > ms(5)``), and
+which columns name the subject. An alert is a rule and a subject; it opens with the first epoch in which a row about the
+subject matches, and is resolved when none did for some answered epochs, or when the rows that did are gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import Severity
+from pag_graph.motif.filters import check, parse_filter
+from pag_graph.motif.polars_conditions import of_row
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+_ELEMENT = "row"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule of alerts."""
+
+    name: str
+    query: str
+    """The standing query, as `NAME:parameter=value`."""
+    where: str = "true"
+    """Filter of the motif language about the element ``row``."""
+    subject: tuple[str, ...] = ()
+    """Columns that name what an alert is about; the run as a whole where there are none."""
+    severity: str = str(Severity.WARNING)
+    resolve_after: int = 3
+    """Answered epochs without a matching row after which an alert is resolved."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Rule:
+        """Return the rule of an entry of a file of rules.
+
+        Raises
+        ------
+        InvalidParameterError
+            If an entry is missing, unknown, or of another type.
+        """
+        kinds = {item.name: item for item in fields(cls)}
+        where = f"The alert rule {entry.get('name', '')!r}"
+        if unknown := sorted(set(entry) - set(kinds)):
+            message = f"{where} has an entry {unknown[0]!r}; there are {', '.join(kinds)}."
+            raise InvalidParameterError(message)
+        given = {**entry, "subject": entry.get("subject", ())}
+        texts = [given.get(name, "x") for name in ("where", "severity")] + [given.get("name"), given.get("query")]
+        columns, after = given["subject"], given.get("resolve_after", 3)
+        if not all(isinstance(text, str) and text for text in texts):
+            message = f"{where} must have texts as name, query, where and severity."
+            raise InvalidParameterError(message)
+        if not isinstance(columns, list | tuple) or not all(isinstance(name, str) for name in columns):
+            message = f"{where} has the subject {columns!r}, and must have a list of names of columns."
+            raise InvalidParameterError(message)
+        if isinstance(after, bool) or not isinstance(after, int) or after < 1:
+            message = f"{where} has resolve_after = {after!r}, and must have a whole number, at least 1."
+            raise InvalidParameterError(message)
+        if given.get("severity", str(Severity.WARNING)) not in set(map(str, Severity)):
+            message = f"{where} has the severity {given['severity']!r}; there are {', '.join(Severity)}."
+            raise InvalidParameterError(message)
+        return cls(**{**given, "subject": tuple(columns)})
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The rule as an entry, for JSON."""
+        return {**asdict(self), "subject": list(self.subject)}
+
+    def condition(self, schema: pa.Schema) -> pl.Expr:
+        """Return the filter for rows of a schema.
+
+        Raises
+        ------
+        MotifSyntaxError
+            If it is no filter, or speaks of a column that there is not.
+        InvalidParameterError
+            If the subject does.
+        """
+        missing = [name for name in self.subject if name not in schema.names]
+        if missing:
+            there = ", ".join(schema.names)
+            message = (
+                f"{missing[0]!r}, a subject of the alert rule {self.name!r}, is no column of {self.query}: {there}."
+            )
+            raise InvalidParameterError(message)
+        node = parse_filter(self.where)
+        check(node, self.where, {_ELEMENT: {column.name: column.type for column in schema}})
+        return of_row(node, schema)
+
+    def matching(self, rows: pl.DataFrame, schema: pa.Schema) -> pl.DataFrame:
+        """Return the rows that match, each with its ``subject`` as JSON.
+
+        Parameters
+        ----------
+        rows
+            Rows of the query's answer.
+        schema
+            Their columns.
+        """
+        named = pl.struct(self.subject).struct.json_encode() if self.subject else pl.lit("{}")
+        # A literal as condition is one value for all rows.
+        return rows.with_columns(_matches=self.condition(schema)).filter("_matches").with_columns(_subject=named)
+
+    def alert_id(self, run_id: str, subject: str, first_epoch: int) -> str:
+        """Return the id of an alert of this rule."""
+        text = json.dumps([run_id, self.name, subject, first_epoch])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_rules(file: Path) -> list[Rule]:
+    """Read a file of rules: TOML, with a table ``[[alert]]`` for each; ``built_in = true`` adds `BUILT_IN`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it cannot be read, is no TOML, or two rules have the same name; names the file.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"The alert rules {file} cannot be read: {error}."
+        raise InvalidParameterError(message, "See docs/standing.md for an example.") from error
+    if unknown := sorted(set(content) - {"alert", "built_in"}):
+        message = f"{file} has an entry {unknown[0]!r}; there are built_in and tables [[alert]]."
+        raise InvalidParameterError(message)
+    entries = content.get("alert", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        message = f"{file}: alert must be written as tables [[alert]]."
+        raise InvalidParameterError(message)
+    rules = [*(BUILT_IN if content.get("built_in") is True else ()), *(Rule.of(entry) for entry in entries)]
+    names = [rule.name for rule in rules]
+    for name in names:
+        if names.count(name) > 1:
+            message = f"{file} has two rules {name!r}; names tell alerts apart."
+            raise InvalidParameterError(message)
+    return rules
+
+
+BUILT_IN: tuple[Rule, ...] = (
+    *(
+        Rule(
+            name=name,
+            query="invariants",
+            where=f"row.invariant = '{name}'",
+            subject=("invariant", "worker", "to_worker", "type", "operator", "channel"),
+        )
+        for name in ("epoch_max", "message_max", "operator_max", "progress_max", "some_progress")
+    ),
+    Rule(
+        name="records_to_one_worker",
+        query="skew",
+        where="row.share = 1 and row.skew_ratio > 1",
+        subject=("operator", "worker"),
+    ),
+    Rule(name="mostly_waiting", query="rounds", where="row.waiting_share > 0.9"),
+    Rule(name="mostly_input", query="rounds", where="row.input_share > 0.9", severity=str(Severity.INFO)),
+    Rule(name="low_coverage", query="rounds", where="row.coverage < 0.5"),
+)
+"""Rules that fit every run: ST2's five invariants with learned limits, records that one worker alone gets, and rounds
+in which workers mostly wait, or nobody knows what they did."""

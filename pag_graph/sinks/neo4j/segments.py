@@ -1,0 +1,199 @@
+"""Segments of a run, and what released them: read from the store for what some windows show."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
+from pag_graph.model.enums import ActivityType
+from pag_graph.model.units import printable
+from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, THEN, TIME_BY_TYPE
+
+if TYPE_CHECKING:
+    from pag_graph.graph.run import Run
+
+
+class SegmentReader:
+    """Reads segments of a run.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def then(self, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
+        """Return the waits between two segments of a worker: rows of `THEN`.
+
+        Parameters
+        ----------
+        waits
+            Edges that are waits.
+        segment_of
+            The segment of each vertex: ``id`` and ``segment``.
+        """
+        return (
+            waits.join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
+            .with_columns(target="dst", waited_ns="duration_ns")
+            .select(THEN.all_columns)
+            .sort("source", "target")
+        )
+
+    def released(self, edges: pl.DataFrame, waits: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
+        """Return the messages whose arrival begins a segment, after a wait or a worker's birth: rows of `RELEASED`.
+
+        Parameters
+        ----------
+        edges
+            What the windows show, and what ended their waits.
+        waits, segment_of
+            As for `then`.
+        """
+        waited = waits.select("dst", waited_ns="duration_ns")
+        begins = segment_of.filter(pl.col("id") == pl.col("segment")).select(dst="id")
+        messages = (
+            edges.filter(~pl.col("type").is_in(LOCAL))
+            .join(begins, on="dst", how="semi")
+            .join(waited, on="dst", how="left")
+            .filter(pl.col("waited_ns").is_not_null() | (pl.col("type") == str(ActivityType.SPAWN)))
+        )
+        return (
+            messages.join(self._sending_operators(messages), on="src", how="left")
+            .join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
+            .with_columns(
+                target="dst",
+                sent_ns="start_ns",
+                arrived_ns=pl.col("start_ns") + pl.col("duration_ns"),
+                delivered_ns=delivered_ns(self.run),
+                waited_ns=pl.col("waited_ns").fill_null(0),
+            )
+            .select(RELEASED.all_columns)
+            .sort("source", "target", "src")
+        )
+
+    def _sending_operators(self, messages: pl.DataFrame) -> pl.DataFrame:
+        """Return the operator that ran last before each message was sent, by ``src``; it may lie before the windows."""
+        return (
+            self.run.scan("edges")
+            .filter(
+                pl.col("epoch").is_between(messages["src_epoch"].min(), messages["src_epoch"].max()),
+                pl.col("type").is_in(LOCAL),
+                pl.col("dst").is_in(messages["src"].unique().implode()),
+            )
+            .select(src="dst", sender_operator="operator")
+            .collect()
+            .unique("src")
+        )
+
+    def segments(self, wanted: pl.Series, low: Any, high: Any) -> pl.DataFrame:
+        """Read whole segments, which may begin before and end after what the windows show: rows of `SEGMENT`.
+
+        Parameters
+        ----------
+        wanted
+            Their ids.
+        low, high
+            Lowest and highest epoch of the vertices that the windows show.
+        """
+        rows = self._rows_of_segments(wanted, int(low), int(high))
+        facts = rows.group_by("segment", maintain_order=True).agg(
+            pl.col("worker").first(),
+            pl.col("epoch").first(),
+            start_ns=pl.col("t_ns").first(),
+            end_ns=pl.col("t_ns").last(),
+            last_epoch=pl.col("epoch").last(),
+            events=pl.len().cast(pl.Int64),
+        )
+        spent = (
+            self.run.scan("edges")
+            .filter(
+                pl.col("epoch").is_between(rows["epoch"].min(), rows["epoch"].max()),
+                pl.col("type").is_in(LOCAL),
+                pl.col("type") != WAITING,
+            )
+            .select("src", "type", "operator", "duration_ns")
+            .collect()
+            .join(rows.select(src="id", segment="segment"), on="src")
+        )
+        times = spent.group_by("segment").agg(
+            pl.col("duration_ns").filter(pl.col("type") == name.removesuffix("_ns")).sum().alias(name)
+            for name in TIME_BY_TYPE
+        )
+        operators = (
+            spent.drop_nulls("operator")
+            .group_by("segment", "operator")
+            .agg(pl.col("duration_ns").sum())
+            .sort("segment", "duration_ns", "operator", descending=[False, True, False])
+            .group_by("segment", maintain_order=True)
+            .agg(operators="operator", operators_ns="duration_ns", operator_names=self.name_of("operator"))
+        )
+        return (
+            facts.join(times, on="segment", how="left")
+            .join(operators, on="segment", how="left")
+            .with_columns(
+                pl.col(TIME_BY_TYPE).fill_null(0),
+                pl.col("operators", "operators_ns", "operator_names").fill_null([]),
+                id="segment",
+                round=self._round(facts),
+            )
+            .select(SEGMENT.columns)
+            .sort("id")
+        )
+
+    def _rows_of_segments(self, wanted: pl.Series, low: int, high: int) -> pl.DataFrame:
+        """Read the vertices of whole segments, in the order of their ids: of more epochs until all is there."""
+        lowest, highest = self._labels
+        more = 1
+        while True:
+            near = (
+                self.run.scan("vertices")
+                .filter(pl.col("epoch").is_between(low, high))
+                .select("id", "worker", "epoch", "t_ns", "segment")
+                .collect()
+            )
+            begun = near["id"].is_in(wanted.implode()).sum() == wanted.len()
+            # Ids of a worker rise: a segment has ended where a later one has begun.
+            latest = near.group_by("worker").agg(latest=pl.col("segment").max())
+            ended = (
+                near.filter(pl.col("segment").is_in(wanted.implode())).group_by("worker").agg(pl.col("segment").max())
+            )
+            going_on = ended.join(latest, on="worker").filter(pl.col("segment") == pl.col("latest")).height
+            if (begun or low <= lowest) and (not going_on or high >= highest):
+                break
+            low = low if begun else max(low - more, lowest)
+            high = min(high + more, highest) if going_on else high
+            more *= 2
+        return near.filter(pl.col("segment").is_in(wanted.implode())).sort("id")
+
+    def _round(self, segments: pl.DataFrame) -> pl.Series:
+        """Return the number of the epoch in whose window each segment starts."""
+        if self.run.epochs_are_islands:
+            return segments["epoch"]
+        epochs = self.run.epochs
+        at = epochs["end_ns"].search_sorted(segments["start_ns"], side="left").clip(0, epochs.height - 1)
+        return epochs["epoch"].gather(at)
+
+    @cached_property
+    def _labels(self) -> tuple[int, int]:
+        """The lowest and the highest epoch of any event."""
+        bounds = self.run.scan("vertices").select(low=pl.col("epoch").min(), high=pl.col("epoch").max()).collect()
+        return int(bounds["low"][0]), int(bounds["high"][0])
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        named = self.run.operators.select("operator", "name").iter_rows()
+        return {operator: printable(name) for operator, name in named if name}
+
+    def name_of(self, operator: str) -> pl.Expr:
+        """Return names of the operators in a column, as they can be shown; numbers of those that nobody names.
+
+        Null where the column is.
+        """
+        known = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
+        return pl.coalesce(known, pl.format("operator {}", pl.col(operator)))

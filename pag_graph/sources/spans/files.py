@@ -1,0 +1,247 @@
+"""Files of spans: which format they have, and reading them into one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.enums import Severity
+from pag_graph.sources.foreign_files import unreadable
+from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
+from pag_graph.sources.spans.table import SpanRows
+from pag_graph.sources.spark.codecs import decode
+from pag_graph.store.capacity import lacking
+from pag_graph.store.findings import findings
+from pag_graph.store.safe_files import check_folder, check_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from pag_graph.sources.spans.table import SpanTable
+
+_HEAD: Final = 1 << 16
+_PARSED: Final = 8
+"""Bytes of memory that a byte of JSON takes as objects."""
+_CHECKED_EACH: Final = 1 << 26
+_CONTROL = bytes(set(range(32)) - {9, 10, 13})
+
+
+class _Form(NamedTuple):
+    is_record: Callable[[Any], bool]
+    read: Callable[[Any, SpanRows], None]
+    tick_ns: int
+
+
+FORMS: Final[dict[str, _Form]] = {
+    jaeger_json.FORMAT: _Form(jaeger_json.is_record, jaeger_json.read, jaeger_json.TICK_NS),
+    otlp_json.FORMAT: _Form(otlp_json.is_record, otlp_json.read, otlp_json.TICK_NS),
+    zipkin_json.FORMAT: _Form(zipkin_json.is_record, zipkin_json.read, zipkin_json.TICK_NS),
+}
+"""The formats by name."""
+
+
+def form_of(file: Path) -> str | None:
+    """Return the name of the format that a file looks to be in; None if it looks like none.
+
+    Only its first 64 KiB are looked at; what does not keep to it is refused when it is read.
+    """
+    try:
+        head = next(decode(file, stopped=lambda _: None), b"")[:_HEAD]
+    except OSError:
+        return None
+    if _is_binary(head):
+        return otlp_json.FORMAT if otlp_protobuf.looks_binary(head) else None
+    begin, first = head.lstrip()[:1], head.lstrip()
+    if begin == b"[":
+        fits = b'"traceId"' in first and b'"id"' in first and b'"resourceSpans"' not in first
+        return zipkin_json.FORMAT if fits else None
+    if begin != b"{":
+        return None
+    if b'"resourceSpans"' in first:
+        return otlp_json.FORMAT
+    if (b'"data"' in first or b'"traceID"' in first) and (b'"spans"' in first or b'"processes"' in first):
+        return jaeger_json.FORMAT
+    return zipkin_json.FORMAT if b'"traceId"' in first and b'"id"' in first and b'"localEndpoint"' in first else None
+
+
+def span_files(source: Path) -> list[Path]:
+    """Return the files of spans at a place: itself, or those in a folder, by name.
+
+    Raises
+    ------
+    TraceFormatError
+        If a pipe, socket or device is there, or a folder cannot be listed.
+    """
+    check_regular([source])
+    if not source.is_dir():
+        return [source] if source.is_file() else []
+    check_folder(source)
+    return [file for file in sorted(source.iterdir()) if file.is_file() and form_of(file) is not None]
+
+
+def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable:
+    """Read the spans of files and folders into one table.
+
+    Parameters
+    ----------
+    sources
+        Files, or folders whose files that look like spans are read; plain, gzip or zstd.
+    form
+        Name of the format; found out when absent.
+
+    Returns
+    -------
+    SpanTable
+        What could not be read is counted in `dropped`, and is a finding.
+
+    Raises
+    ------
+    TraceFormatError
+        If there is no file or no span, a file is damaged as a whole, files or their parts are in two formats, or there
+        is not enough memory; names the file.
+    """
+    files = [file for source in sources for file in span_files(source)]
+    if not files:
+        places = ", ".join(str(source) for source in sources)
+        message = f"There are no files of spans at {places}."
+        raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": places})
+    rows, found = SpanRows(), []
+    names = {file: form or form_of(file) for file in files}
+    unknown = next((file for file, name in names.items() if name is None), None)
+    if unknown is not None:
+        message = f"{unknown} is in none of the formats {', '.join(FORMS)}."
+        raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": str(unknown)})
+    chosen = str(names[files[0]])
+    for file in files:
+        if names[file] != chosen:
+            message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
+            raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
+        found += _read_file(file, chosen, rows)
+    if not rows.rows:
+        message = f"{files[0]} holds no spans that can be read."
+        raise TraceFormatError(message, None, {"file": str(files[0]), "dropped": rows.dropped})
+    found += [
+        findings(reason, Severity.WARNING, "left out", observed=count, unit="spans")
+        for reason, count in rows.dropped.items()
+    ]
+    return rows.table(chosen, FORMS[chosen].tick_ns, found)
+
+
+def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
+    """Add the spans of a file; returns findings."""
+    stops: list[Stopped] = []
+    try:
+        pieces = _checked(file, decode(file, stopped=stops.append))
+        head = next(pieces, b"")
+        if name == otlp_json.FORMAT and _is_binary(head[:_HEAD]):
+            damaged = otlp_protobuf.read(head + b"".join(pieces), rows)
+        else:
+            damaged = _read_json(file, name, head, pieces, rows)
+    except OSError as error:
+        raise TraceFormatError(*unreadable(file, "spans", error)) from error
+    found = []
+    if damaged:
+        action = "left out from where it is damaged on"
+        found.append(
+            findings("record_damaged", Severity.WARNING, action, file=file.name, observed=damaged, unit="records")
+        )
+    for stop in stops:
+        action = f"{stop.reason} there: read what is before"
+        found.append(
+            findings("log_cut_short", Severity.WARNING, action, file=file.name, observed=stop.offset, unit="bytes")
+        )
+    return found
+
+
+def _checked(file: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pass on what is decoded while there is memory for as much again: a few bytes can stand for terabytes."""
+    size, checked = 0, 0
+    for piece in pieces:
+        size += len(piece)
+        if size - checked >= _CHECKED_EACH:
+            checked = size
+            _check_memory(file, size)
+        yield piece
+
+
+def _check_memory(file: Path, needed: int) -> None:
+    if (lack := lacking(needed)) is not None:
+        message = f"{file} takes {lack}."
+        raise TraceFormatError(message, "Give the process more memory, or a part of the spans.", {"file": str(file)})
+
+
+def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows: SpanRows) -> int:
+    """Add the spans of a JSON document, or of lines of JSON; returns how many lines are damaged."""
+    first, newline, _ = head.lstrip().partition(b"\n")
+    if newline and _parsed(first) is not None:
+        return _read_lines(file, name, _lines(head, pieces), rows)
+    content = head + b"".join(pieces)
+    _check_memory(file, _PARSED * len(content))
+    try:
+        record = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        if content.count(b"\n", 0, len(content.rstrip())):
+            return _read_lines(file, name, iter(content.splitlines()), rows, whole=error)
+        raise TraceFormatError(*unreadable(file, "JSON", error)) from error
+    _take(file, name, record, rows)
+    return 0
+
+
+def _read_lines(file: Path, name: str, lines: Iterator[bytes], rows: SpanRows, whole: Exception | None = None) -> int:
+    damaged = good = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        record = _parsed(line)
+        if record is None:
+            damaged += 1
+            continue
+        # Of a damaged document a line may be JSON by itself, and then is no record.
+        if whole is not None and not FORMS[name].is_record(record):
+            continue
+        good += 1
+        _take(file, name, record, rows)
+    if not good and whole is not None:
+        raise TraceFormatError(*unreadable(file, "JSON", whole)) from whole
+    return damaged
+
+
+def _lines(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = [head]
+    for piece in pieces:
+        cut = piece.rfind(b"\n")
+        if cut < 0:
+            rest.append(piece)
+            continue
+        yield from (b"".join(rest) + piece[:cut]).splitlines()
+        rest = [piece[cut + 1 :]]
+    yield from b"".join(rest).splitlines()
+
+
+def _parsed(line: bytes) -> Any:
+    """Return what a line of JSON says; None if it is none."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _take(file: Path, name: str, record: Any, rows: SpanRows) -> None:
+    form = FORMS[name]
+    if form.is_record(record):
+        form.read(record, rows)
+        return
+    other = next((other for other, known in FORMS.items() if known.is_record(record)), None)
+    if other is not None:
+        message = f"{file} holds records of two formats: {name} and {other}."
+        raise TraceFormatError(message, "Write each format to files of its own.", {"file": str(file)})
+    rows.drop("record_unknown")
+
+
+def _is_binary(head: bytes) -> bool:
+    return len(head.translate(None, _CONTROL)) < len(head)

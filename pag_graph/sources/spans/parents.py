@@ -1,0 +1,191 @@
+"""Whose child each span is: ids that stand twice, halves of a call under one id, parents that are absent, circles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.kernels.span_trees import climb
+from pag_graph.model.enums import Severity
+from pag_graph.sources.spans.table import CHILD_OF, CLIENT, FOLLOWS_FROM, LINK, NO_DURATION, SERVER
+from pag_graph.store.findings import findings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pag_graph.sources.spans.table import SpanTable
+
+    I64 = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Spans without repeats, and who is whose parent; one element per span."""
+
+    row: I64
+    """Row of the table."""
+    parent: I64
+    """Index of the parent, or -1."""
+    follows: Flags
+    """Whether the parent is one that the span only follows from."""
+    root: I64
+    depth: I64
+    rank: I64
+    """Order of spans that does not depend on the order of files."""
+    orphan: Flags
+    """Whether the root states a parent that is absent, or was cut out of a circle."""
+    links: tuple[I64, I64]
+    """Further references within a trace: from which span to which one."""
+    findings: list[pa.Table]
+
+
+def family(table: SpanTable) -> Family:
+    """Find the parent of every span.
+
+    Parameters
+    ----------
+    table
+        All spans.
+
+    Returns
+    -------
+    Family
+        Of spans that stand more than once the longest is kept; of one id with a client's and a server's half both are,
+        and the server's is the client's child.
+
+    Notes
+    -----
+    O(n log n). A parent is the first CHILD_OF that exists in the trace, else the first FOLLOWS_FROM.
+    """
+    rank = _ranks(table)
+    kept, client_of, repeats = _without_repeats(table, rank)
+    place = np.full(table.rows, -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    resolved, missing, foreign = _resolved(table, kept, client_of)
+    parent, follows, links = _parents(resolved, place, kept, client_of)
+    own_rank = rank[kept]
+    above, root, depth, cut = climb(parent, own_rank)
+    stated = np.zeros(len(kept), np.bool_)
+    stated[place[missing]] = True
+    lost = (stated & (above < 0)) | cut
+    found = [
+        report("span_twice", Severity.WARNING, "the longest one is kept", repeats),
+        report("parent_missing", Severity.WARNING, "a root of its own, left out of sums", int((lost & ~cut).sum())),
+        report("cycle", Severity.WARNING, "cut above the span that starts first", int(cut.sum())),
+        report("link_to_other_trace", Severity.INFO, "not followed", foreign),
+        report("no_duration", Severity.WARNING, "taken as spans without duration", _no_duration(table)),
+    ]
+    return Family(
+        row=kept,
+        parent=above,
+        follows=follows,
+        root=root,
+        depth=depth,
+        rank=own_rank,
+        orphan=lost[root],
+        links=links,
+        findings=[part for part in found if part.num_rows],
+    )
+
+
+def report(name: str, severity: Severity, action: str, count: int) -> pa.Table:
+    """Return a finding about some spans; no row if there are none."""
+    return findings(name, severity, action, rows=int(count > 0), observed=count, unit="spans")
+
+
+def _no_duration(table: SpanTable) -> int:
+    return int(((table.spans["flags"] & NO_DURATION) > 0).sum())
+
+
+def _ranks(table: SpanTable) -> I64:
+    order = (
+        table.spans.with_row_index("row")
+        .with_columns(length=pl.col("start") - pl.col("end"))
+        .sort("trace", "start", "length", "id", "kind", "process", "operation", "thread", "flags", maintain_order=True)
+    )
+    rank = np.empty(table.rows, np.int64)
+    rank[order["row"].to_numpy()] = np.arange(table.rows)
+    return rank
+
+
+def _without_repeats(table: SpanTable, rank: I64) -> tuple[I64, dict[int, int], int]:
+    """Return the rows to keep, the client's row of each server's that shares its id, and how many are left out."""
+    spans = table.spans.select("trace", "id", "kind").with_row_index("row").with_columns(rank=pl.Series(rank))
+    twice = spans.filter(pl.struct("trace", "id").is_duplicated()).sort("trace", "id", "rank")
+    if not twice.height:
+        return np.arange(table.rows), {}, 0
+    dropped = np.zeros(table.rows, np.bool_)
+    client_of: dict[int, int] = {}
+    for _, group in twice.group_by("trace", "id", maintain_order=True):
+        rows, kinds = group["row"].to_list(), group["kind"].to_list()
+        halves = [
+            next((row for row, kind in zip(rows, kinds, strict=True) if kind == half), None)
+            for half in (CLIENT, SERVER)
+        ]
+        client, server = halves
+        both = client is not None and server is not None
+        stay = {client, server} if both else {rows[0]}
+        dropped[[row for row in rows if row not in stay]] = True
+        if client is not None and server is not None:
+            client_of[server] = client
+    return np.flatnonzero(~dropped), client_of, int(dropped.sum())
+
+
+def _resolved(table: SpanTable, kept: I64, client_of: dict[int, int]) -> tuple[pl.DataFrame, I64, int]:
+    """Return references (row, type, order, target row), rows that state parents in vain, and links to other traces."""
+    here = table.spans["trace"]
+    stays = np.zeros(table.rows, np.bool_)
+    stays[kept] = True
+    references = table.references.with_row_index("order").filter(pl.Series(stays).gather(table.references["row"]))
+    own = references["trace"] == here.gather(references["row"])
+    foreign = int((~own).sum())
+    references = references.filter(own)
+    servers = set(client_of)
+    targets = table.spans.select("trace", "id").with_row_index("target")
+    first_halves = np.setdiff1d(kept, np.fromiter(servers, np.int64, len(servers)))
+    known = targets[first_halves]
+    joined = references.join(known, on=["trace", "id"], how="left", maintain_order="left")
+    in_vain = joined.filter(pl.col("target").is_null() & (pl.col("type") != LINK))["row"].unique().to_numpy()
+    joined = joined.drop_nulls("target").select("row", "type", "order", "target")
+    return _halved(table, joined, client_of), in_vain.astype(np.int64), foreign
+
+
+def _halved(table: SpanTable, joined: pl.DataFrame, client_of: dict[int, int]) -> pl.DataFrame:
+    """Let references to a shared id point to the half of the child's own service; a server's only to its client's."""
+    if not client_of:
+        return joined
+    halves = pl.DataFrame(
+        {"server": list(client_of), "target": list(client_of.values())},
+        schema={"server": pl.UInt32, "target": pl.UInt32},
+    )
+    service = pl.Series([process.service for process in table.processes]).gather(table.spans["process"])
+    joined = joined.join(halves, on="target", how="left", maintain_order="left")
+    to_client = service.gather(joined["row"]) == service.gather(joined["target"])
+    same_server = service.gather(joined["row"]) == service.gather(joined["server"].fill_null(0))
+    chosen = pl.when(pl.col("server").is_null() | (to_client & ~same_server)).then("target").otherwise("server")
+    # Halves of one service: whatever lies below was done by the server.
+    rows = joined.with_columns(target=chosen).drop("server")
+    return rows.filter(~pl.col("row").is_in(list(client_of)))
+
+
+def _parents(
+    resolved: pl.DataFrame, place: I64, kept: I64, client_of: dict[int, int]
+) -> tuple[I64, Flags, tuple[I64, I64]]:
+    parent, follows = np.full(len(kept), -1, np.int64), np.zeros(len(kept), np.bool_)
+    stated = resolved.filter(pl.col("type") != LINK).sort("row", "type", "order")
+    best = stated.unique("row", keep="first", maintain_order=True)
+    rows = place[best["row"].to_numpy()]
+    parent[rows] = place[best["target"].to_numpy()]
+    follows[rows] = best["type"].to_numpy() == FOLLOWS_FROM
+    for server, client in client_of.items():
+        parent[place[server]], follows[place[server]] = place[client], False
+    others = resolved.join(best.select("order"), on="order", how="anti").filter(
+        (pl.col("type") != CHILD_OF) & (pl.col("row") != pl.col("target"))
+    )
+    links = place[others["row"].to_numpy()], place[others["target"].to_numpy()]
+    return parent, follows, links

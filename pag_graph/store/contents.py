@@ -1,0 +1,27 @@
+"""What a commit adds to a store, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+
+GROWING = ("vertices", "edges", "findings", "epochs")
+"""Tables to which an append adds; it leaves what it finds there, but for provisional files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What a commit adds beside the graph."""
+
+    parts: Mapping[str, Sequence[PartFile]]
+    """Per table of `LIVE_TABLES`: new files; provisional ones of the commit before go."""
+    content: Mapping[str, Any]
+    """As in `StoreInfo.live`."""
+    kept: StoreInfo | None
+    """The state whose files stay; None where nothing does."""

@@ -1,0 +1,165 @@
+"""The folder ``_live`` of a store that is followed: who follows it, and what a follower keeps beside the tables."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from pag_graph.errors import StoreConflictError, StoreError, StoreNotFoundError
+from pag_graph.model.live import TIMINGS
+from pag_graph.runtime.locks import Lock, lock
+from pag_graph.store.delta import LIVE
+from pag_graph.store.in_place import refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_LOCK = "lock"
+_TIMINGS = "timings.jsonl"
+_STATUS = "status.json"
+
+
+@contextmanager
+def followed(store: Path) -> Iterator[Path]:
+    """Be the one who follows a trace into a store, as long as the block runs.
+
+    Parameters
+    ----------
+    store
+        Directory of the store; made.
+
+    Yields
+    ------
+    Path
+        The folder ``_live`` in it.
+
+    Raises
+    ------
+    StoreConflictError
+        If somebody else does.
+    StoreError
+        If the file system refuses.
+    """
+    folder = store / LIVE
+    with refusals(store, "The store", StoreError):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    with ExitStack() as ours:
+        ours.callback(os.close, held)
+        if lock(held) is Lock.OTHERS:
+            message = f"{store} is followed by another process."
+            raise StoreConflictError(message, "Wait until it ends, or choose another place.", {"path": str(store)})
+        ours.callback(_remove_if_empty, store, folder)
+        yield folder
+
+
+def _remove_if_empty(store: Path, folder: Path) -> None:
+    """Leave nothing of a store to which nothing was committed; called while its lock is held."""
+    if not (store / "epochs").exists():
+        with suppress(OSError):
+            for name in (_TIMINGS, _STATUS, _LOCK):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
+            store.rmdir()
+
+
+def add_timings(folder: Path, rows: Sequence[Mapping[str, int]]) -> None:
+    """Add rows of `TIMINGS` to what a follower knows of its epochs.
+
+    Parameters
+    ----------
+    folder
+        The folder ``_live``.
+    rows
+        Of the epochs that the last commit closed.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    with refusals(folder / _TIMINGS, "", StoreError), (folder / _TIMINGS).open("ab") as file:
+        # Behind half a line, which somebody left who was killed, a new one begins.
+        file.write(b"\n" + b"".join(orjson.dumps(dict(row)) + b"\n" for row in rows))
+
+
+def read_timings(store: Path) -> pa.Table:
+    """Return what is known of the epochs that were followed.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    pa.Table
+        Rows of `TIMINGS`, one per epoch, in the order in which they were closed. Those that a follower closed which was
+        killed before it could note them are absent.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be read.
+    """
+    file = store / LIVE / _TIMINGS
+    if not file.exists():
+        return TIMINGS.empty_table()
+    rows: dict[int, dict[str, int]] = {}
+    with refusals(file, "", StoreError):
+        lines = file.read_bytes().split(b"\n")
+    for line in lines:
+        # Who is killed may leave half a line.
+        with suppress(ValueError, KeyError, TypeError):
+            row = orjson.loads(line)
+            rows.setdefault(row["epoch"], {name: int(row[name]) for name in TIMINGS.names})
+    return pa.Table.from_pylist(list(rows.values()), TIMINGS)
+
+
+def begin(folder: Path, *, anew: bool) -> None:
+    """Make room for what is known of a run; `anew` forgets what was known of the one that it replaces."""
+    with refusals(folder, "", StoreError):
+        (folder / _TIMINGS).open("wb" if anew else "ab").close()
+        if anew:
+            (folder / _STATUS).unlink(missing_ok=True)
+
+
+def write_status(folder: Path, status: Mapping[str, Any]) -> None:
+    """Write down what a run is doing, for those who ask while it goes on; the newest alone."""
+    hidden = folder / f"{_STATUS}.tmp"
+    with refusals(folder / _STATUS, "", StoreError):
+        hidden.write_bytes(orjson.dumps(dict(status)))
+        hidden.replace(folder / _STATUS)
+
+
+def read_status(store: Path) -> dict[str, Any]:
+    """Return what a run was doing when its follower looked last.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+
+    Returns
+    -------
+    dict
+        As from `write_status`.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If nobody follows a trace into it, or nothing of it was read yet.
+    """
+    file = store / LIVE / _STATUS
+    try:
+        found = orjson.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        message = f"Nothing is known of a run that goes on into {store}."
+        hint = "Follow its trace: `pag follow TRACE STORE`."
+        raise StoreNotFoundError(message, hint, {"path": str(store)}) from error
+    return dict(found)

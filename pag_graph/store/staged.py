@@ -1,0 +1,77 @@
+"""A state of a store before it is committed, for those who have to look at it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.store.contents import GROWING
+from pag_graph.store.delta import StoreInfo
+from pag_graph.store.delta_log import Base, TableState, latest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from pag_graph.store.parts import PartFile
+
+
+def staged(
+    path: Path,
+    parts: Mapping[str, Sequence[PartFile]],
+    *,
+    run: Mapping[str, Any],
+    closed_epochs: int,
+    dropped: Mapping[str, int],
+    events: int,
+    previous: StoreInfo | None,
+    keep: bool = False,
+    unchanged: Collection[str] = (),
+) -> StoreInfo:
+    """Return the state that `commit` would make of the same arguments, so that it can be looked at before.
+
+    Parameters
+    ----------
+    path, parts, run, closed_epochs, dropped, events, previous, keep, unchanged
+        As for `commit`.
+
+    Returns
+    -------
+    StoreInfo
+        Nothing is written. Its version of `epochs` is the one that the commit will have; it has no others.
+    """
+    return _Staged(
+        path=path,
+        run=run,
+        versions={"epochs": latest(path / "epochs") + 1},
+        closed_epochs=closed_epochs,
+        dropped=dropped,
+        events=events,
+        commit_id="",
+        digests=None,
+        new=parts,
+        kept=previous,
+        keep=keep,
+        unchanged=unchanged,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged(StoreInfo):
+    """A state whose lists of files are made when somebody asks for them."""
+
+    new: Mapping[str, Sequence[PartFile]]
+    kept: StoreInfo | None
+    keep: bool
+    unchanged: Collection[str]
+
+    def table(self, name: str) -> TableState:
+        """Return what a table will hold."""
+        if name not in self._tables:
+            files = {part.path: part for part in self.new.get(name, ())}
+            if self.kept is not None and (name in self.unchanged or (self.keep and name in GROWING)):
+                stay = self.kept.table(name).files
+                whole = name in self.unchanged
+                files = {path: part for path, part in stay.items() if whole or not part.provisional} | files
+            self._tables[name] = TableState(version=-1, base=Base(version=0), files=files)
+        return self._tables[name]

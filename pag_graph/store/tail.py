@@ -1,0 +1,349 @@
+"""A trace that is being written: what has come since the last look, without looking at all of it again.
+
+A recorder numbers the files of a worker without gaps, lets each appear whole, and writes ``meta.json`` after the tables
+that it goes with. So the next files have names that can be asked for, and what ``meta.json`` calls complete is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.errors import StoreConflictError, TraceFormatError
+from pag_graph.store.event_files import inspect, open_events, read_groups
+from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
+from pag_graph.store.safe_files import check_folder
+from pag_graph.store.trace import Trace, check_known, read_description, source_findings
+from pag_graph.store.trace_files import EVENTS, META
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pag_graph.store.event_files import EventFile
+
+_NUMBERED = re.compile(r"(.*?)(\d+)\.parquet")
+_DESCRIPTION = (META, "operators.parquet", "channels.parquet", "workers.parquet")
+_PATIENCE = 100
+"""Looks at which tables may contradict each other: a recorder replaces one after the other."""
+_LOOKS_PER_LIST = 64
+"""After how many looks the folder of events is listed, if it changed and no file has the name that was expected. While
+a worker has logged nothing it is listed whenever it changes."""
+_TICK_NS = 100_000_000
+"""How finely a file system tells when a folder changed, at the coarsest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingTrace(Trace):
+    """A trace as far as it was written; of its files, those that are still needed."""
+
+    read: int
+    """Events that were read since its beginning."""
+
+    @property
+    def rows(self) -> int:
+        """Number of events in the trace so far."""
+        return self.read
+
+
+class Arrival(NamedTuple):
+    """A file of events, as rows of one worker."""
+
+    first_row: int
+    file: str
+    """Path inside the trace."""
+    published_ns: int
+    """When the recorder wrote it, Unix time."""
+    read_ns: int
+    """When it was seen, Unix time."""
+    t_max: int
+    """The latest time of its rows, on the worker's own clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailLog(TraceLog):
+    """A log without the rows that nobody needs again; what is new of it is in memory."""
+
+    arrivals: Mapping[int, Sequence[Arrival]] = field(default_factory=dict)
+    """Per worker, in the order of its log: all files since the trace's beginning."""
+    content: Mapping[tuple[str, int], pa.Table] = field(default_factory=dict, compare=False, repr=False)
+    """Row groups, by file and number, that were read."""
+
+    def forward(self) -> TailLog:  # type: ignore[override]  # what it keeps it keeps for every reader
+        """Return the log itself: what is asked for again and again is in memory."""
+        return self
+
+    def files_of(self, worker: int | NDArray[np.int64], row: NDArray[np.int64]) -> pa.Array:
+        """Return the files that hold rows (from 0) of one worker, or of one each; words, dictionary-encoded."""
+        workers = np.broadcast_to(worker, len(row))
+        names = [
+            known[bisect_right(known, place, key=lambda arrival: arrival.first_row) - 1].file
+            for known, place in zip((self.arrivals[int(w)] for w in workers), row.tolist(), strict=True)
+        ]
+        return pa.array(names, pa.string()).dictionary_encode()
+
+    def tables(self, worker: int, low: int, high: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read rows `low` to `high` (exclusive) of `worker` as `TraceLog.tables` does."""
+        for chunk in self.chunks.get(worker, ()):
+            begin, end = max(low, chunk.first_row), min(high, chunk.first_row + chunk.rows)
+            if begin >= end:
+                continue
+            kept = self.content.get((chunk.file, chunk.row_group))
+            if kept is None:
+                yield from TraceLog.tables(self, worker, begin, end, columns)
+                continue
+            present = [name for name in columns if name in kept.column_names]
+            yield kept.select(present).slice(chunk.offset + begin - chunk.first_row, end - begin)
+
+
+class Tail:
+    """Follows the directory of a trace.
+
+    Parameters
+    ----------
+    root
+        Directory; need not be there yet.
+    done
+        Per worker: how many of its first rows nobody will ask for.
+    memory
+        Bytes of rows that are kept in memory; what is beyond them is read again where it is asked for.
+    """
+
+    def __init__(self, root: Path, done: Mapping[int, int] | None = None, *, memory: int = 1 << 30) -> None:
+        self._root, self._memory = root, memory
+        self._done = dict(done or {})
+        self._stamps: tuple[object, ...] = ()
+        self._contradictions = 0
+        self._trace: Trace | None = None
+        self._series: dict[str, tuple[int, int]] = {}
+        self._taken: set[str] = set()
+        self._folder: tuple[int, int] | None = None
+        self._looks = 0
+        self._gaps: Gaps | None = None
+        self._files: dict[str, EventFile] = {}
+        self._chunks: dict[int, list[Chunk]] = {}
+        self._arrivals: dict[int, list[Arrival]] = {}
+        self._content: dict[tuple[str, int], pa.Table] = {}
+        self._bytes = 0
+        self.rows = 0
+        """Events that were read since the trace's beginning."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the source has ended, and all of it was read."""
+        return self._trace is not None and self._trace.meta.complete
+
+    def rows_of(self, worker: int) -> int:
+        """Return how many rows of a worker were read."""
+        known = self._chunks.get(worker)
+        return known[-1].first_row + known[-1].rows if known else 0
+
+    def look(self, now_ns: int) -> bool:
+        """Read what has come since the last look.
+
+        Parameters
+        ----------
+        now_ns
+            Unix time.
+
+        Returns
+        -------
+        bool
+            Whether anything has: events, or another description of the trace.
+
+        Raises
+        ------
+        TraceFormatError
+            If a file is damaged, or the trace contradicts itself.
+        StoreConflictError
+            If another trace took its place.
+        """
+        described = self._describe()
+        if self._trace is None:
+            return False
+        before = self.rows
+        # In this order: what is complete is all there.
+        for name in self._new_files(now_ns):
+            self._take(name, now_ns)
+        return described or self.rows > before
+
+    def arrival(self, worker: int, t_own: int) -> Arrival | None:
+        """Return the file with which a worker's log got to a time of its own clock; the last one if it has not."""
+        known = self._arrivals.get(worker)
+        if not known:
+            return None
+        return known[min(bisect_left(known, t_own, key=lambda arrival: arrival.t_max), len(known) - 1)]
+
+    def log(self) -> TailLog | None:
+        """Return the rows that are still needed, as far as they were read; None before there are any."""
+        if not self._chunks:
+            return None
+        chunks = {worker: tuple(known) for worker, known in sorted(self._chunks.items())}
+        return TailLog(self._root, chunks, dict(self._arrivals), dict(self._content))
+
+    def trace(self) -> GrowingTrace:
+        """Return the trace as far as it was read.
+
+        Raises
+        ------
+        TraceFormatError
+            If there is none.
+        """
+        known = self._trace
+        if known is None:
+            message = f"There is no trace at {self._root}."
+            raise TraceFormatError(message, "Start the program that records it.", {"file": str(self._root)})
+        findings = source_findings(self._root, self._gaps) if self.complete else known.findings
+        return GrowingTrace(
+            path=self._root,
+            meta=known.meta,
+            operators=known.operators,
+            channels=known.channels,
+            workers=known.workers,
+            files=tuple(self._files.values()),
+            findings=findings,
+            read=self.rows,
+        )
+
+    def forget(self, done: Mapping[int, int]) -> None:
+        """Let go of the first rows of each worker, but for the last of them: so many are done."""
+        self._done |= done
+        for worker, known in self._chunks.items():
+            first = self._done.get(worker, 0) - 1
+            kept = [chunk for chunk in known[:-1] if chunk.first_row + chunk.rows > first]
+            self._chunks[worker] = [*kept, known[-1]]
+        needed = {(chunk.file, chunk.row_group) for known in self._chunks.values() for chunk in known}
+        for key in [key for key in self._content if key not in needed]:
+            self._bytes -= self._content.pop(key).nbytes
+        files = {file for file, _ in needed}
+        self._files = {name: file for name, file in self._files.items() if name in files}
+
+    # --- What the trace says besides its events -----------------------------------------------------------------------
+
+    def _describe(self) -> bool:
+        """Read the description again where it changed; says whether it did."""
+        stamps = tuple(_stamp(self._root / name) for name in _DESCRIPTION)
+        if stamps == self._stamps or stamps[0] is None:
+            return False
+        try:
+            meta, tables = read_description(self._root)
+        except TraceFormatError:
+            # A recorder replaces one file after the other: only what stays contradictory is.
+            self._contradictions += 1
+            if self._contradictions > _PATIENCE:
+                raise
+            return False
+        self._contradictions = 0
+        before = self._trace
+        if before is None:
+            check_folder(self._root)
+        if before is not None and before.meta.trace_id != meta.trace_id:
+            message = f"{self._root} holds trace {meta.trace_id} now; trace {before.meta.trace_id} was followed."
+            raise StoreConflictError(message, "Follow the new one into a store of its own.", {"file": str(self._root)})
+        if before is None and meta.source.format in WITHOUT_GAPS and not meta.prepared:
+            self._gaps = Gaps()
+        self._stamps = stamps
+        self._trace = Trace(path=self._root, meta=meta, files=(), **tables)
+        return True
+
+    # --- Files of events ----------------------------------------------------------------------------------------------
+
+    def _new_files(self, now_ns: int) -> list[str]:
+        """Return the names of files that have come, those of a worker in the order of its log."""
+        folder = self._root / EVENTS
+        found = list(self._probed(folder))
+        self._looks += 1
+        lacking = self._trace is not None and len(self._arrivals) < self._trace.meta.workers
+        stamp = _stamp(folder)
+        due = lacking or (not found and self._looks % _LOOKS_PER_LIST == 0)
+        if stamp is not None and (self.complete or (due and stamp != self._folder)):
+            # A folder that changed just now may change again without another time.
+            self._folder = stamp if now_ns - stamp[1] > _TICK_NS else None
+            found += self._listed(folder)
+            found += self._probed(folder)
+        return found
+
+    def _probed(self, folder: Path) -> Iterator[str]:
+        """Ask for the next file of each series."""
+        for stem, (number, width) in list(self._series.items()):
+            after = number
+            while (folder / (name := f"{stem}{after:0{width}}.parquet")).exists():
+                if name not in self._taken:
+                    self._taken.add(name)
+                    yield name
+                after += 1
+            self._series[stem] = (after, width)
+
+    def _listed(self, folder: Path) -> Iterator[str]:
+        """List the folder: series that are new begin; when the trace is complete, what is in none is taken too."""
+        for name in sorted(set(os.listdir(folder)) - self._taken):  # noqa: PTH208  (it may have many files)
+            numbered = _NUMBERED.fullmatch(name)
+            if not name.endswith(".parquet") or name in self._taken:
+                continue
+            if numbered is None or self.complete or numbered[1] not in self._series:
+                self._taken.add(name)
+                yield name
+            if numbered is not None and numbered[1] not in self._series:
+                self._series[numbered[1]] = (int(numbered[2]) + 1, len(numbered[2]))
+
+    def _take(self, name: str, now_ns: int) -> None:
+        """Read a file."""
+        trace, path = self._trace, self._root / EVENTS / name
+        if trace is None:
+            return
+        file = inspect(self._root, path, self._gaps)
+        if not file.rows:
+            return
+        check_known(file.workers, set(trace.workers["worker"].to_pylist()), where=str(path))
+        published = path.stat().st_mtime_ns
+        wanted = set()
+        for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
+            known, arrivals = self._chunks.setdefault(worker, []), self._arrivals.setdefault(worker, [])
+            if arrivals and arrivals[-1].file > file.name:
+                message = f"{path} came after {arrivals[-1].file}, and holds rows of worker {worker} as well."
+                hint = "Number the files of a worker in the order of its log."
+                raise TraceFormatError(message, hint, {"file": str(path), "worker": worker})
+            first_row = self.rows_of(worker)
+            chunk = Chunk(file.name, group, offset, rows, first_row, t_min, t_max)
+            if arrivals and arrivals[-1].file == file.name:
+                arrivals[-1] = arrivals[-1]._replace(t_max=t_max)
+            else:
+                arrivals.append(Arrival(first_row, file.name, published, now_ns, t_max))
+            # Of what is done, the last row is asked for.
+            if known and known[-1].first_row + known[-1].rows < self._done.get(worker, 0):
+                known.clear()
+            known.append(chunk)
+            if first_row + rows >= self._done.get(worker, 0):
+                wanted.add(group)
+        self.rows += file.rows
+        self._files[file.name] = file
+        self._keep(file.name, sorted(wanted))
+
+    def _keep(self, name: str, groups: Sequence[int]) -> None:
+        """Read row groups of a file into memory, if there is room."""
+        if not groups or self._bytes >= self._memory:
+            return
+        with open_events(self._root, name, encoded=ENCODED_WORDS) as parquet:
+            for group in groups:
+                columns = with_values(parquet.metadata, [group], TraceLog.columns)
+                table = read_groups(parquet, [group], columns, where=str(self._root / name), threads=False)
+                self._content[name, group] = table
+                self._bytes += table.nbytes
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what differs between a file and one that takes its place, or a folder before and after it changed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

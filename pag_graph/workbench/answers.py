@@ -1,0 +1,529 @@
+"""What the pages show: answers of analyses, exactly as every other surface gives them, and what a click asks for."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.analyses import Analysis, Scope, all_entries, find_analysis, table_of
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.slack import SlackParameters
+from pag_graph.analyses.view import view_of
+from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.window import Window
+from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import in_cell, printable
+from pag_graph.motif.patterns import PATTERNS
+from pag_graph.sinks.charts import picture
+from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
+from pag_graph.workbench.lanes import KINDS, thinned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from pag_graph.analyses import Report
+    from pag_graph.api import Pag
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.workbench.library import Opened
+
+COLOURS = {
+    "serialization": "#8ab17d",
+    "deserialization": "#5b8c2a",
+    "buffer": "#c9a227",
+    "io": "#7a5ea8",
+    "scheduling": "#8a6d3b",
+    "gc": "#c1436d",
+    "application": "#4f6d7a",
+    "control_message": "#a23b3b",
+    "spawn": "#e07a1f",
+    **USUAL_COLOURS,
+}
+"""Colours of all types; those that pictures of Timely's runs show have the same there."""
+PATHS = 32
+"""Critical paths of a run that are kept."""
+MOST_MATCHES = 500
+"""Matches of a motif that a page shows."""
+MOST_HOPS = 12
+_LONGEST = 120
+"""Letters of a name."""
+_OF_WORKER = 1 << POSITION_BITS
+"""Vertices of a worker have ids in its own range; what remains is a position, with which a page can count exactly."""
+_LEAST_SHOWN = 200
+"""Rows of an answer that a page gets at first; the CSV has all."""
+
+
+def choice(epoch: int | None, begin_ns: int | None, end_ns: int | None) -> dict[str, Any]:
+    """Return the choice of a window as arguments of `Pag`.
+
+    Parameters
+    ----------
+    epoch
+        Number of an epoch.
+    begin_ns, end_ns
+        Ends of a free window, instead.
+
+    Returns
+    -------
+    dict
+        Empty for the slowest round.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is an end without the other one, or an epoch beside them.
+    """
+    if (begin_ns is None) != (end_ns is None) or (epoch is not None and begin_ns is not None):
+        message = "A window is an epoch, or has both a start and an end."
+        raise InvalidParameterError(message)
+    if begin_ns is not None:
+        return {"between": (begin_ns, end_ns)}
+    return {} if epoch is None else {"epoch": epoch}
+
+
+def window_of(pag: Pag, chosen: Mapping[str, Any]) -> Window:
+    """Return the window that is meant, the slowest round where none is."""
+    return pag.run.window(**chosen) if chosen else pag.run.slowest()
+
+
+def run_facts(opened: Opened) -> dict[str, Any]:
+    """Return what the pages of a run need to know once: workers, operators, types, epochs, findings."""
+    run = opened.pag.run
+    operators = [
+        {**row, "name": shortened(row["name"]), "address": shortened(row["address"])}
+        for row in run.operators.select("operator", "address", "name").sort("operator").to_dicts()
+    ]
+    findings = run.scan("findings").collect()
+    return {
+        "title": shortened(run.info.path.name),
+        "run": run.info.run["run_id"],
+        "rules": str(run.rules),
+        "aligned": run.aligned,
+        "end_ns": run.end_ns,
+        "version": opened.version,
+        "slowest": run.slowest().epoch,
+        "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
+        "operators": operators,
+        "kinds": KINDS,
+        "colours": COLOURS,
+        "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
+        "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
+        "findings": findings.head(_LEAST_SHOWN).to_dicts(),
+        "analyses": [_description(entry.load(), run) for entry in all_entries()],
+    }
+
+
+def shortened(name: str | None) -> str | None:
+    """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
+    if name is None or len(name) <= _LONGEST:
+        return name and printable(name)
+    return printable(name[:_LONGEST]) + "…"
+
+
+def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:
+    return {
+        "name": analysis.name,
+        "help": analysis.help,
+        "scope": str(analysis.scope),
+        "met": analysis.needs.met_by(run.rules),
+        "picture": analysis.chart is not None,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "help": parameter.help,
+                "choices": parameter.choices,
+                "default": _plain(parameter.default),
+            }
+            for parameter in analysis.parameter_list
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, str | int | float | bool) or value is None else None
+
+
+class Answer:
+    """What an analysis says of a window, or of a run.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    name
+        Of the analysis.
+    chosen
+        The window, as from `choice`; not looked at by an analysis of a whole run.
+    values
+        Its parameters, as texts.
+    against
+        For a comparison: the other run, and its window with names that begin with ``against_``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such analysis, window or parameter.
+    UnsupportedPlanError
+        If the analysis has no meaning for this run.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        name: str,
+        chosen: Mapping[str, Any],
+        values: Mapping[str, Any],
+        against: tuple[Pag | None, Mapping[str, Any]] = (None, {}),
+    ) -> None:
+        self.pag, self.analysis = opened.pag, find_analysis(name)
+        self.parameters = self.analysis.make_parameters(_converted(self.analysis, values))
+        options: dict[str, Any] = {}
+        if self.analysis.scope is not Scope.RUN:
+            options = dict(chosen)
+        if self.analysis.scope is Scope.PAIR:
+            other, other_window = against
+            options |= {"against": other, **{f"against_{key}": value for key, value in other_window.items()}}
+        self.result: pa.Table | Report = self.pag.analyse(name, self.parameters, **options)
+        self.window = window_of(self.pag, chosen) if self.analysis.scope is Scope.WINDOW else None
+
+    @property
+    def table(self) -> pa.Table:
+        """Its rows."""
+        return table_of(self.result)
+
+    def as_json(self, most: int | None = _LEAST_SHOWN) -> dict[str, Any]:
+        """Return what ``--format json`` prints, and besides ``columns``, ``count`` and ``headline``.
+
+        Parameters
+        ----------
+        most
+            Rows; all where absent.
+
+        Returns
+        -------
+        dict
+            Plain values; the rows under their own name, with names of workers in ``labels``.
+        """
+        table = self.table
+        report: Report | None = None if self.result is table else self.result
+        facts = {} if self.window is None else self.window.facts
+        if self.parameters is not None:
+            facts |= {name: _plain(value) for name, value in asdict(self.parameters).items()}
+        rows = table.slice(0, most).to_pylist() if most is not None else table.to_pylist()
+        return {
+            **facts,
+            **(report.summary() if report else {}),
+            self.analysis.rows: rows,
+            "rows_name": self.analysis.rows,
+            "columns": list(self.analysis.columns) or table.column_names,
+            "count": table.num_rows,
+            "headline": report.headline() if report else "",
+            "text": (report.text(top=20) or "") if report else "",
+        }
+
+    def as_csv(self) -> str:
+        """Return all rows as ``--format csv`` prints them."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=self.table.column_names, lineterminator="\n")
+        writer.writeheader()
+        for row in self.table.to_pylist():
+            writer.writerow(
+                {
+                    key: value if value is None or isinstance(value, int | float) else in_cell(str(value))
+                    for key, value in row.items()
+                }
+            )
+        return text.getvalue()
+
+    def as_svg(self) -> str:
+        """Return the picture of the answer (see `pag_graph.sinks.charts.picture`)."""
+        snapshot = None if self.window is None else self.pag.run.snapshot(self.window)
+        return picture(self.analysis, self.result, run=self.pag.run, snapshot=snapshot)
+
+
+def _converted(analysis: Analysis[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give texts of an address the types of parameters; what is unknown is refused where they are made."""
+    known = {parameter.name: parameter for parameter in analysis.parameter_list}
+    return {
+        name: (value if known[name].many else value[-1]) if name in known else value for name, value in values.items()
+    }
+
+
+def why(opened: Opened, chosen: Mapping[str, Any], top: int = 5) -> dict[str, Any]:
+    """Return the report of a window: its sections, and whether anything is wrong with it."""
+    report: Any = opened.pag.why(**chosen)
+    (_, first), *others = report.sections(top=top)
+    return {
+        "window": report.window.facts,
+        "heading": first[0],
+        "cause": first[1:],
+        "alarm": bool(report.alarm),
+        "sections": [{"title": title, "statements": statements} for title, statements in others],
+    }
+
+
+def path(opened: Opened, chosen: Mapping[str, Any], shown: tuple[int, int] | None, pixels: int) -> dict[str, Any]:
+    """Return the critical path of a window, as far as it can be told apart at some width.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    chosen
+        The window of which the path is asked for.
+    shown
+        What of it is drawn, in nanoseconds from the origin; all where absent.
+    pixels
+        How wide.
+
+    Returns
+    -------
+    dict
+        ``by_type``, which sums to ``span_ns``, and ``steps``: per column a list.
+    """
+    window = window_of(opened.pag, chosen)
+    key = (window.start_ns, window.end_ns, window.epoch)
+    with opened.lock:
+        steps = opened.paths.get(key)
+        if steps is None:
+            found = critical_path(opened.pag.run.snapshot(window))
+            steps = pl.DataFrame(found.steps)
+            opened.paths[key] = steps
+            while len(opened.paths) > PATHS:
+                opened.paths.popitem(last=False)
+    begin, end = shown or (window.start_ns, window.end_ns)
+    places = {worker: place for place, worker in enumerate(opened.pag.run.workers)}
+    drawn = thinned(steps, Window(start_ns=begin, end_ns=end), pixels).select(
+        begin="start_ns",
+        end=pl.col("start_ns") + pl.col("duration_ns"),
+        source=pl.col("worker").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64),
+        target=pl.col("to_worker").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64),
+        kind=pl.col("type"),
+        operator="operator",
+    )
+    by_type = steps.group_by("type").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
+    return {
+        **window.facts,
+        "by_type": dict(by_type.iter_rows()),
+        "steps": {name: drawn[name].to_list() for name in drawn.columns},
+    }
+
+
+def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return what the critical path of each epoch is made of.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    known
+        Rows of an earlier state of the run: epochs of it that have not changed are not looked at again.
+
+    Returns
+    -------
+    DataFrame
+        One row per epoch and type: ``epoch``, ``type``, ``duration_ns``, and ``start_ns`` and ``end_ns`` of the epoch.
+    """
+    run = opened.pag.run
+    windows = run.windows()
+    same: pl.DataFrame | None = None
+    if known is not None:
+        there = run.epochs.select("epoch", "start_ns", "end_ns")
+        same = known.join(there, on=["epoch", "start_ns", "end_ns"], how="semi")
+        done = set(same["epoch"].to_list())
+        windows = [window for window in windows if window.epoch not in done]
+    parts = [] if same is None else [same]
+    if windows:
+        analysis = find_analysis("critical-path")
+        from pag_graph.analyses.runner import Runner
+        from pag_graph.api import make_engine
+        from pag_graph.builder.engine import silent
+
+        runner = Runner(run=run, engine=make_engine("local"), spread=None, progress=silent)
+        steps = pl.DataFrame(runner.each(analysis, windows, None))  # type: ignore[arg-type]
+        spans = pl.DataFrame(
+            {
+                "epoch": [window.epoch for window in windows],
+                "start_ns": [window.start_ns for window in windows],
+                "end_ns": [window.end_ns for window in windows],
+            }
+        )
+        by_type = steps.group_by("epoch", "type").agg(pl.col("duration_ns").sum())
+        parts.append(by_type.join(spans, on="epoch").select("epoch", "type", "duration_ns", "start_ns", "end_ns"))
+    return pl.concat(parts, how="vertical_relaxed").sort("start_ns", "epoch", "type")
+
+
+def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: int, hops: int) -> dict[str, Any]:
+    """Return what a click on an activity shows.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    chosen
+        The window in which its slack is asked for.
+    worker, position
+        Of the vertex that it ends with.
+    hops
+        How far back its causes are followed, at most `MOST_HOPS`.
+
+    Returns
+    -------
+    dict
+        ``edge``: its row; ``operator``; ``slack_ns``, null where it has none; ``ended_by``: the messages that arrived
+        with its end; ``hops``: edges that lead to its end in so many steps, each with its ``hop``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the window shows no such activity.
+    """
+    snapshot = opened.pag.run.snapshot(window_of(opened.pag, chosen))
+    vertex = worker * _OF_WORKER + position
+    own = snapshot.local.filter(pl.col("dst") == vertex)
+    if not own.height:
+        message = f"{snapshot.window.name} shows no activity of worker {worker} that ends with its event {position}."
+        raise InvalidParameterError(message)
+    edge = own.row(0, named=True)
+    if not 0 <= hops <= MOST_HOPS:
+        message = f"{hops} hops: there must be 0 to {MOST_HOPS}."
+        raise InvalidParameterError(message)
+    operators = {row["operator"]: row for row in opened.pag.run.operators.iter_rows(named=True)}
+    return {
+        "edge": edge,
+        "operator": operators.get(edge["operator"]),
+        "slack_ns": _slack_of(snapshot, edge),
+        "ended_by": _with_places(opened.pag.run, snapshot.enders.filter(pl.col("dst") == vertex)),
+        "hops": _with_places(opened.pag.run, _hops(snapshot, vertex, hops)),
+    }
+
+
+def _slack_of(snapshot: Snapshot, edge: Mapping[str, Any]) -> int | None:
+    from pag_graph.analyses.slack import slack
+
+    rows = slack(view_of(snapshot), SlackParameters())
+    own = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
+    value = own["slack_ns"][0] if own.height else None
+    return None if value is None else int(value)
+
+
+def _hops(snapshot: Snapshot, vertex: int, hops: int) -> pl.DataFrame:
+    """Return the edges that lead to a vertex in at most so many steps, each with the least number as ``hop``."""
+    edges = snapshot.edges.with_row_index("edge")
+    reached, front = [edges.head(0).with_columns(hop=pl.lit(0))], [vertex]
+    seen: set[int] = set()
+    for hop in range(1, hops + 1):
+        step = edges.filter(pl.col("dst").is_in(front) & ~pl.col("edge").is_in(list(seen)))
+        if not step.height:
+            break
+        seen |= set(step["edge"].to_list())
+        reached.append(step.with_columns(hop=pl.lit(hop)))
+        front = step["src"].unique().to_list()
+    return pl.concat(reached).drop("edge")
+
+
+def _with_places(run: Run, edges: pl.DataFrame) -> list[dict[str, Any]]:
+    places = {worker: place for place, worker in enumerate(run.workers)}
+    return [{**row, **_place_of(row, places)} for row in edges.to_dicts()]
+
+
+def replays(opened: Opened, chosen: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Replay a window with changes, under each assumption about input and arrivals.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    chosen
+        The window.
+    changes
+        As `WhatIfParameters.change` takes them; none replays the recording.
+
+    Returns
+    -------
+    dict
+        What ``what-if`` answers under its defaults, and ``least_ns`` and ``most_ns`` over all assumptions: what the
+        log does not say is an interval.
+    """
+    snapshot = opened.pag.run.snapshot(window_of(opened.pag, chosen))
+    spans = {}
+    answer: dict[str, Any] = {}
+    for loop in ("closed", "open"):
+        for arrival in ("shortest", "read"):
+            parameters = WhatIfParameters(change=tuple(changes), loop=loop, arrival=arrival)
+            found = what_if(snapshot, parameters if changes else None)
+            spans[f"{loop}, {arrival}"] = found.span_ns
+            if not answer:
+                answer = {**snapshot.window.facts, **found.summary(), "path": found.table.to_pylist()}
+    return {**answer, "spans": spans, "least_ns": min(spans.values()), "most_ns": max(spans.values())}
+
+
+def motif(
+    opened: Opened, pattern: str, where: str | None, epoch: int | None, limit: int = MOST_MATCHES
+) -> dict[str, Any]:
+    """Return matches of a motif, with the edges of each to be lit up.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    pattern
+        A motif, or the name of one.
+    where
+        What must hold of a match.
+    epoch
+        In which edges must end; any where absent.
+    limit
+        Most matches.
+
+    Returns
+    -------
+    dict
+        ``total``, ``rows`` as `pag motif` prints them, and ``edges``: per match the edges that it names, each as
+        places of its workers and positions of its events.
+    """
+    query = opened.pag.motif(pattern, where, epochs=None if epoch is None else [epoch], limit=min(limit, MOST_MATCHES))
+    rows = query.table().to_pylist()
+    places = {worker: place for place, worker in enumerate(opened.pag.run.workers)}
+    names = [name for name, value in (rows[0] if rows else {}).items() if isinstance(value, dict) and "dst" in value]
+    edges = [[_place_of(row[name], places) for name in names if row[name] is not None] for row in rows]
+    flat = [_flat(row) for row in rows]
+    return {
+        "total": query.total,
+        "rows": with_worker_names(flat, opened.pag.run.worker_names),
+        "edges": edges,
+        "columns": list(flat[0]) if flat else [],
+    }
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a match with a column for each of its elements' columns."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{column}": part for column, part in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _place_of(edge: Mapping[str, Any], places: Mapping[int, int]) -> dict[str, Any]:
+    """Return where an edge is drawn."""
+    return {
+        "source": places[edge["src"] // _OF_WORKER],
+        "target": places[edge["dst"] // _OF_WORKER],
+        "sent": edge["src"] % _OF_WORKER,
+        "position": edge["dst"] % _OF_WORKER,
+        "begin": edge["start_ns"],
+        "end": edge["start_ns"] + edge["duration_ns"],
+    }

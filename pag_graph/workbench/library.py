@@ -1,0 +1,173 @@
+"""The stores that the workbench shows, each opened once for every state that was committed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.api import Pag
+from pag_graph.errors import PagGraphError, StoreNotFoundError
+from pag_graph.store.delta_log import commit_file
+from pag_graph.workbench.lanes import Lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import polars as pl
+
+OPEN = 8
+"""Runs that are open at a time."""
+DEEPEST = 4
+"""Levels of folders below a given one in which stores are looked for."""
+MOST = 1_000
+"""Stores that are listed."""
+_ID = 12
+
+
+@dataclass
+class Opened:
+    """A run as of one commit, and what is kept of it for the next question."""
+
+    pag: Pag
+    lock: Lock = field(default_factory=Lock)
+    paths: OrderedDict[Any, pl.DataFrame] = field(default_factory=OrderedDict)
+
+    @property
+    def version(self) -> int:
+        """Version of the commit."""
+        return int(self.pag.run.info.versions["epochs"])
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """Pictures of the run."""
+        return Lanes(self.pag.run)
+
+    def newer(self) -> bool:
+        """Say whether there is a later commit."""
+        return commit_file(self.pag.run.info.path / "epochs", self.version + 1).exists()
+
+
+class Library:
+    """Stores below some folders.
+
+    Parameters
+    ----------
+    places
+        Stores, or folders of stores.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no such place.
+    """
+
+    def __init__(self, places: Iterable[Path]) -> None:
+        self._places = [place.absolute() for place in places]
+        for place in self._places:
+            if not place.is_dir():
+                message = f"{place} is no directory."
+                raise StoreNotFoundError(message, "Give stores, or folders of stores.", {"path": str(place)})
+        self._open: OrderedDict[str, Opened] = OrderedDict()
+        self._lock = Lock()
+
+    def stores(self) -> dict[str, Path]:
+        """Return the stores by their names in addresses, which say nothing of where they are; in order of paths."""
+        paths: list[Path] = []
+        for place in self._places:
+            paths += _stores_below(place)
+        return {_name(path): path for path in sorted(set(paths))[:MOST]}
+
+    def open(self, name: str) -> Opened:
+        """Return a store as of its last commit.
+
+        Parameters
+        ----------
+        name
+            As in `stores`.
+
+        Returns
+        -------
+        Opened
+            The same until there is a later commit.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If there is no such store.
+        StoreError
+            If it cannot be read.
+        """
+        with self._lock:
+            opened = self._open.get(name)
+            if opened is None or opened.newer():
+                path = self.stores().get(name)
+                if path is None:
+                    message = f"There is no run {name!r} here."
+                    raise StoreNotFoundError(message, "Go back to the list of runs.", {"run": name})
+                opened = Opened(Pag(path))
+            self._open[name] = opened
+            self._open.move_to_end(name)
+            while len(self._open) > OPEN:
+                self._open.popitem(last=False)
+            return opened
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what the list of runs shows, a row per store; of one that cannot be read, why."""
+        return [self._row(name, path) for name, path in self.stores().items()]
+
+    def _row(self, name: str, path: Path) -> dict[str, Any]:
+        row: dict[str, Any] = {"store": name, "title": path.name, "place": str(path.parent)}
+        try:
+            opened = self.open(name)
+            run = opened.pag.run
+            slowest = run.slowest()
+        except (PagGraphError, OSError) as error:
+            return {**row, "error": str(error)}
+        severities = run.scan("findings").collect()["severity"]
+        return {
+            **row,
+            "run": run.info.run["run_id"],
+            "rules": str(run.rules),
+            "workers": len(run.workers),
+            "events": run.info.events,
+            "span_ns": run.end_ns,
+            "epochs": run.epochs.height,
+            "slowest": slowest.epoch,
+            "slowest_ns": slowest.span_ns,
+            "findings": {level: int((severities == level).sum()) for level in ("error", "warning", "info")},
+            "aligned": run.aligned,
+            "version": opened.version,
+        }
+
+
+def _stores_below(place: Path) -> list[Path]:
+    stores: list[Path] = []
+    level = [place]
+    for _ in range(DEEPEST + 1):
+        below: list[Path] = []
+        for folder in level:
+            try:
+                if (folder / "epochs" / "_delta_log").is_dir():
+                    stores.append(folder)
+                else:
+                    below += [entry for entry in folder.iterdir() if _is_folder(entry)]
+            except OSError:
+                # A folder that may not be read shows nothing.
+                continue
+        level = below
+        if len(stores) >= MOST:
+            break
+    return stores
+
+
+def _is_folder(entry: Path) -> bool:
+    return entry.is_dir() and not entry.is_symlink() and not entry.name.startswith((".", "_"))
+
+
+def _name(path: Path) -> str:
+    return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:_ID]

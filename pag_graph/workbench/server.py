@@ -1,0 +1,156 @@
+"""The process that serves the workbench."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.workbench.app import make_app
+from pag_graph.workbench.guard import Guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pag_graph.workbench.library import Library
+
+PORT = 8765
+"""Where it is served unless told otherwise, or at the next free one."""
+_TRIES = 20
+_SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the workbench is served."""
+
+    host: str
+    port: int
+    token: str
+
+    @property
+    def address(self) -> str:
+        """Without the token."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/"
+
+    @property
+    def link(self) -> str:
+        """What to open: the token in it becomes a cookie."""
+        return f"{self.address}?token={self.token}"
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(file: Path) -> str:
+    """Read a secret from a file that nobody else may read.
+
+    Raises
+    ------
+    InvalidParameterError
+        If others may read it, or it is too short.
+    SinkError
+        If it cannot be read.
+    """
+    try:
+        open_to_others = file.stat().st_mode & 0o077
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"The token in {file} cannot be read: {error}."
+        raise SinkError(message) from error
+    if open_to_others:
+        message = f"Others may read {file}."
+        raise InvalidParameterError(message, f"chmod 600 {file}")
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        message = f"The token in {file} must be {_SHORTEST_TOKEN} or more letters, digits and signs."
+        raise InvalidParameterError(message, "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
+    return token
+
+
+def serve(
+    library: Library,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    ready: Callable[[Place], None],
+) -> None:
+    """Serve the workbench until it is interrupted.
+
+    Parameters
+    ----------
+    library
+        The stores that it shows.
+    host
+        Where it listens; another place than this machine needs a token.
+    port
+        A free one from `PORT` on where absent; 0 takes any.
+    token
+        A secret; a new one where absent.
+    ready
+        Called when it listens.
+
+    Raises
+    ------
+    InvalidParameterError
+        If others shall reach it, and no token is given.
+    SinkError
+        If the port is taken.
+    """
+    if not is_loopback(host) and token is None:
+        message = f"Whoever reaches {host} could read these runs."
+        raise InvalidParameterError(message, "Give --token-file, and serve it behind TLS.")
+    listening = _listen(host, port)
+    place = Place(host=host, port=listening.getsockname()[1], token=token or secrets.token_urlsafe(24))
+    names = {f"{name}:{place.port}" for name in ("127.0.0.1", "localhost", "[::1]")} | {place.address[7:-1]}
+    app = Guard(make_app(library), hosts=names, token=place.token, cookie=f"pag-{place.port}")
+    config = uvicorn.Config(
+        app,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=256,
+        h11_max_incomplete_event_size=1 << 16,
+        ws="none",
+    )
+    ready(place)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises
+    ------
+    SinkError
+        If the port, or each of those that are tried, is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    error: OSError | None = None
+    for candidate in [port] if port is not None else range(PORT, PORT + _TRIES):
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, candidate))
+            made.listen(64)
+        except OSError as refused:
+            made.close()
+            error = refused
+            continue
+        return made
+    message = f"{host} has no free port{'' if port is None else f' {port}'}: {error}."
+    raise SinkError(message, "Choose another one with --port.")

@@ -1,0 +1,26 @@
+// Times as the command line prints them, and colours that differ in lightness as well.
+
+export function duration(ns) {
+  for (const [limit, unit, digits] of [[1e3, "ns", 0], [1e6, "us", 1], [1e9, "ms", 2]]) {
+    if (Math.abs(ns) < limit) return `${(ns / (limit / 1e3)).toFixed(digits)} ${unit}`;
+  }
+  return `${(ns / 1e9).toFixed(3)} s`;
+}
+
+export const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(part < whole / 100 ? 1 : 0)}%`;
+
+const PALETTE = ["#1d6fa5", "#e07a1f", "#2a9d8f", "#c1436d", "#7a5ea8", "#8a6d3b", "#5b8c2a", "#4f6d7a", "#c9a227", "#a23b3b"];
+
+export const operatorColour = (operator) => (operator < 0 ? "#b8b8c8" : PALETTE[operator % PALETTE.length]);
+
+export const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+export function workerName(run, place) {
+  const { worker, name } = run.workers[place];
+  return name ? `${name} (worker ${worker})` : `worker ${worker}`;
+}
+
+export function operatorName(run, operator) {
+  const row = run.byOperator.get(operator);
+  return row ? `${row.name || "operator"} (${row.address || row.operator})` : "";
+}

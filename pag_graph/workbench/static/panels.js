@@ -1,0 +1,68 @@
+// Analyses: each exactly as `pag NAME` answers it, with its picture and its rows to download.
+
+import { drawing, failure, make, replace, table } from "./dom.js";
+import { duration, operatorName } from "./format.js";
+import { chosen, go, list } from "./place.js";
+import { address, ask, askText, of, runFacts } from "./server.js";
+
+export async function show(main, given) {
+  const store = given.store;
+  const run = await runFacts(store);
+  const window = chosen(given);
+  const offered = run.analyses.filter(({ scope, met, name }) => met && scope !== "pair" && name !== "why" && name !== "what-if");
+  const name = given.name ?? "k-hops";
+  const analysis = offered.find((each) => each.name === name) ?? offered[0];
+  document.title = `pag: ${analysis.name} of ${run.title}`;
+  const values = {};
+  for (const parameter of analysis.parameters) {
+    const value = given[`p.${parameter.name}`];
+    if (value !== undefined && value !== "") values[`p.${parameter.name}`] = list(value);
+  }
+  const tabs = offered.map((each) => make("button", { type: "button", "aria-pressed": each.name === analysis.name, title: each.help, onclick: () => go("panels", { store, ...window, name: each.name }) }, each.name));
+  const fields = analysis.parameters.map((parameter) => field(parameter, given[`p.${parameter.name}`]));
+  const box = make("div", { id: "answer", "aria-live": "polite" }, make("p", { class: "faint" }, "Asking…"));
+  const ownWindow = analysis.scope === "window" ? window : {};
+  const query = { ...ownWindow, ...values };
+  const part = (form) => address(`${of(store)}/analysis/${analysis.name}.${form}`, query);
+  const again = () => {
+    const next = {};
+    for (const input of main.querySelectorAll("[data-parameter]")) next[`p.${input.dataset.parameter}`] = input.value.split("\n").filter(Boolean);
+    go("panels", { store, ...window, name: analysis.name, ...next });
+  };
+  replace(
+    main,
+    make("h1", {}, `${analysis.name} of ${run.title}`),
+    make("div", { class: "tabs", role: "group", "aria-label": "Analyses" }, tabs),
+    make("p", {}, analysis.help),
+    fields.length ? make("div", { class: "bar" }, fields, make("button", { type: "button", onclick: again }, "Ask")) : null,
+    make("p", { class: "bar" }, make("a", { href: part("csv"), download: `${analysis.name}.csv`, id: "csv" }, "CSV"), analysis.picture ? make("a", { href: part("svg"), download: `${analysis.name}.svg`, id: "svg" }, "SVG") : null, make("a", { href: part("json"), id: "json" }, "JSON"), make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
+    box,
+  );
+  try {
+    const told = await ask(`${of(store)}/analysis/${analysis.name}.json`, query, "analysis");
+    const rows = told[told.rows_name];
+    const cell = (row, column) => (column === "operator" && typeof row.operator === "number" ? operatorName(run, row.operator) : column.endsWith("_ns") && typeof row[column] === "number" ? make("span", { title: `${row[column].toLocaleString("en")} ns`, "data-ns": row[column] }, duration(row[column])) : undefined);
+    const figure = make("figure", {});
+    replace(
+      box,
+      told.window ? make("h2", {}, `${told.window} (${duration(told.span_ns)})`) : null,
+      told.headline ? make("p", {}, told.headline) : null,
+      analysis.picture ? figure : null,
+      make("p", { class: "faint" }, rows.length < told.count ? `The first ${rows.length} of ${told.count.toLocaleString("en")} rows; CSV has all.` : `${told.count.toLocaleString("en")} rows`),
+      table(rows, told.columns, { cell, label: `Rows of ${analysis.name}` }),
+    );
+    if (analysis.picture) {
+      askText(`${of(store)}/analysis/${analysis.name}.svg`, query, "picture").then((text) => replace(figure, drawing(text)), (error) => error.name !== "AbortError" && replace(figure, failure(error)));
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") replace(box, failure(error));
+  }
+}
+
+function field({ name, help, choices, default: usual }, value) {
+  const shown = value === undefined ? usual : value;
+  const input = choices.length
+    ? make("select", { "data-parameter": name }, make("option", { value: "" }, ""), choices.map((each) => make("option", { value: each, selected: each === shown }, each)))
+    : make("input", { "data-parameter": name, size: 8, value: Array.isArray(shown) ? shown.join("\n") : String(shown ?? "") });
+  return make("label", { class: "field", title: help }, name, input);
+}

@@ -1,0 +1,26 @@
+// A selection as the other surfaces ask for it, to be copied.
+
+import { make } from "./dom.js";
+
+const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
+
+export function texts(run, window, activity = null) {
+  const cli = window.epoch === undefined ? `--between ${window.from} ${window.to}` : `--epoch ${window.epoch}`;
+  const python = window.epoch === undefined ? `between=(${window.from}, ${window.to})` : `epoch=${window.epoch}`;
+  const store = /^[\w.-]+$/.test(run.title) ? run.title : quoted(run.title);
+  const said = {
+    CLI: `pag critical-path ${store} ${cli}\npag why ${store} ${cli}`,
+    Python: `pag = pag_graph.open(${JSON.stringify(run.title)})\npag.critical_path(${python})\npag.snapshot(${python}).edges`,
+    Cypher: `:param run => ${JSON.stringify(run.run)}\n:param epoch => ${window.epoch ?? run.slowest}\n// pag neo4j query analyses/critical_path -p run=${run.run} -p epoch=${window.epoch ?? run.slowest}`,
+  };
+  if (activity) {
+    const { edge } = activity;
+    said.Python += `\npag.edges().filter(pl.col("dst") == ${edge.dst})`;
+    said.Cypher += `\nMATCH (source)-[activity]->(target:Event {run: $run, id: ${edge.dst}}) RETURN *`;
+    said.motif = `pag motif '(a)-[e]->(b)' ${store} --where "e.start_ns = ${edge.start_ns} and e.type = '${edge.type}'"`;
+  }
+  return Object.entries(said).map(([name, text]) => {
+    const copy = make("button", { type: "button", onclick: () => navigator.clipboard?.writeText(text) }, "Copy");
+    return [make("h3", {}, `As ${name} `, copy), make("pre", { "data-surface": name }, text)];
+  });
+}

@@ -1,0 +1,77 @@
+// What if: sliders for operators, workers and links; the replayed length and path at once, as an interval.
+
+import { failure, make, replace, table } from "./dom.js";
+import { duration, operatorName, percent, workerName } from "./format.js";
+import { chosen, link, list, note } from "./place.js";
+import { ask, of, runFacts } from "./server.js";
+
+const SLIDERS = 8;
+
+export async function show(main, given) {
+  const store = given.store;
+  const run = await runFacts(store);
+  const window = chosen(given);
+  document.title = `pag: what if, ${run.title}`;
+  const box = make("div", { class: "panel", id: "answer", "aria-live": "polite" });
+  const factors = new Map();
+  for (const change of list(given.change)) {
+    const [, what, factor] = /^(.*) factor=([\d.]+)$/.exec(change) ?? [];
+    if (what) factors.set(what, Number(factor));
+  }
+  const path = await ask(`${of(store)}/analysis/profile.json`, window).catch(() => null);
+  const share = new Map();
+  for (const row of path?.[path.rows_name] ?? []) {
+    if (row.operator !== null && row.operator !== undefined) share.set(row.operator, (share.get(row.operator) ?? 0) + (row.path_ns ?? row.duration_ns ?? 0));
+  }
+  const operators = [...run.operators].sort((a, b) => (share.get(b.operator) ?? 0) - (share.get(a.operator) ?? 0)).slice(0, SLIDERS);
+
+  const changes = () => [...factors].filter(([, factor]) => factor !== 1).map(([what, factor]) => `${what} factor=${factor}`);
+
+  function slider(what, words) {
+    const shown = make("output", {}, `${factors.get(what) ?? 1} x`);
+    const input = make("input", { type: "range", min: 0, max: 3, step: 0.1, value: factors.get(what) ?? 1, "aria-label": `${words}: times as long`, "data-change": what });
+    let waiting = null;
+    input.addEventListener("input", () => {
+      factors.set(what, Number(input.value));
+      shown.textContent = `${input.value} x`;
+      clearTimeout(waiting);
+      waiting = setTimeout(() => {
+        note({ change: changes() });
+        replay();
+      }, 150);
+    });
+    return make("label", { class: "field" }, input, shown, words);
+  }
+
+  async function replay() {
+    try {
+      const told = await ask(`${of(store)}/what-if`, { ...window, change: changes() }, "what-if");
+      const exact = told.least_ns === told.most_ns;
+      const saved = told.span_ns - told.new_span_ns;
+      box.dataset.span = String(told.new_span_ns);
+      replace(
+        box,
+        make("h2", { id: "new-span" }, `${duration(told.span_ns)} would be ${duration(told.new_span_ns)}${saved ? ` (${saved > 0 ? "-" : "+"}${percent(Math.abs(saved), told.span_ns)})` : ""}`),
+        make("p", {}, exact ? "The same under every assumption about input and arrivals." : `From ${duration(told.least_ns)} to ${duration(told.most_ns)}, by what is assumed of input and of messages whose arrival nobody logged.`),
+        make("p", { class: "faint" }, "Not modelled: batches keep their sizes, reads keep their order, and nobody competes for cores."),
+        table(told.path, Object.keys(told.path[0] ?? {}), { label: "The path as it was and would be", cell: (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? duration(row[name]) : name === "operator" ? operatorName(run, row.operator) : undefined) }),
+        make("pre", {}, `pag what-if ${run.title} ${window.epoch === undefined ? "" : `--epoch ${window.epoch} `}${changes().map((change) => `--change '${change}'`).join(" ")}`),
+      );
+    } catch (error) {
+      if (error.name !== "AbortError") replace(box, failure(error));
+    }
+  }
+
+  replace(
+    main,
+    make("h1", {}, `What if: ${window.epoch === undefined ? "the slowest round" : `epoch ${window.epoch}`} of ${run.title}`),
+    make("p", {}, make("a", { href: link("window", { store, ...window }) }, "Lanes")),
+    box,
+    make("div", { class: "columns" },
+      make("div", {}, make("h2", {}, "Operators"), operators.map((row) => make("div", {}, slider(`operator=${row.operator}`, operatorName(run, row.operator))))),
+      make("div", {}, make("h2", {}, "Workers"), run.workers.slice(0, 32).map((row, place) => make("div", {}, slider(`worker=${row.worker}`, workerName(run, place)))),
+        make("h2", {}, "Messages"), run.workers.slice(0, 32).map((row, place) => make("div", {}, slider(`to=${row.worker}`, `to ${workerName(run, place)}`)))),
+    ),
+  );
+  replay();
+}

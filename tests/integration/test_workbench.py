@@ -1,0 +1,241 @@
+"""The workbench in a real Chromium: the story of a skewed run found by clicking, and numbers that equal the analyses.
+
+With ``PAG_PICTURES=docs/pictures`` the screenshots of the documentation are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+
+from pag_graph import api, samples
+from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.workbench import server
+from pag_graph.workbench.app import make_app
+from pag_graph.workbench.guard import Guard
+from pag_graph.workbench.library import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pag_graph.api import Pag
+    from tests.support.chromium import Chromium
+
+TOKEN = "token-of-the-browser-test"
+HOSTILE = "<script>document.title='run'</script><img src=x onerror=alert(1)>\u202eevil\x00" + 20_000 * "long"
+PAGE = "document.getElementById('main').dataset.page"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stores of the skewed sample: as it is, and with names that mean harm."""
+    folder = tmp_path_factory.mktemp("workbench")
+    api.build(samples.path("skewed"), folder / "skewed.pag", engine="local")
+    trace = folder / "trace"
+    shutil.copytree(samples.path("skewed"), trace)
+    rows = pq.read_table(trace / "operators.parquet")
+    column = rows.schema.get_field_index("name")
+    names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows)])
+    pq.write_table(rows.set_column(column, rows.schema.field(column), names), trace / "operators.parquet")
+    api.build(trace, folder / "hostile.pag", engine="local")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Library:
+    return Library([folder])
+
+
+@pytest.fixture(scope="module")
+def page(library: Library, chromium: Chromium) -> Iterator[Chromium]:
+    """A browser that has opened the link."""
+    listening = server._listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    app = Guard(make_app(library), hosts=[f"127.0.0.1:{port}"], token=TOKEN, cookie=f"pag-{port}")
+    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        chromium.call("Page.navigate", url=f"http://127.0.0.1:{port}/?token={TOKEN}")
+        chromium.until(f"document.getElementById('main') && {PAGE} === 'runs'", "list of runs")
+        yield chromium
+    finally:
+        chromium.call("Page.navigate", url="about:blank")
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_wrong(page: Chromium) -> Iterator[None]:
+    """No error on the console, and nothing asked of anybody else."""
+    page.problems.clear()
+    yield
+    assert not page.problems
+
+
+def store_of(library: Library, name: str) -> str:
+    return next(store for store, path in library.stores().items() if path.name == name)
+
+
+def show(page: Chromium, address: str) -> None:
+    """Go to a page, and wait until it is drawn."""
+    name = address.partition("?")[0]
+    page.evaluate(f"document.getElementById('main').dataset.page = ''; location.hash = {json.dumps('#/' + address)}")
+    page.until(f"{PAGE} === {json.dumps(name)}", f"page {address}")
+
+
+def picture(page: Chromium, name: str, tmp_path: Path) -> None:
+    page.picture(Path(os.environ.get("PAG_PICTURES", tmp_path)) / f"workbench-{name}.png")
+
+
+def click(page: Chromium, selector: str) -> None:
+    page.until(f"document.querySelector({json.dumps(selector)}) !== null", selector)
+    page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def numbers(page: Chromium) -> list[float]:
+    return [
+        float(text) for text in page.evaluate("[...document.querySelectorAll('[data-ns]')].map((e) => e.dataset.ns)")
+    ]
+
+
+@pytest.fixture(scope="module")
+def pag(folder: Path) -> Pag:
+    return api.open(folder / "skewed.pag")
+
+
+def test_who_is_to_blame_is_found_by_clicking(page: Chromium, library: Library, tmp_path: Path) -> None:
+    show(page, "runs")
+    row = next(place for place, path in enumerate(library.stores().values()) if path.name == "skewed.pag")
+    page.evaluate(f"document.querySelectorAll('tr.pick')[{row}].click()")
+    page.until(f"{PAGE} === 'run'", "run")
+    # The worst round is chosen already, and the report says why.
+    page.until("document.querySelector('#why .cause')?.innerText.includes('the data is skewed')", "cause")
+    assert "Worker 0" in page.evaluate("document.querySelector('#why').innerText")
+    picture(page, "run", tmp_path)
+    click(page, "#open-window")
+    page.until(f"{PAGE} === 'window'", "lanes")
+    page.until("document.querySelector('#lanes').dataset.drawn > 0", "drawn lanes")
+    # The longest work of the first lane: a click in its middle.
+    box = page.evaluate(
+        "(({left, top, width}) => [left + 130 + (width - 140) * 0.6, top + 22 + 9])"
+        "(document.querySelector('#lanes').getBoundingClientRect())"
+    )
+    page.click(*box)
+    page.until("document.querySelector('#details h2') !== null", "activity")
+    told = page.evaluate("document.querySelector('#details').innerText")
+    assert "processing on worker 0" in told
+    assert "FlatMap" in told
+    for surface in ("CLI", "Python", "Cypher", "motif"):
+        assert page.evaluate(f"document.querySelector('pre[data-surface={surface}]').innerText")
+    page.until("document.querySelector('#why .cause') !== null", "cause")
+    picture(page, "window", tmp_path)
+    # The address alone shows the same again.
+    page.call("Page.reload")
+    page.until("document.querySelector('#details h2')?.innerText.includes('processing on worker 0')", "the same again")
+
+
+def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
+    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
+    page.until("document.querySelector('#lanes').dataset.drawn > 0", "drawn lanes")
+    before = page.evaluate("location.hash")
+    page.evaluate("document.querySelector('#lanes').focus()")
+    drawn = int(page.evaluate("document.querySelector('#lanes').dataset.drawn"))
+    page.press("+", 187)
+    page.until(f"document.querySelector('#lanes').dataset.drawn > {drawn}", "zoomed lanes")
+    nearer = page.evaluate("location.hash")
+    assert "view_from" in nearer
+    assert nearer != before
+    page.press("ArrowRight", 39)
+    page.until(f"location.hash !== {json.dumps(nearer)}", "moved lanes")
+    click(page, "#hide-waiting")
+    assert "hide=waiting" in page.evaluate("location.hash")
+    assert "waiting" not in page.evaluate("document.querySelector('#largest').innerText")
+
+
+@pytest.mark.parametrize("name", ["k-hops", "metrics", "matrix", "blame", "profile-rounds"])
+def test_numbers_of_panels_are_those_of_the_analysis(
+    page: Chromium, library: Library, pag: Pag, name: str, tmp_path: Path
+) -> None:
+    show(page, f"panels?store={store_of(library, 'skewed.pag')}&epoch=4&name={name}")
+    page.until("document.querySelector('#answer table') !== null", "rows")
+    page.until("document.querySelector('#answer figure svg') !== null", "picture")
+    window = {} if name == "profile-rounds" else {"epoch": 4}
+    result = pag.analyse(name, **window)
+    table = result if isinstance(result, pa.Table) else result.table
+    shown = page.evaluate("[...document.querySelectorAll('th')].map((cell) => cell.innerText)")
+    columns = [column for column in shown if column.endswith("_ns")]
+    expected = [row[column] for row in table.slice(0, 200).to_pylist() for column in columns if row[column] is not None]
+    assert expected
+    assert numbers(page) == expected
+    if name == "k-hops":
+        picture(page, "panel", tmp_path)
+
+
+def test_a_slider_replays(page: Chromium, library: Library, pag: Pag, tmp_path: Path) -> None:
+    show(page, f"what-if?store={store_of(library, 'skewed.pag')}&epoch=4")
+    page.until("document.querySelector('#answer').dataset.span !== undefined", "replay")
+    whole = pag.run.window(epoch=4).span_ns
+    assert int(page.evaluate("document.querySelector('#answer').dataset.span")) == whole
+    page.evaluate(
+        "(() => { const slider = document.querySelector('[data-change=\"worker=0\"]'); slider.value = 0.5;"
+        " slider.dispatchEvent(new Event('input')); })()"
+    )
+    page.until(f"Number(document.querySelector('#answer').dataset.span) < {whole}", "faster replay")
+    expected = what_if(pag.snapshot(epoch=4), WhatIfParameters(worker=(0,), factor=0.5)).span_ns
+    assert int(page.evaluate("document.querySelector('#answer').dataset.span")) == expected
+    assert "change=worker%3D0+factor%3D0.5" in page.evaluate("location.hash")
+    picture(page, "what-if", tmp_path)
+
+
+def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag) -> None:
+    show(page, f"compare?store={store_of(library, 'skewed.pag')}&epoch=4")
+    page.until("document.querySelector('#answer table') !== null", "differences")
+    rows = pag.analyse("diff", epoch=4, against_epoch=6).table.num_rows
+    page.evaluate("document.querySelector('#against-epoch').value = '6'; document.querySelector('#compare').click()")
+    page.until("location.hash.includes('against_epoch=6')", "address")
+    page.until("document.querySelector('#answer').innerText.includes('Before, epoch 6 ')", "the other epoch")
+    assert page.evaluate("document.querySelectorAll('#answer tbody tr').length") == rows
+    difference = page.evaluate(
+        "(() => { const place = [...document.querySelectorAll('th')].findIndex((c) => c.innerText === 'difference_ns');"
+        " return [...document.querySelectorAll('#answer tbody tr')].map((row) => row.children[place])"
+        ".reduce((sum, cell) => sum + Number(cell.querySelector('[data-ns]').dataset.ns), 0); })()"
+    )
+    assert difference == pag.run.window(epoch=4).span_ns - pag.run.window(epoch=6).span_ns
+
+
+def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None:
+    show(page, f"motif?store={store_of(library, 'skewed.pag')}&epoch=4&pattern=late_sender")
+    page.until("document.querySelectorAll('#answer tbody tr').length === 6", "matches")
+    click(page, "#answer tbody tr")
+    assert int(page.evaluate("document.querySelector('#lanes').dataset.lit")) == 2
+
+
+def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None:
+    store = store_of(library, "hostile.pag")
+    for address in ("run?", "window?epoch=4&", "panels?name=profile&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"):
+        show(page, f"{address}store={store}")
+        if not address.startswith("run"):
+            # The report of a run leaves out statements that are longer than its page.
+            page.until("document.querySelector('main').innerText.includes('script')", "hostile name")
+        assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
+        assert page.evaluate("document.title").startswith("pag: ")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:
+    show(page, f"run?store={store_of(library, 'hostile.pag')}")
+    page.evaluate("document.getElementById('main').dataset.page = ''")
+    api.build(samples.path("skewed"), folder / "hostile.pag", engine="local", mode="replace")
+    page.until("document.getElementById('news').innerText === '11 epochs'", "news")
+    page.until(f"{PAGE} === 'run' && document.querySelector('main').innerText.includes('FlatMap')", "new state")

@@ -1,0 +1,52 @@
+"""Requests to an ASGI application, without a socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp
+
+
+class Answered(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def get(app: ASGIApp, address: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answered:
+    """Ask for an address, and return all of the answer."""
+    path, _, query = address.partition("?")
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "server": ("127.0.0.1", 1),
+        "client": ("127.0.0.1", 2),
+    }
+    told: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    async def ask() -> None:
+        await app(scope, receive, send)
+
+    anyio.run(ask)
+    start = told[0]
+    body = b"".join(message.get("body", b"") for message in told[1:])
+    return Answered(start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, body)

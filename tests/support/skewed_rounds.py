@@ -1,0 +1,51 @@
+"""A run whose messages to worker 0 are slow for a while, as its log grows."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pag_graph.testing.traces import SmallTrace, draw
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+WORKERS = 3
+ROUND_NS = 400
+
+
+def skewed_rounds(count: int, skewed: Collection[int], seed: int = 0) -> SmallTrace:
+    """Draw rounds in which everybody sends to everybody: data, read in the round, and progress, read one round later.
+
+    Parameters
+    ----------
+    count
+        How many rounds.
+    skewed
+        Those in which data for worker 0 is read late.
+    seed
+        Of all that is random.
+    """
+    chance = random.Random(seed)
+    logs: list[list[str]] = [[] for _ in range(WORKERS)]
+    for epoch in range(count):
+        start = epoch * ROUND_NS
+        for worker, log in enumerate(logs):
+            others = [other for other in range(WORKERS) if other != worker]
+            sent = start + 10 + chance.randrange(20)
+            log.append(f"{start} start 1")
+            log += [f"{sent} send 3>{other} #{epoch} *{1 + chance.randrange(5)}" for other in others]
+            log.append(f"{sent + 5} psend 9 #{epoch} | {sent + 8} stop 1 | {sent + 9} park")
+            read = start + (250 if worker == 0 and epoch in skewed else 60 + chance.randrange(20))
+            log.append(f"{read} unpark | {read} start 2")
+            log += [f"{read + 1} recv 3<{other} #{epoch} *1" for other in others]
+            # Progress of the round before: a message that is still to be read when its round is answered.
+            log += [f"{read + 2} precv 9<{other} #{epoch - 1}" for other in others if epoch]
+            log.append(f"{read + 20 + chance.randrange(9)} stop 2 | {start + 380 + worker} end")
+    return draw(*(" | ".join(log) for log in logs))
+
+
+def portions(whole: SmallTrace, rounds: Collection[int]) -> list[SmallTrace]:
+    """Return what of a log is there after some numbers of rounds, and then all of it."""
+    return [*(replace(whole.until_epoch(number - 1), complete=False) for number in rounds), whole]

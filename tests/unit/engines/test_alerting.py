@@ -1,0 +1,143 @@
+"""Alerts: each opens once and is resolved once, as the answers of its query say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import pag_graph
+from pag_graph import api
+from pag_graph.analyses.standing import Query
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.run import Run
+from pag_graph.motif.alerts import Rule
+from pag_graph.store.delta import open_store
+from tests.support.skewed_rounds import portions, skewed_rounds
+from tests.support.standing_sums import check_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pag_graph.testing.traces import SmallTrace
+
+LIMITS = "invariants:learn=false:message-max-ns=150:some-progress=false"
+SLOW = Rule(
+    name="slow", query=LIMITS, where="row.type = 'data_message' and row.observed > ns(150)", subject=("to_worker",)
+)
+LEARNED = Rule(
+    name="learned",
+    query="invariants:at-least=3:least-ns=5:tolerance=0.01:deviations=1",
+    where="row.learned and row.invariant = 'message_max'",
+    subject=("worker", "to_worker"),
+)
+
+
+def grow(parts: Sequence[SmallTrace], place: Path, rules: Sequence[Rule] = ()) -> Path:
+    """Append portion after portion; rules are registered with the first."""
+    for number, part in enumerate(parts):
+        written = part.write(place / f"trace-{number}")
+        options: dict[str, Any] = {"alerts": list(rules)} if number == 0 else {}
+        api.build(written, place / "store", engine="local", mode="append", **options)
+        check_sums(place / "store", tuple(rule.query for rule in rules))
+    return place / "store"
+
+
+def expected(store: Path, rule: Rule) -> list[tuple[str, str, int, int]]:
+    """Return the events of a rule, from the full answer: event, subject, first epoch and epoch."""
+    run, last = Run(store), (open_store(store).live or {})["answered"]
+    query = Query.parse(rule.query)
+    rows = rule.matching(_frame(query, run, last), query.schema)
+    epochs = [epoch for epoch in run.epochs["epoch"].to_list() if epoch <= last]
+    events = []
+    for subject in rows["_subject"].unique():
+        matched = set(rows.filter(_subject=subject)["epoch"].to_list())
+        first, quiet = None, 0
+        for epoch in epochs:
+            quiet = 0 if epoch in matched else quiet + 1
+            if first is None and epoch in matched:
+                first = epoch
+                events.append(("opened", subject, first, epoch))
+            elif first is not None and quiet == rule.resolve_after:
+                events.append(("resolved", subject, first, epoch))
+                first = None
+    return sorted(events)
+
+
+def _frame(query: Query, run: Run, last: int) -> Any:
+    return pl.DataFrame(pl.from_arrow(query.over(run, last)))
+
+
+def events_of(store: Path, rule: str) -> list[dict[str, Any]]:
+    return [row for row in pag_graph.alerts(store).to_pylist() if row["rule"] == rule]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    whole = skewed_rounds(24, {8, 9, 10})
+    parts = portions(whole, [4, 10, 11, 16, 21])
+    return grow(parts, tmp_path_factory.mktemp("alerts"), [SLOW, LEARNED])
+
+
+def test_skew_alerts_about_worker_0_alone_and_is_resolved(store: Path) -> None:
+    rows = events_of(store, "slow")
+    shown = [(row["event"], json.loads(row["subject"]), row["first_epoch"], row["epoch"]) for row in rows]
+    assert shown == [("opened", {"to_worker": 0}, 8, 8), ("resolved", {"to_worker": 0}, 8, 13)]
+    opened, resolved = rows
+    assert opened["id"] == resolved["id"] == SLOW.alert_id(Run(store).info.run["run_id"], '{"to_worker":0}', 8)
+    assert (opened["limit"], opened["learned"], opened["severity"]) == (150, False, "warning")
+    assert opened["observed"] > 150
+    # What is resolved was seen by a later commit.
+    assert opened["commit"] < resolved["commit"]
+    edge = Run(store).scan("edges").filter(src=opened["src"], dst=opened["dst"]).collect()
+    assert edge["type"].to_list() == ["data_message"]
+    assert json.loads(opened["row"])["epoch"] == 8
+
+
+@pytest.mark.parametrize("rule", [SLOW, LEARNED], ids=lambda rule: rule.name)
+def test_alerts_are_what_the_answers_say(store: Path, rule: Rule) -> None:
+    rows = events_of(store, rule.name)
+    found = sorted((row["event"], row["subject"], row["first_epoch"], row["epoch"]) for row in rows)
+    assert found == expected(store, rule)
+    assert len({(row["id"], row["event"]) for row in rows}) == len(rows) > 0
+
+
+def test_a_rule_that_comes_later_looks_back(store: Path, tmp_path: Path) -> None:
+    whole = skewed_rounds(24, {8, 9, 10})
+    place = grow(portions(whole, [4, 16]), tmp_path, [LEARNED])
+    before = open_store(place)
+    api.build(tmp_path / "trace-2", place, engine="local", mode="append", alerts=[SLOW])
+    now = [(row["event"], row["id"], row["epoch"]) for row in events_of(place, "slow")]
+    assert now == [(row["event"], row["id"], row["epoch"]) for row in events_of(store, "slow")]
+    # The graph is the same, down to the files; and once more there is nothing to do.
+    after = open_store(place)
+    assert after.versions["epochs"] == before.versions["epochs"] + 1
+    assert {name: after.table(name).files for name in ("edges", "epochs")} == {
+        name: before.table(name).files for name in ("edges", "epochs")
+    }
+    assert not api.build(tmp_path / "trace-2", place, engine="local", mode="append", alerts=[SLOW]).committed
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        (Rule(name="a", query="metrics", where="row.nothing > 1"), "no column 'nothing'"),
+        (Rule(name="a", query="metrics", where="row.epoch"), "is a number"),
+        (Rule(name="a", query="metrics", subject=("nobody",)), "no column of metrics"),
+        (Rule(name="a", query="nonsense"), "There is no analysis"),
+    ],
+)
+def test_rules_that_do_not_fit_are_refused(rule: Rule, problem: str, tmp_path: Path) -> None:
+    trace = skewed_rounds(1, ()).write(tmp_path / "trace")
+    with pytest.raises(InvalidParameterError, match=problem):
+        api.build(trace, tmp_path / "store", engine="local", alerts=[rule])
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_cannot_stand_is_refused(tmp_path: Path) -> None:
+    trace = skewed_rounds(1, ()).write(tmp_path / "trace")
+    with pytest.raises(UnsupportedPlanError, match="cannot be a standing query"):
+        api.build(trace, tmp_path / "store", engine="local", queries=["why"])

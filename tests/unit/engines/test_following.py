@@ -1,0 +1,259 @@
+"""The loop around a follower: what it commits and when, how it ends, and who may not follow."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import pag_graph
+from pag_graph import api
+from pag_graph.cli.app import app
+from pag_graph.cli.follow import NOT_COMPLETE, _stopping
+from pag_graph.engines.following import Following, Until
+from pag_graph.errors import InvalidParameterError, StoreConflictError, TraceFormatError, UnsupportedPlanError
+from pag_graph.store.delta import open_store
+from pag_graph.store.live import followed
+from pag_graph.testing.traces import draw
+from tests.support.compare import committed, differences
+from tests.support.growing import GrowingTrace, rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pag_graph.graph.following import Committed
+
+
+class Program(Event):
+    """Stands for the program that is recorded: whenever the follower has looked, it does its next step.
+
+    When there is none left, it asks to stop.
+    """
+
+    def __init__(self, steps: Iterator[Callable[[], object]]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Do the next step."""
+        del timeout
+        step = next(self._steps, None)
+        if step is None:
+            self.set()
+        else:
+            step()
+        return self.is_set()
+
+
+def following(growing: GrowingTrace, store: Path, *steps: Callable[[], object], **options: Any) -> Following:
+    options = {"commit_every_s": 0, "stop": Program(iter(steps)), **options}
+    return Following(growing.path, store, **options)
+
+
+def built(growing: GrowingTrace, place: Path) -> Path:
+    api.build(growing.path, place, engine="local")
+    return place
+
+
+def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in (1, 2, 5)), growing.finish]
+    seen = []
+
+    class Watching:
+        def committed(self, commit: Committed) -> None:
+            # A commit can be looked at as soon as somebody knows of it.
+            assert commit.run.info.versions["epochs"] == commit.version
+            assert set(commit.closed) <= set(commit.run.epochs["epoch"].to_list())
+            seen.append((commit.closed, commit.complete))
+
+    run = following(growing, tmp_path / "store", *steps, observers=[Watching()])
+    assert [commit.closed for commit in run.commits()] == [closed for closed, _ in seen]
+    assert seen == [((0,), False), ((1,), False), ((2, 3, 4), False), ((5, 6, 7), True)]
+    assert run.report.complete
+    assert (run.report.ending, run.report.closed, run.report.commits) == ("complete", 8, 4)
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_who_is_stopped_leaves_what_is_decided_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    run = following(growing, tmp_path / "store", lambda: growing.write_until(4))
+    assert run.run().ending == "stopped"
+    assert not run.report.complete
+    info = open_store(tmp_path / "store")
+    assert info.closed_epochs == 4
+    assert not any(part.provisional for name in info.versions for part in info.parts(name))
+    again = following(growing, tmp_path / "store", growing.finish)
+    assert [commit.closed for commit in again.commits()] == [(4, 5, 6, 7)]
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+    # What is there is not done again.
+    assert following(growing, tmp_path / "store").run().commits == 0
+
+
+def test_when_nothing_comes_any_more_the_store_is_what_an_incomplete_trace_gives(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(6), tmp_path / "trace")
+    growing.write_until(3)
+    report = following(growing, tmp_path / "store", until=Until(idle_s=0)).run()
+    assert (report.ending, report.complete) == ("idle", False)
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "cut"))) == ""
+    growing.finish()
+    assert following(growing, tmp_path / "store").run().complete
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_nothing_is_committed_before_every_worker_has_logged(tmp_path: Path) -> None:
+    whole = rounds(6)
+    silent = replace(draw(*("" for _ in range(3))), complete=True)
+    trace = replace(silent, events=(*whole.events, ()))
+    growing = GrowingTrace(trace, tmp_path / "trace")
+    run = following(growing, tmp_path / "store", lambda: growing.write_until(4))
+    assert run.run().store is None
+    assert not (tmp_path / "store").exists()
+    assert following(growing, tmp_path / "store", growing.finish).run().commits == 1
+    assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_a_follower_may_be_there_before_the_trace(tmp_path: Path) -> None:
+    def record() -> None:
+        GrowingTrace(rounds(3), tmp_path / "trace").finish()
+
+    steps = [lambda: None, record]
+    run = Following(tmp_path / "trace", tmp_path / "store", stop=Program(iter(steps)), commit_every_s=0)
+    assert run.run().closed == 3
+
+
+def test_one_follows_at_a_time(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(3), tmp_path / "trace")
+    with followed(tmp_path / "store"), pytest.raises(StoreConflictError, match="followed by another process"):
+        following(growing, tmp_path / "store").run()
+    assert not (tmp_path / "store").exists()
+
+
+def test_stores_that_are_built_and_stores_that_are_followed_do_not_mix(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(4), tmp_path / "trace")
+    growing.write_until(2)
+    followed_store, built_store = tmp_path / "followed", built(growing, tmp_path / "built")
+    following(growing, followed_store, until=Until(idle_s=0)).run()
+    with pytest.raises(StoreConflictError, match="was followed, and cannot be appended to"):
+        api.build(growing.path, followed_store, engine="local", mode="append")
+    before = committed(built_store)
+    with pytest.raises(StoreConflictError, match="was built, and cannot be followed"):
+        following(growing, built_store, lambda: None).run()
+    assert differences(committed(built_store), before) == ""
+    growing.finish()
+    following(growing, built_store, replace=True).run()
+    assert differences(committed(built_store), committed(built(growing, tmp_path / "once"))) == ""
+
+
+def test_another_trace_in_its_place_is_told(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(4), tmp_path / "trace")
+
+    def change() -> None:
+        meta = growing.path / "meta.json"
+        text = meta.read_text().replace('"small"', '"other"')
+        meta.unlink()
+        meta.write_text(text)
+
+    with pytest.raises(StoreConflictError, match="holds trace other now"):
+        following(growing, tmp_path / "store", lambda: growing.write_until(2), change, growing.finish).run()
+    # What was committed of the first one stays.
+    assert open_store(tmp_path / "store").closed_epochs == 2
+
+
+def test_a_damaged_file_is_named_and_commits_stay(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(4), tmp_path / "trace")
+    bad = growing.path / "events" / "worker-0000001-0000001.parquet"
+    with pytest.raises(TraceFormatError, match="worker-0000001-0000001"):
+        following(growing, tmp_path / "store", lambda: growing.write_until(2), lambda: bad.write_bytes(b"PAR1")).run()
+    assert open_store(tmp_path / "store").closed_epochs == 2
+
+
+def test_rules_without_a_state_are_refused(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(2), tmp_path / "trace")
+    growing.finish()
+    with pytest.raises(UnsupportedPlanError, match="cannot be followed"):
+        following(growing, tmp_path / "store", rules=api.RuleSet.ST2).run()
+
+
+def test_an_empty_trace_is_told(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(2), tmp_path / "trace")
+    with pytest.raises(TraceFormatError, match="has no events"):
+        following(growing, tmp_path / "store", until=Until(idle_s=0)).run()
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("complete", Until()),
+        ("forever", Until(complete=False)),
+        ("idle:30s", Until(idle_s=30)),
+        ("idle:500ms", Until(idle_s=0.5)),
+    ],
+)
+def test_when_to_stop(text: str, until: Until) -> None:
+    assert Until.of(text) == until
+
+
+@pytest.mark.parametrize("text", ["", "idle", "idle:", "idle:soon", "never"])
+def test_what_says_nothing_of_when_to_stop_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        Until.of(text)
+
+
+def test_from_python(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(3), tmp_path / "trace")
+    growing.finish()
+    commits = list(pag_graph.live(growing.path, tmp_path / "live"))
+    assert [(commit.closed, commit.complete) for commit in commits] == [((0, 1, 2), True)]
+    told: list[Any] = []
+    report = pag_graph.follow(growing.path, tmp_path / "followed", progress=told.append)
+    assert (report.complete, report.closed, told[-1].epochs) == (True, 3, 3)
+
+
+def test_the_command_says_whether_the_source_was_complete(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(3), tmp_path / "trace")
+    growing.write_until(1)
+    arguments = ["follow", str(growing.path), str(tmp_path / "store"), "--commit-every", "0"]
+    found = CliRunner().invoke(app, [*arguments, "--until", "idle:1ms", "--format", "json"])
+    assert found.exit_code == NOT_COMPLETE, found.output
+    growing.finish()
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 0, found.output
+    assert "3 epochs closed" in found.output
+
+
+def test_ctrl_c_asks_to_stop_and_a_second_one_interrupts() -> None:
+    with _stopping() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    store = str(tmp_path / "store")
+    assert CliRunner().invoke(app, ["ongoing", store]).exit_code != 0
+    following(growing, tmp_path / "store", *(lambda e=e: growing.write_until(e) for e in (2, 4))).run()
+    now = json.loads(CliRunner().invoke(app, ["ongoing", store, "--format", "json"]).output)
+    assert (now["epoch"], now["final"], now["holder"]["why"]) == (4, False, "undecided_wait")
+    assert "epoch 4 has taken" in CliRunner().invoke(app, ["ongoing", store]).output
+    found = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
+    assert [row["epoch"] for row in found["epochs"]] == [0, 1, 2, 3]
+    for row in found["epochs"]:
+        assert row["published_ns"] <= row["read_ns"] <= row["closed_ns"] <= row["committed_ns"] <= row["answered_ns"]
+    # Epochs of one commit have one time of commit; what came in another file came at another time.
+    assert [row["commit"] for row in found["epochs"]] == [0, 0, 1, 1]
+    assert "published to answered" in CliRunner().invoke(app, ["timings", store]).output
+    # Of a run that takes its place nothing of this is known any more.
+    growing.finish()
+    following(growing, tmp_path / "store", replace=True).run()
+    again = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
+    assert [row["epoch"] for row in again["epochs"]] == list(range(8))
+    assert "the run has ended" in CliRunner().invoke(app, ["ongoing", store]).output

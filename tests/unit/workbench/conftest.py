@@ -1,0 +1,31 @@
+"""A run that the tests of the workbench look at; nobody changes its store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pag_graph import api, samples
+from pag_graph.workbench.library import Library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="package")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    api.build(samples.path("skewed"), folder / "skewed.pag", engine="local")
+    return folder
+
+
+@pytest.fixture(scope="package")
+def library(runs: Path) -> Library:
+    return Library([runs])
+
+
+@pytest.fixture(scope="package")
+def store(library: Library) -> str:
+    (name,) = library.stores()
+    return name

@@ -1,0 +1,196 @@
+"""Answers of the workbench equal those of every other surface; what cannot be answered says why."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from pag_graph import api, samples
+from pag_graph.analyses import all_entries
+from pag_graph.cli.app import app as command
+from pag_graph.workbench import app as workbench
+from pag_graph.workbench.app import BusyError, Workbench, make_app
+from pag_graph.workbench.library import Library
+from tests.support.asgi import get
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXTRA = {"rows_name", "columns", "count", "headline", "text"}
+
+
+def asked(library: Library, address: str, status: int = 200) -> Any:
+    answer = get(make_app(library), address)
+    assert answer.status == status, answer.body
+    return json.loads(answer.body)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in all_entries() if entry.name not in {"what-if", "k-hops-st2"}])
+def test_an_answer_is_what_the_command_line_prints(name: str, library: Library, store: str, runs: Path) -> None:
+    analysis = next(entry for entry in all_entries() if entry.name == name).load()
+    window = "" if analysis.scope == "run" else "?epoch=4"
+    shown = asked(library, f"/api/run/{store}/analysis/{name}.json{window}")
+    options = [] if analysis.scope == "run" else ["--epoch", "4"]
+    said = CliRunner().invoke(command, [name, str(runs / "skewed.pag"), *options, "--format", "json"])
+    printed = json.loads(said.stdout)
+    rows = shown["rows_name"]
+    assert shown["count"] == len(printed[rows])
+    printed[rows] = printed[rows][:200]
+    assert {key: value for key, value in shown.items() if key not in EXTRA} == printed
+
+
+def test_rows_and_pictures_are_those_of_the_command_line(library: Library, store: str, runs: Path) -> None:
+    app = make_app(library)
+    said = CliRunner().invoke(command, ["k-hops", str(runs / "skewed.pag"), "-e", "4", "-k", "3", "--format", "csv"])
+    answer = get(app, f"/api/run/{store}/analysis/k-hops.csv?epoch=4&p.k=3")
+    assert answer.body.decode() == said.stdout
+    assert answer.headers["content-disposition"] == 'attachment; filename="k-hops.csv"'
+    drawn = get(app, f"/api/run/{store}/analysis/critical-path.svg?epoch=4")
+    assert drawn.headers["content-type"].startswith("image/svg+xml")
+    assert drawn.body.startswith(b"<svg")
+
+
+def test_epochs_are_made_of_their_paths(library: Library, store: str) -> None:
+    columns = asked(library, f"/api/run/{store}/epochs")["columns"]
+    run = library.open(store).pag.run
+    spans: dict[int, int] = {}
+    for epoch, ns in zip(columns["epoch"], columns["duration_ns"], strict=True):
+        spans[epoch] = spans.get(epoch, 0) + ns
+    assert spans == {row["epoch"]: row["end_ns"] - row["start_ns"] for row in run.epochs.iter_rows(named=True)}
+
+
+def test_lanes_show_what_each_worker_did(library: Library, store: str) -> None:
+    run = library.open(store).pag.run
+    window = run.window(epoch=4)
+    view = f"from={window.start_ns}&to={window.end_ns}"
+    drawn = asked(library, f"/api/run/{store}/lanes?{view}&pixels=1000")
+    assert drawn["exact"]
+    boxes = drawn["boxes"]
+    local = run.snapshot(window).local
+    for place, worker in enumerate(run.workers):
+        shown = sum(
+            boxes["end"][box] - boxes["begin"][box]
+            for box in range(len(boxes["worker"]))
+            if boxes["worker"][box] == place
+        )
+        assert shown == window.span_ns, worker
+    # What is wide enough is itself, and a click finds it.
+    widest = max(range(len(boxes["worker"])), key=lambda box: boxes["end"][box] - boxes["begin"][box])
+    worker = run.workers[boxes["worker"][widest]]
+    told = asked(
+        library, f"/api/run/{store}/activity?epoch=4&worker={worker}&position={boxes['position'][widest]}&hops=5"
+    )
+    assert told["edge"]["dst"] in local["dst"].to_list()
+    slack = api.open(run.info.path).slack(epoch=4).to_pylist()
+    (own,) = [row for row in slack if (row["src"], row["dst"]) == (told["edge"]["src"], told["edge"]["dst"])]
+    assert told["slack_ns"] == own["slack_ns"]
+    assert {row["hop"] for row in told["hops"]} == {1, 2, 3, 4, 5}
+    assert drawn["messages"]["wait"]
+    assert min(drawn["messages"]["wait"]) > 0
+
+
+def test_a_large_run_is_summed_up(library: Library, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pag_graph.workbench import lanes
+
+    monkeypatch.setattr(lanes, "STRETCH_EDGES", 300)
+    run = library.open(store).pag.run
+    drawn = lanes.Lanes(run).draw(0, run.end_ns, 500)
+    assert not drawn["exact"]
+    boxes = drawn["boxes"]
+    shown = sum(end - begin for begin, end in zip(boxes["begin"], boxes["end"], strict=True))
+    born = run.scan("edges").collect()
+    assert shown <= run.end_ns * len(run.workers)
+    assert shown >= 0.99 * born.filter(born["src"] // (1 << 40) == born["dst"] // (1 << 40))["duration_ns"].sum()
+
+
+def test_a_path_sums_to_its_window(library: Library, store: str) -> None:
+    told = asked(library, f"/api/run/{store}/path?epoch=4&pixels=50")
+    assert sum(told["by_type"].values()) == told["span_ns"]
+    whole = asked(library, f"/api/run/{store}/path?epoch=4&pixels=4000")
+    assert len(told["steps"]["begin"]) <= 100
+    assert set(told["steps"]["begin"]) <= set(whole["steps"]["begin"])
+
+
+def test_replays_are_an_interval(library: Library, store: str) -> None:
+    same = asked(library, f"/api/run/{store}/what-if?epoch=4")
+    assert same["new_span_ns"] == same["least_ns"] == same["most_ns"] == same["span_ns"]
+    half = asked(library, f"/api/run/{store}/what-if?epoch=4&change=worker%3D0+factor%3D0.5")
+    assert half["least_ns"] <= half["new_span_ns"] <= half["most_ns"] < same["span_ns"]
+
+
+def test_matches_of_a_motif_can_be_lit_up(library: Library, store: str) -> None:
+    told = asked(library, f"/api/run/{store}/motif?epoch=4&pattern=late_sender")
+    assert told["total"] == len(told["rows"]) == len(told["edges"]) == 6
+    assert {"source", "target", "sent", "position", "begin", "end"} == set(told["edges"][0][0])
+    wrong = asked(library, f"/api/run/{store}/motif?epoch=4&pattern=%28a", 400)
+    assert wrong["error"]
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "error"),
+    [
+        ("/api/run/nothing", 404, "STORE_NOT_FOUND"),
+        ("/api/run/%2e%2e%2fetc", 404, None),
+        ("/api/run/{store}/analysis/nothing.json", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/analysis/k-hops.xml?epoch=4", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/analysis/k-hops.json?epoch=4&p.k=many", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/analysis/k-hops.json?epoch=99", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/analysis/k-hops.json?epoch=4&from=1", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/lanes?from=0&to=5&pixels=100000", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/lanes?from=5&to=5&pixels=10", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/lanes?from=0&to=99999999999999999999&pixels=10", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/near?worker=77&t=5&width=10", 400, "INVALID_PARAMETER"),
+        ("/api/run/{store}/activity?epoch=4&worker=0&position=1", 400, "INVALID_PARAMETER"),
+        ("/static/..%2fapp.py", 404, None),
+        ("/static/app.py", 404, None),
+    ],
+)
+def test_what_cannot_be_answered_says_why(library: Library, store: str, address: str, status: int, error: str) -> None:
+    answer = get(make_app(library), address.format(store=store))
+    assert answer.status == status
+    if error:
+        told = json.loads(answer.body)
+        assert told["error"] == error
+        assert told["message"]
+
+
+def test_the_page_needs_nothing_from_elsewhere(library: Library) -> None:
+    app = make_app(library)
+    page = get(app, "/").body.decode()
+    assert '<script type="module" src="/static/main.js">' in page
+    for name in ("main.js", "window.js", "style.css", "icon.svg"):
+        assert get(app, f"/static/{name}").status == 200
+    for word in ("http://", "https://", "onclick=", "<style"):
+        assert word not in page
+
+
+def test_a_new_commit_is_seen(tmp_path: Path) -> None:
+    api.build(samples.path("skewed"), tmp_path / "run.pag", engine="local")
+    library = Library([tmp_path / "run.pag"])
+    (name,) = library.stores()
+    before = library.open(name)
+    assert library.open(name) is before
+    api.build(samples.path("skewed"), tmp_path / "run.pag", engine="local", mode="replace")
+    after = library.open(name)
+    assert (before.version, after.version) == (0, 1)
+
+
+def test_a_place_that_is_no_store_says_so(tmp_path: Path) -> None:
+    (tmp_path / "broken.pag" / "epochs" / "_delta_log").mkdir(parents=True)
+    (row,) = Library([tmp_path]).rows()
+    assert row["title"] == "broken.pag"
+    assert row["error"]
+
+
+def test_too_many_questions_are_told_to_wait(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workbench, "WAITING", 0)
+
+    async def ask() -> None:
+        with pytest.raises(BusyError):
+            await Workbench(library).work(lambda: None)
+
+    anyio.run(ask)

@@ -1,0 +1,103 @@
+"""Who may ask: every request brings the cookie, names this server, only reads, and comes from its own page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.workbench import server
+from pag_graph.workbench.guard import POLICY, Guard
+from pag_graph.workbench.library import Library
+from tests.support.asgi import get
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "a-token-of-this-test"
+GUARD = Guard(PlainTextResponse("inside"), hosts=["127.0.0.1:1"], token=TOKEN, cookie="pag-1")
+GOOD = {"Host": "127.0.0.1:1", "Cookie": f"pag-1={TOKEN}"}
+
+
+def test_the_link_becomes_a_cookie() -> None:
+    answer = get(GUARD, f"/?token={TOKEN}", {"Host": "127.0.0.1:1"})
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"pag-1={TOKEN};")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert get(GUARD, "/api/runs", GOOD).body == b"inside"
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1:2"}, 421),
+        ({"Host": ""}, 421),
+        ({"Cookie": ""}, 403),
+        ({"Cookie": "pag-1=another"}, 403),
+        ({"Cookie": f"pag-2={TOKEN}"}, 403),
+        ({"Cookie": "pag-1=\xff"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+    ],
+)
+def test_others_are_refused(changed: dict[str, str], status: int) -> None:
+    answer = get(GUARD, "/api/runs", {**GOOD, **changed})
+    assert answer.status == status
+    assert answer.headers["content-security-policy"] == POLICY
+    assert (answer.body == b"inside") is (status == 200)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_is_written(method: str) -> None:
+    assert get(GUARD, "/api/runs", GOOD, method).status == 405
+
+
+def test_a_wrong_token_in_the_link_is_no_token() -> None:
+    assert get(GUARD, "/?token=wrong", {"Host": "127.0.0.1:1"}).status == 403
+    assert get(GUARD, f"/api/runs?token={TOKEN}", {"Host": "127.0.0.1:1"}).status == 403
+
+
+def test_a_policy_without_scripts_in_pages() -> None:
+    assert "unsafe" not in POLICY
+    assert "default-src 'none'" in POLICY
+
+
+def test_other_machines_need_a_token(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameterError, match=r"0\.0\.0\.0"):
+        server.serve(Library([tmp_path]), host="0.0.0.0", ready=lambda _: None)
+    assert [server.is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_token_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with pytest.raises(SinkError, match="cannot be read"):
+        server.read_token(file)
+    file.write_text("0123456789abcdef\n", encoding="utf-8")
+    file.chmod(0o644)
+    with pytest.raises(InvalidParameterError, match="Others may read"):
+        server.read_token(file)
+    file.chmod(0o600)
+    assert server.read_token(file) == "0123456789abcdef"
+    file.write_text("short", encoding="utf-8")
+    with pytest.raises(InvalidParameterError, match="16 or more"):
+        server.read_token(file)
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    taken = server._listen("127.0.0.1", 0)
+    with pytest.raises(SinkError, match="no free port"):
+        server._listen("127.0.0.1", taken.getsockname()[1])
+    taken.close()
