@@ -13,7 +13,7 @@ from pag_graph.model.enums import ActivityType
 from pag_graph.sources.kineto import operators as classes
 from pag_graph.sources.kineto.rank import STEP, event_source
 from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, PYTHON, SLICE, SYNC
-from pag_graph.sources.kineto.spans import AUTOGRAD, SYNCHRONISATION, type_code
+from pag_graph.sources.kineto.spans import AUTOGRAD, FLOW, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["ThreadFindings", "write_threads"]
+__all__ = ["ThreadFindings", "write_flows", "write_threads"]
 
 LAUNCHES: Final = re.compile(r"^(cuda|cu|hip)\w*(Launch|Memcpy|Memset)")
 """Calls that hand work to a device."""
@@ -101,6 +101,25 @@ def write_threads(
     _write_background(rank, spans, operators, inside)
     _write_backward(rank, spans, operators, inside)
     return found
+
+
+def write_flows(rank: Rank, spans: Spans) -> int:
+    """Write the flows of a trace that is none of Kineto's as messages; return how many have one end only."""
+    open_flows: dict[str, tuple[int, int]] = {}
+    lost = 0
+    for phase, flow, thread, t in sorted(rank.log.flows, key=lambda one: (one[3], one[0] != "s")):
+        worker = rank.thread_workers.get(thread, -1)
+        before = open_flows.get(flow)
+        if phase != "s" and before is not None and worker >= 0:
+            if before[0] != worker:
+                spans.message(FLOW, before[0], before[1], worker, t)
+        else:
+            lost += phase != "s" or worker < 0
+        if phase == "f":
+            open_flows.pop(flow, None)
+        elif worker >= 0:
+            open_flows[flow] = (worker, t)
+    return lost
 
 
 def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
