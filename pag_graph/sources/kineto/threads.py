@@ -32,7 +32,8 @@ SYNCHRONISES: Final = re.compile(r"^(cuda|cu|hip)(Device|Ctx|Stream|Event|Stream
 """Calls that wait for a device."""
 LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
 """What PyTorch calls getting the next batch."""
-_BACKWARD: Final = "autograd::engine::evaluate_function"
+_BACKWARD: Final = re.compile(r"^(autograd::engine::evaluate_function|torch::autograd::)|Backward\d*$")
+"""What autograd runs: its engine says so since 2022, before that the names of its functions do."""
 _LATE_NS: Final = 2_000
 """By so much may a device's clock say that an activity ended after the call that waited for it."""
 
@@ -287,7 +288,7 @@ def _passes(rank: Rank, inside: _Intervals, places: I64, begins: I64) -> list[tu
         begin, end = int(inside.begin[group[0]]), int(inside.end[group[-1]])
         names = (log.names[log.name[inside.row[place]]] for place in group)
         started = np.searchsorted(begins, end) - np.searchsorted(begins, begin, side="right")
-        if not started and any(name.startswith(_BACKWARD) for name in names):
+        if not started and any(_BACKWARD.search(name) for name in names):
             found.append((begin, end, int(inside.worker[group[0]])))
 
     for place in places.tolist():
