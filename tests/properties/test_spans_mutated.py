@@ -101,9 +101,16 @@ def attempt(file: Path, place: Path, *, build: bool) -> str:
         )
         assert (lengths == made.latency).all()
         assert (made.own >= 0).all()
-        assert made.spans.start.size + sum(
-            row["observed"] for table in made.findings for row in table.to_pylist() if row["finding"] == "span_twice"
-        ) == made.table.rows
+        assert (
+            made.spans.start.size
+            + sum(
+                row["observed"]
+                for table in made.findings
+                for row in table.to_pylist()
+                if row["finding"] == "span_twice"
+            )
+            == made.table.rows
+        )
         chosen = counted(made)
         paths = [by_operation(made, chosen), by_call_path(made, chosen)]
         assert {sum(row["path_ns"] for row in rows) for rows in paths} <= {int(made.latency[chosen].sum())}
