@@ -20,7 +20,7 @@ type. What loads data takes whole columns, which have none. ``over`` is one of `
 at; it may be left out where that is the epoch asked for. An example names a bundled trace and the parameters; its last
 line counts the rows, of which it may show fewer.
 
-``python -m pag_graph.cypher_page > docs/cypher.md`` writes the reference of all queries; a test compares the two.
+``python -m pag_graph.cli.cypher_page > docs/cypher.md`` writes the reference of all queries; a test compares the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // purpose: How an operator developed from run to run: its time in a round, and how much of that was on the critical path.
 // param operator string = null: name or address of the operator; all where absent
 // param tag string = null: only runs with this tag
-// returns: one row per run and operator of that name or address, the run that started first first: run, name, started,
+// returns: one row per run and operator of that name or address that did something, the run that started first first: run, name, started,
 //   operator (name), address, rounds (that are loaded), round_ns (its time in a round on all workers, the mean), path_ns (of
 //   it on the critical path), change_ns (of round_ns, against the run before); without waits, input and idle time
 // example: bfs --operator Reduce
@@ -13,16 +13,13 @@ MATCH (run:Run)
 WHERE run.id IS NOT NULL AND ($tag IS NULL OR $tag IN run.tags)
 MATCH (run)-[:HAS_EPOCH]->(round:Epoch {published: true, role: 'round'})
 WITH run, collect(round) AS rounds
-MATCH (named:Operator {run: run.id})
-WHERE named.operator >= 0 AND ($operator IS NULL OR $operator IN [named.name, named.address])
-CALL (rounds, named) {
-  UNWIND rounds AS round
-  MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
-  MATCH (snapshot)-[spent:SPENT]->(named)
-  WHERE NOT spent.type IN ['waiting', 'input_wait', 'idle', 'unknown']
-  RETURN coalesce(sum(spent.ns), 0) AS spent_ns, coalesce(sum(spent.path_ns), 0) AS path_ns
-}
-WITH run, named, size(rounds) AS rounds, spent_ns / size(rounds) AS round_ns, path_ns / size(rounds) AS path_ns
+UNWIND rounds AS round
+MATCH (round)-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+MATCH (snapshot)-[spent:SPENT]->(named:Operator)
+WHERE ($operator IS NULL OR $operator IN [named.name, named.address])
+  AND NOT spent.type IN ['waiting', 'input_wait', 'idle', 'unknown']
+WITH run, size(rounds) AS rounds, named, sum(spent.ns) AS spent_ns, sum(spent.path_ns) AS path_ns
+WITH run, rounds, named, spent_ns / rounds AS round_ns, path_ns / rounds AS path_ns
 ORDER BY run.origin_unix_ns, run.id, named.address
 WITH named.name AS operator, named.address AS address,
      collect({run: run, rounds: rounds, round_ns: round_ns, path_ns: path_ns}) AS runs

@@ -83,6 +83,9 @@ def load(
 def export(
     store: _Store,
     detail: _Detail = Detail.WAITS,
+    name: _Name = None,
+    tag: _Tags = None,
+    program: _Program = None,
     final: Annotated[
         bool, typer.Option("--final", help="Leave out epochs that more of the log may still change.")
     ] = False,
@@ -90,9 +93,6 @@ def export(
     uri: Uri = None,
     sessions: _Sessions = 0,
     batch_rows: _Batch = 5_000,
-    name: _Name = None,
-    tag: _Tags = None,
-    program: _Program = None,
     form: _Form = Format.TABLE,
 ) -> None:
     """Load what was committed to a store since the last export; for schedulers, with exit code 0 also if nothing was.

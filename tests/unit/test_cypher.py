@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pag_graph import cypher, cypher_page
+from pag_graph import cypher
+from pag_graph.cli import cypher_page
 from pag_graph.cypher import cypher_library, list_queries, load_query
 from pag_graph.errors import InvalidParameterError, PagGraphError
 
@@ -282,4 +283,6 @@ def test_cells_are_short_and_fit_a_table(value: object, text: str) -> None:
 
 def test_the_reference_is_current() -> None:
     written = Path(__file__).parents[2] / "docs" / "cypher.md"
-    assert written.read_text(encoding="utf-8") == cypher_page.page(), "run: python -m pag_graph.cypher_page > docs/cypher.md"
+    assert written.read_text(encoding="utf-8") == cypher_page.page(), (
+        "run: python -m pag_graph.cli.cypher_page > docs/cypher.md"
+    )
