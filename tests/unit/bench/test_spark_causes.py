@@ -170,6 +170,17 @@ def dynamic_allocation(name: str) -> None:
     assert len(named(name, "ExecutorAdded")) >= 3
 
 
+def ramp_up(name: str) -> None:
+    first, second = sorted(event["Timestamp"] for event in named(name, "ExecutorAdded"))
+    assert first < named(name, "JobStart")[0]["Submission Time"] < second
+    assert second < named(name, "JobEnd")[0]["Completion Time"]
+
+
+def ramp_up_mended(name: str) -> None:
+    assert len(named(name, "ExecutorAdded")) == 2
+    assert max(e["Timestamp"] for e in named(name, "ExecutorAdded")) < named(name, "JobStart")[0]["Submission Time"]
+
+
 def failed_task(name: str) -> None:
     assert Counter(t["Index"] for t in tasks(name) if t["Failed"]) == {3: 3}
 
@@ -181,7 +192,7 @@ def failed_job(name: str) -> None:
 CHECKS = (
     *(healthy, skewed_key, straggler_task, slow_node, gc_heavy, spill, driver_bound, lost_executor, retried_stage),
     *(speculation, too_few_partitions, tiny_tasks, concurrent_jobs, two_jobs, sql, streaming, dynamic_allocation),
-    *(failed_task, failed_job),
+    *(failed_task, failed_job, ramp_up, ramp_up_mended),
 )
 
 

@@ -54,6 +54,8 @@ EXPECTED: dict[str, str | None] = {
     "failed-job": "failed_job",
     "streaming": None,
     "dynamic-allocation": "executor_wait",
+    "ramp-up": "executor_wait",
+    "ramp-up-mended": None,
 }
 """Cause to be named first for each log; None for no alarm at all."""
 
