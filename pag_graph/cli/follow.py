@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from pag_graph.engines.following import Progress
+    from pag_graph.engines.following import FollowReport, Progress
 
 NOT_COMPLETE = 10
 """Exit code where following ended before the source did; what was decided is committed."""
@@ -82,6 +82,13 @@ def follow(
             stop=stop,
             progress=tell,
         )
+    _say(source, store, result, form)
+    if not result.complete:
+        raise typer.Exit(NOT_COMPLETE)
+
+
+def _say(source: Path, store: Path, result: FollowReport, form: Format) -> None:
+    """Say what became of following."""
     facts = {
         "store": str(store),
         "ending": result.ending,
@@ -101,8 +108,6 @@ def follow(
         if not result.complete:
             out.print("The source is not complete; what is decided is committed.", style="yellow")
         out.print(f"Next: pag why {store}", style="dim")
-    if not result.complete:
-        raise typer.Exit(NOT_COMPLETE)
 
 
 @contextmanager
