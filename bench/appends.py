@@ -38,7 +38,6 @@ def run(session: Session) -> None:
     for size, (copies, portions) in sizes.items():
         trace = multiplied(session, recorded, copies)
         stem = f"{trace.name.removesuffix('.trace')}-{portions}"
-        stem = f"{trace.name.removesuffix('.trace')}-{portions}"
         folder = session.fixed(f"{stem}.portions", partial(cut, trace, portions=portions))
         session.keep(Figure(name=f"{size} events in {portions} portions", values=measure(folder, session.new_folder)))
 
@@ -94,6 +93,15 @@ def measure(folder: Path, new_folder: Callable[[str], Path]) -> dict[str, float]
     for name in ("operators.parquet", "channels.parquet", "workers.parquet"):
         shutil.copy(folder / name, trace / name)
     portions = sorted(path for path in folder.iterdir() if path.is_dir())
+    # The first build of a process imports and loads kernels.
+    warm = new_folder("warm.trace")
+    (warm / "events").mkdir(parents=True)
+    for name in ("operators.parquet", "channels.parquet", "workers.parquet"):
+        shutil.copy(folder / name, warm / name)
+    for file in sorted(portions[0].iterdir()):
+        os.link(file, warm / "events" / file.name)
+    shutil.copy(folder / "meta-False.json", warm / "meta.json")
+    api.build(warm, new_folder("warm.pag"), engine="local")
     costs = []
     for portion in portions:
         for file in sorted(portion.iterdir()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.contents import Live
+    from pag_graph.store.contents import About, Live
     from pag_graph.store.delta import Mode
     from pag_graph.store.parts import PartFile
 
@@ -102,10 +102,13 @@ class BuildReport:
     store: StoreInfo
     rows: dict[str, int]
     """Rows of every table."""
-    findings: pa.Table
-    """Rows of `PAG_FINDINGS`."""
     committed: bool
     """False where this very state was committed before, so that there was nothing to do."""
+
+    @property
+    def findings(self) -> pa.Table:
+        """Rows of `PAG_FINDINGS`, read when they are asked for."""
+        return self.store.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
 
 
 @memory.kept()
@@ -160,15 +163,15 @@ def build(
     UnsupportedPlanError
         If the trace contradicts the rules, or lacks events that they need.
     """
-    opened = Trace.open(trace)
     target = Path(store).absolute()
     previous = check_target(target, mode)
-    rules, forced = choose_rules(opened, rules, force=force_rules)
     kept = previous if mode == "append" else None
-    begin, known = None, None
+    begin = saved.load(kept) if kept is not None else None
+    opened = Trace.open(trace, known=begin.files if begin else ())
+    rules, forced = choose_rules(opened, rules, force=force_rules)
+    known = None
     if kept is not None:
         check_same_run(kept, opened, rules, parameters)
-        begin = saved.load(kept)
         known = (begin or Saved()).known(kept.run)
     with staging_of(target, alone=engine.in_process) as staging:
         if kept is not None and nothing_new(kept, begin, opened):
@@ -250,10 +253,7 @@ def _commit(
     before = {} if begin is None else begin.rows
     rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
     rows |= {name: table.num_rows for name, table in _small_tables(plan.trace).items()}
-    found = pa.concat_tables([forced, built.open_findings, built.findings])
-    if before.get("findings"):
-        found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=info, rows=rows, findings=found, committed=True)
+    return BuildReport(store=info, rows=rows, committed=True)
 
 
 def _small_tables(trace: Trace) -> dict[str, pa.Table]:
@@ -314,8 +314,13 @@ def commit_finished(
     state = None
     if built.saved is not None:
         state = write_state(target, built.saved(checksums, trace.meta.complete).content())
-    run = {**plan.metadata(), "last_closed_epoch": built.last_closed, "closed_fingerprint": built.fingerprint}
-    same: dict[str, Any] = {
+    run = {
+        **plan.metadata(),
+        "last_closed_epoch": built.last_closed,
+        "last_answered_epoch": built.last_answered,
+        "closed_fingerprint": built.fingerprint,
+    }
+    same: About = {
         "run": {**run, FOLLOWED: True} if followed else run,
         "closed_epochs": built.closed_epochs,
         "dropped": built.dropped,
@@ -343,7 +348,7 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
         The new state; its graph is the same, down to the files.
     """
     provisional = {name: [part for part in kept.parts(name) if part.provisional] for name in GROWING}
-    same: dict[str, Any] = {
+    same: About = {
         "run": kept.run,
         "closed_epochs": kept.closed_epochs,
         "dropped": kept.dropped,
@@ -369,5 +374,4 @@ def _nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
     now = commit_derived(kept, derive)
     info = now or kept
     rows = {name: sum(part.rows for part in info.parts(name)) for name in STORE_TABLES}
-    found = info.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
-    return BuildReport(store=info, rows=rows, findings=found, committed=now is not None)
+    return BuildReport(store=info, rows=rows, committed=now is not None)

@@ -143,6 +143,46 @@ def windows(
     inferred = not before.epochs and bool(merged["end_ns"].is_null().all())
     if inferred:
         merged = merged.with_columns(end_ns="last_ns", end_pos="last_pos")
+    by_epoch = _ends(merged, end_ns=end_ns, lives=lives)
+    closed = by_epoch.filter(pl.col("count") == present)
+    # An epoch is closed only if all before it are: rounds must follow each other.
+    unfinished = tuple(by_epoch.filter(pl.col("count") < present)["epoch"].to_list())
+    if unfinished:
+        closed = closed.filter(pl.col("epoch") < min(unfinished))
+    epoch = closed["epoch"].to_list()
+    completed = np.array(epoch, np.int64)
+    ends = np.maximum.accumulate(np.array([before.end_ns, *closed["end_ns"].to_list()], np.int64))
+    first = 0 if not before.epochs else -1
+    roles = [EpochRole.STARTUP if i == first else EpochRole.ROUND for i in range(len(epoch))]
+    vertex = [
+        -1 if p is None else w << POSITION_BITS | p
+        for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
+    ]
+    if ends[-1] < end_ns or not (epoch or before.epochs):
+        follows = [before.last, *epoch] if before.epochs else list(epoch)
+        epoch.append(follows[-1] + 1 if follows else int(merged["epoch"].to_numpy().min()))
+        roles.append(EpochRole.SHUTDOWN if follows else EpochRole.STARTUP)
+        ends = np.append(ends, end_ns)
+        vertex.append(-1)
+    result_epoch = np.array(epoch, np.int64)
+    entry, exit_, events = _counted(merged, result_epoch)
+    return Windows(
+        epoch=result_epoch,
+        role=tuple(roles),
+        bounds=ends,
+        end_vertex=np.array(vertex, np.int64),
+        entry=entry,
+        exit=exit_,
+        events=events,
+        before=before,
+        completed=completed,
+        inferred=inferred,
+        unfinished=unfinished,
+    )
+
+
+def _ends(merged: pl.DataFrame, *, end_ns: int, lives: Mapping[int, Life]) -> pl.DataFrame:
+    """Return one row per epoch that some worker ended: how many did or need not, who did first, when, and where."""
     ended = merged.filter(pl.col("end_ns").is_not_null())
     # Who did nothing more when the epoch ended did not close it.
     rested = (pl.col("work_ns") < pl.col("end_ns")).fill_null(value=True)
@@ -158,49 +198,21 @@ def windows(
         absent = (pl.col("end_ns") < life.begin_ns) | (pl.col("end_ns") > gone)
         excused = absent & ~pl.col("epoch").is_in(left.implode())
         by_epoch = by_epoch.with_columns(count=pl.col("count") + excused.cast(pl.UInt32))
-    closed = by_epoch.filter(pl.col("count") == present)
-    # An epoch is closed only if all before it are: rounds must follow each other.
-    unfinished = tuple(by_epoch.filter(pl.col("count") < present)["epoch"].to_list())
-    if unfinished:
-        closed = closed.filter(pl.col("epoch") < min(unfinished))
-    epoch = closed["epoch"].to_list()
-    ends = np.maximum.accumulate(np.array([before.end_ns, *closed["end_ns"].to_list()], np.int64))
-    first = 0 if not before.epochs else -1
-    roles = [EpochRole.STARTUP if i == first else EpochRole.ROUND for i in range(len(epoch))]
-    vertex = [
-        -1 if p is None else w << POSITION_BITS | p
-        for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
-    ]
-    completed = np.array(epoch, np.int64)
-    if ends[-1] < end_ns or not (epoch or before.epochs):
-        follows = [before.last, *epoch] if before.epochs else list(epoch)
-        epoch.append(follows[-1] + 1 if follows else int(merged["epoch"].to_numpy().min()))
-        roles.append(EpochRole.SHUTDOWN if follows else EpochRole.STARTUP)
-        ends = np.append(ends, end_ns)
-        vertex.append(-1)
-    result_epoch = np.array(epoch, np.int64)
-    at = np.clip(np.searchsorted(result_epoch, merged["epoch"].to_numpy()), 0, len(epoch) - 1)
+    return by_epoch
+
+
+def _counted(merged: pl.DataFrame, epochs: I64) -> tuple[I64, I64, I64]:
+    """Return, per window, its first and its last event, -1 where it has none, and how many there are."""
+    at = np.clip(np.searchsorted(epochs, merged["epoch"].to_numpy()), 0, len(epochs) - 1)
     counted = (
         merged.with_columns(window=pl.Series(at))
         .group_by("window")
         .agg(pl.col("events").sum(), pl.col("entry_ns").min(), pl.col("exit_ns").max())
     )
-    entry, exit_, events = (np.full(len(epoch), absent, np.int64) for absent in (-1, -1, 0))
+    entry, exit_, events = (np.full(len(epochs), absent, np.int64) for absent in (-1, -1, 0))
     where = counted["window"].to_numpy()
     entry[where], exit_[where], events[where] = (counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events"))
-    return Windows(
-        epoch=result_epoch,
-        role=tuple(roles),
-        bounds=ends,
-        end_vertex=np.array(vertex, np.int64),
-        entry=entry,
-        exit=exit_,
-        events=events,
-        before=before,
-        completed=completed,
-        inferred=inferred,
-        unfinished=unfinished,
-    )
+    return entry, exit_, events
 
 
 def epochs_table(

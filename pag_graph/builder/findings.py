@@ -14,7 +14,7 @@ from pag_graph.model.enums import Severity
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.protocol import Remark
 from pag_graph.rules.registry import wait_rules
-from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows
+from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows, application_rows, application_types
 from pag_graph.store.findings import findings, no_findings
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     found += [
         Remark("application_stop_without_start", warning, "ignored", stop),
         Remark("application_stop_of_outer", warning, "closed the application activities inside it as well", other),
+        Remark("application_of_other_type", warning, "typed application", _of_other_type(rows)),
         *wait_rules(plan.rules).extra_findings(rows, survey, judged),
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
@@ -74,6 +75,49 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
         zero = np.zeros(len(negative), np.int64)
         tables.append(_of_remark(plan, rows, remark, observed=transfer, limit=zero, unit="ns"))
     return tables
+
+
+def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table, pa.Table]:
+    """Return findings about workers that ended where the build begins, and have logged more since.
+
+    Parameters
+    ----------
+    plan, begin
+        The build, and where it begins.
+    now
+        Where the decided rows end.
+
+    Returns
+    -------
+    decided, undecided
+        Whether what follows the exit is decided: if not, the next append finds it again.
+    """
+    back = [w for w, known in begin.workers.items() if known.exit_ns is not None and plan.log.rows_of(w) > known.rows]
+
+    def found(workers: list[int]) -> pa.Table:
+        if not workers:
+            return no_findings()
+        known = [begin.workers[worker] for worker in workers]
+        rows = np.array([state.rows for state in known], np.int64)
+        return findings(
+            "exit_before_last_event",
+            Severity.WARNING,
+            "ignored; the worker goes on",
+            rows=len(workers),
+            worker=workers,
+            vertex=np.array(workers, np.int64) << POSITION_BITS | 2 * rows,
+            seq=[state.last_row.seq if state.last_row else 0 for state in known],
+            file=plan.log.files_of(np.array(workers, np.int64), rows - 1),
+        )
+
+    decided = [worker for worker in back if now.worker(worker).rows > begin.workers[worker].rows]
+    return found(decided), found([worker for worker in back if worker not in decided])
+
+
+def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:
+    """Return the rows that start an activity of the program of a type that none has."""
+    marks, starts = application_rows(rows)
+    return marks[starts & application_types(rows, marks)[1]]
 
 
 def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:
@@ -123,9 +167,9 @@ def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: Worke
 
 def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
     """Return a finding per read that nobody sent, as far as the logs tell; `receives` as of `RECEIVES`."""
-    lost = receives.sort("worker", "order")
-    if not lost.height:
+    if not receives.height:
         return no_findings()
+    lost = receives.sort("worker", "order")
     order, worker = lost["order"].to_numpy(), lost["worker"].to_numpy()
     return findings(
         "receive_without_send",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 
 from pag_graph.builder import findings
 from pag_graph.builder.append import check_unchanged
-from pag_graph.builder.frontier import closed_for_good
+from pag_graph.builder.frontier import answered, closed_for_good
 from pag_graph.builder.made import Made
 from pag_graph.builder.saved import Saved
 from pag_graph.model.tables import PAG_EPOCHS
@@ -45,6 +44,7 @@ class Finished:
     """Those that the next append replaces."""
     closed_epochs: int
     last_closed: int
+    last_answered: int
     fingerprint: int
     """Depends on all rows of closed epochs, and not on their order."""
     dropped: Mapping[str, int]
@@ -63,6 +63,7 @@ def finish_islands(islands: Islands) -> Finished:
         open_findings=pa.concat_tables([islands.findings, islands.made.findings]),
         closed_epochs=epochs.num_rows,
         last_closed=islands.last_epoch,
+        last_answered=islands.last_epoch,
         fingerprint=islands.made.counts.fingerprint(islands.last_epoch) % _LOW63,
         dropped=islands.made.dropped,
     )
@@ -105,20 +106,21 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     last_closed, count = closed.last, closed.epochs
     if not plan.tail:
         last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
-    final = pc.less_equal(epochs["epoch"], closed.last) if folded.resumable else pa.scalar(value=False)
-    new = {
-        "epochs": epochs.filter(final) if folded.resumable else epochs.slice(0, 0),
-        "open": epochs.filter(pc.invert(final)) if folded.resumable else epochs,
-    }
-    found = pa.concat_tables([decided.lost, decided.findings])
+    known = answered(plan, span, closed, folded.frontier, folded.behind, begin.answered)
+    last_answered = known.last if plan.tail else last_closed
+    final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
+    final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))
+    came_back = findings.after_exit(plan, begin.state, folded.frontier)
+    found = pa.concat_tables([decided.lost, came_back[0], decided.findings])
     open_found = no_findings()
     if not folded.shown:
         # What is not decided is not looked at, so nobody can count it.
-        new["open"] = new["open"].slice(0, 0)
+        open_epochs = open_epochs.slice(0, 0)
     else:
         open_found = pa.concat_tables(
             [
                 undecided.lost,
+                came_back[1],
                 *findings.read_otherwise(plan, state.sends.unread()),
                 *findings.of_lives(plan, state, spawns.births, spawns.odd),
                 *findings.unknown_names(plan, state),
@@ -128,29 +130,32 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
             ]
         )
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
-    rows |= {"findings": found.num_rows, "epochs": new["epochs"].num_rows}
+    rows |= {"findings": found.num_rows, "epochs": final_epochs.num_rows}
 
     def saved(tables: Mapping[str, int], complete: bool) -> Saved:  # noqa: FBT001
         return Saved(
             state=folded.frontier,
             closed=closed,
+            answered=known,
             made=stays,
             fingerprint=(begin.fingerprint + stays.counts.fingerprint(closed.last)) % _LOW63,
             rows={name: count + begin.rows.get(name, 0) for name, count in rows.items()},
             estimate=plan.estimate,
             complete=complete,
             tables=tables,
+            files=plan.trace.files,
         )
 
     return Finished(
         parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in ("vertices", "edges")},
-        epochs=new["epochs"],
-        open_epochs=new["open"],
+        epochs=final_epochs,
+        open_epochs=open_epochs,
         findings=found,
         open_findings=open_found,
         closed_epochs=count,
         last_closed=last_closed,
+        last_answered=last_answered,
         fingerprint=(begin.fingerprint + everything.counts.fingerprint(last_closed)) % _LOW63,
         dropped=everything.dropped,
-        saved=partial(saved) if folded.resumable else None,
+        saved=saved if folded.resumable else None,
     )

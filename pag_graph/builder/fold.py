@@ -23,6 +23,7 @@ from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.made import Made
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
+from pag_graph.runtime.threads import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from pag_graph.builder.state import Life
 
     Progress = Callable[[str, int, int], None]
+
+_FEW = 20_000
+"""Events of a slice that one thread is done with before another one has begun."""
 
 __all__ = ["Folded", "Whole", "fold", "goes_on_open", "join"]
 
@@ -117,22 +121,41 @@ def fold(
     return folding.end(show=show)
 
 
+class _Reading:
+    """A slice that is read while others are worked on; a small one in its turn, as it is not worth a thread."""
+
+    def __init__(self, plan: RunPlan, part: Slice, ahead: ThreadPoolExecutor) -> None:
+        self._plan, self._part = plan, part
+        self._begun = None if part.events < _FEW else ahead.submit(read_slice, plan, part)
+
+    def rows(self) -> SliceRows:
+        """Return its rows."""
+        return read_slice(self._plan, self._part) if self._begun is None else self._begun.result()
+
+    def stop(self) -> None:
+        """Wait until nothing is read any more."""
+        if self._begun is not None:
+            self._begun.result()
+
+
 def _scanned(plan: RunPlan, state: RunState, ahead: ThreadPoolExecutor) -> Iterator[tuple[Slice, SliceRows, SliceScan]]:
     """Read and scan slice after slice, one ahead; slices with something open between them are joined."""
     todo = deque(plan.slices)
     begun = {worker for worker, known in state.workers.items() if known.last is not None}
-    reading = ahead.submit(read_slice, plan, todo[0])
+    reading = _Reading(plan, todo[0], ahead)
     while todo:
-        part, read = todo.popleft(), reading.result()
-        if todo:
-            reading = ahead.submit(read_slice, plan, todo[0])
-        found = scan(plan, part, read, waits=False)
+        part = todo.popleft()
+        with alone(when=part.events < _FEW):
+            read = reading.rows()
+            if todo:
+                reading = _Reading(plan, todo[0], ahead)
+            found = scan(plan, part, read, waits=False)
         if todo and goes_on_open(plan, found, begun):
             del read, found
             # What is read ahead is of another slice now.
-            reading.result()
+            reading.stop()
             todo.appendleft(join(part, todo.popleft()))
-            reading = ahead.submit(read_slice, plan, todo[0])
+            reading = _Reading(plan, todo[0], ahead)
             continue
         begun |= {worker for worker, known in found.workers.items() if known.last is not None}
         yield part, read, found
@@ -230,8 +253,8 @@ class _Fold:
     def _reads(self, found: SliceScan) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return which receives of a slice belong to sends of others, and those that belong to none."""
         stitched = self._state.sends.find(found.receives, self._plan.parameters.horizon_ns)
-        if not found.receives.height:
-            return stitched, found.receives
+        if stitched.height == found.receives.height:
+            return stitched, found.receives.clear()
         return stitched, found.receives.join(stitched, on=["worker", "order"], how="anti")
 
     def _settled(self, held: _Held, stitched: pl.DataFrame) -> tuple[_Held, SliceRows]:
@@ -262,9 +285,10 @@ class _Fold:
     ) -> Made:
         """Assemble and write a slice, and go on behind it."""
         given = Given(workers=self._state.workers, lives=lives, open_epoch=open_epoch)
-        graph = assemble(self._plan, given, read)
-        self._state.sends.take(stitched)
-        self._state.add(held.scan, graph.segments)
-        self._state.sends.forget({worker: known.rows for worker, known in self._state.workers.items()})
-        made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
+        with alone(when=held.part.events < _FEW):
+            graph = assemble(self._plan, given, read)
+            self._state.sends.take(stitched)
+            self._state.add(held.scan, graph.segments)
+            self._state.sends.forget({worker: known.rows for worker, known in self._state.workers.items()})
+            made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
         return replace(made, lost=without_send(self._plan, lost))

@@ -2,12 +2,12 @@
 
 Slices end where activities and idle intervals are certain, as far as a worker's own log tells. The rest is here: every
 read has its send, or nobody will log it in time; who begins was born, or never will be; an epoch is closed when every
-worker has a vertex behind its end.
+worker has a vertex behind its end, and answered when what was sent in it was read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pag_graph.builder.state import RunState, SliceScan
 
 _EVER = np.iinfo(np.int64).max
+SETTLE_NS = 1_000_000_000
+"""Time of the trace after which an epoch is answered although messages of it are still unread."""
 
 
 class Fronts:
@@ -114,3 +116,68 @@ def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Se
                 return closed
         closed = Closed(closed.epochs + 1, epoch, end_ns)
     return closed
+
+
+class Answered(NamedTuple):
+    """Epochs about which nothing is left to be learned, but for messages that are read very late."""
+
+    last: int = -1
+    """The last of them; all before it are answered, too."""
+    pending: tuple[tuple[int, int], ...] = ()
+    """Closed epochs that are not, and when their windows end."""
+
+
+def answered(
+    plan: RunPlan,
+    span: Windows,
+    closed: Closed,
+    frontier: RunState,
+    undecided: Sequence[SliceScan],
+    before: Answered = Answered(),  # noqa: B008  (a value that nobody can change)
+    settle_ns: int = SETTLE_NS,
+) -> Answered:
+    """Return the epochs that are answered: closed, and every message sent up to their end is read and decided.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    span
+        The windows behind those that were closed before.
+    closed
+        The epochs that are closed now.
+    frontier
+        Where the decided rows end.
+    undecided
+        Slices behind them.
+    before
+        What was answered when the build began.
+    settle_ns
+        An epoch is answered as well when all logs that go on have passed its end by so much.
+
+    Returns
+    -------
+    Answered
+        O(epochs that are closed now or pending).
+    """
+    now = zip(span.completed.tolist(), span.bounds[1:].tolist(), strict=False)
+    pending = [*before.pending, *((epoch, end_ns) for epoch, end_ns in now if epoch <= closed.last)]
+    unread_ns = frontier.sends.first_unread_ns()
+    passed_ns = min(_logged_until(worker, frontier, undecided) for worker in plan.workers)
+    last = before.last
+    for place, (epoch, end_ns) in enumerate(pending):
+        if unread_ns is not None and unread_ns <= end_ns and passed_ns < end_ns + settle_ns:
+            return Answered(last, tuple(pending[place:]))
+        last = epoch
+    return Answered(last)
+
+
+def _logged_until(worker: int, frontier: RunState, undecided: Sequence[SliceScan]) -> int:
+    """Return the time of a worker's last row; the end of time if it has ended."""
+    state = frontier.worker(worker)
+    t, ended = state.last_row.t if state.last_row else 0, state.exit_ns is not None
+    for scan in undecided:
+        known = scan.workers.get(worker)
+        if known is not None and known.last_row is not None:
+            t, ended = known.last_row.t, known.exit_ns is not None
+    return _EVER if ended else t

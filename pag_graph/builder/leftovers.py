@@ -13,6 +13,7 @@ from pag_graph.errors import StoreError
 from pag_graph.store.in_place import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pag_graph.builder.state import SliceScan
@@ -105,13 +106,28 @@ def lost_reads(staging: Path) -> pl.DataFrame:
 
 def unread_sends(staging: Path) -> SendBook:
     """Return the sends of all slices that were not read as often as they should be."""
-    arrived = stitched(staging).group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
-    sends = (
+    return _book(_arrived(staging, pl.lit(value=True)))
+
+
+def sends_before(staging: Path, number: int) -> SendBook:
+    """Return what the slices before one leave of sends: those not read in them, and the reads of sends behind them."""
+    sends = _arrived(staging, pl.col("slice") < number)
+    behind = sends.filter(pl.col("slice") >= number, pl.col("arrived") > 0).select("id", "arrived")
+    early = dict(behind.collect().iter_rows())
+    return _book(sends.filter(pl.col("slice") < number), early)
+
+
+def _arrived(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
+    """Return all sends that slices left over, and how often some reads of other slices found them."""
+    arrived = stitched(staging).filter(reads).group_by("id").agg(pl.len().cast(pl.Int64).alias("arrived"))
+    return (
         _rows(staging, "sends", SENDS)
         .join(arrived, on="id", how="left")
-        .with_columns(missing=pl.col("missing") - pl.col("arrived").fill_null(0))
-        .filter(pl.col("missing") != 0)
-        .sort("id")
-        .collect()
+        .with_columns(pl.col("arrived").fill_null(0))
+        .with_columns(missing=pl.col("missing") - pl.col("arrived"))
     )
-    return SendBook({name: sends[name].to_numpy() for name in SENDS})
+
+
+def _book(sends: pl.LazyFrame, early: Mapping[int, int] | None = None) -> SendBook:
+    unread = sends.filter(pl.col("missing") != 0).sort("slice", "id").collect()
+    return SendBook({name: unread[name].to_numpy() for name in SENDS}, early)

@@ -198,7 +198,7 @@ def plan_run(
     Notes
     -----
     The run's origin is the first event of any worker: what happened before it nobody logged.
-    """  # noqa: DOC501  (what makes the error is taken for one)
+    """
     if slice_events < 1:
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
@@ -206,22 +206,8 @@ def plan_run(
     log = TraceLog.index(trace) if log is None else log
     table = trace.workers
     workers = tuple(int(w) for w in table["worker"].to_pylist())
-    offset = dict(zip(workers, table["offset_ns"].to_pylist(), strict=True))
-    clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
-    estimate = None
     facts = of(rules)
-    if known is not None and known.rows:
-        estimate = known.estimate
-    elif clocks_by_messages(trace, rules, parameters):
-        # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
-        domains = table["clock_domain"].to_pylist() if trace.meta.aligned else list(workers)
-        group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
-        estimate = estimate_clocks(messages_between_clocks(log, group), offset, group)
-        clocks = dict(estimate.clocks)
-    if known is not None and facts.aligned:
-        # They may not change under what is committed.
-        kept = known.run["clocks"]
-        clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
+    clocks, estimate = _clocks_of(trace, log, rules, parameters, known)
     first = (
         known.run["origin_unix_ns"]
         if known is not None and known.rows and facts.aligned
@@ -240,16 +226,12 @@ def plan_run(
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
     parks = frozenset[int]() if known is None else known.parks
     inferred = facts.reads_idleness and not parks and _says_nothing_of_idleness(trace, log, workers)
+    tail = not (facts.epochs_are_islands or trace.meta.complete)
     if facts.epochs_are_islands:
-        tail, slices = False, cut_by_epoch(log, workers, slice_events)
+        slices = cut_by_epoch(log, workers, slice_events)
     else:
-        tail = not trace.meta.complete
-        start = dict.fromkeys(workers, 0)
-        if known is not None:
-            start |= known.rows
-            shorter = [known.last_rows[worker][1].epoch for worker in workers if log.rows_of(worker) < start[worker]]
-            if shorter:
-                raise another_story(sorted(set(shorter)))
+        start = dict.fromkeys(workers, 0) | (dict(known.rows) if known is not None else {})
+        _check_not_shorter(log, known, start)
         if inferred and tail and trace.meta.idle_logged is None:
             # What comes may say when workers had nothing to do, and then nothing of this is decided.
             slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
@@ -278,6 +260,36 @@ def plan_run(
         follows=dict(known.last_rows) if known is not None else {},
         tail=tail,
     )
+
+
+def _clocks_of(
+    trace: Trace, log: TraceLog, rules: RuleSet, parameters: RuleParameters, known: Known | None
+) -> tuple[dict[int, Clock], ClockEstimate | None]:
+    """Return how each worker's own clock becomes the common one, and what the messages say of it if they are asked."""
+    workers = [int(w) for w in trace.workers["worker"].to_pylist()]
+    offset = dict(zip(workers, trace.workers["offset_ns"].to_pylist(), strict=True))
+    clocks = {w: Clock(offset_ns=offset[w]) for w in workers}
+    estimate = None
+    if known is not None and known.rows:
+        estimate = known.estimate
+    elif clocks_by_messages(trace, rules, parameters):
+        # Where the trace vouches for its offsets inside one clock domain, only whole domains are moved.
+        domains = trace.workers["clock_domain"].to_pylist() if trace.meta.aligned else workers
+        group = {w: domains.index(domain) for w, domain in zip(workers, domains, strict=True)}
+        estimate = estimate_clocks(messages_between_clocks(log, group), offset, group)
+        clocks = dict(estimate.clocks)
+    if known is not None and of(rules).aligned:
+        # They may not change under what is committed.
+        kept = known.run["clocks"]
+        clocks = {w: Clock(offset_ns=kept["offset_ns"][str(w)], drift=kept["drift"][str(w)]) for w in workers}
+    return clocks, estimate
+
+
+def _check_not_shorter(log: TraceLog, known: Known | None, start: Mapping[int, int]) -> None:
+    """Refuse a log that lacks rows which an earlier build has done."""
+    shorter = [worker for worker, rows in start.items() if log.rows_of(worker) < rows]
+    if known is not None and shorter:
+        raise another_story(sorted({known.last_rows[worker][1].epoch for worker in shorter}))
 
 
 def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters) -> bool:

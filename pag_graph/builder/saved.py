@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from pag_graph.builder.clocks import Clock, ClockEstimate
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, epoch_frame, merged_epochs
+from pag_graph.builder.frontier import Answered
 from pag_graph.builder.made import Counts, Made, Times
 from pag_graph.builder.match import SENDS
 from pag_graph.builder.plan import Known
@@ -20,11 +22,12 @@ from pag_graph.builder.sends import SendBook
 from pag_graph.builder.state import RowAt, RunState, Spawn, VertexAt, WorkerState
 from pag_graph.errors import FormatVersionError
 from pag_graph.rules.rows import Open
+from pag_graph.store.event_files import EventFile, Numbers, RowGroup
 from pag_graph.store.parts import damaged
 from pag_graph.store.state_files import read_state_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class Saved:
     """Where the decided rows end."""
     closed: Closed = NONE_CLOSED
     """Epochs that are closed for good."""
+    answered: Answered = field(default_factory=Answered)
+    """Those of them about which nothing is left to be learned."""
     made: Made = field(default_factory=Made)
     """Counts of the decided rows that later windows need."""
     fingerprint: int = 0
@@ -55,6 +60,8 @@ class Saved:
     """Whether the log had ended."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Checksums of the small tables of the trace."""
+    files: Sequence[EventFile] = ()
+    """Files of the trace as they were: those that have not changed need not be opened again."""
 
     def known(self, run: Mapping[str, Any]) -> Known:
         """Return what the plan of the next build takes from it; `run` as committed."""
@@ -76,10 +83,12 @@ class Saved:
             {
                 "version": _VERSION,
                 "closed": self.closed,
+                "answered": self.answered,
                 "fingerprint": self.fingerprint,
                 "rows": dict(self.rows),
                 "complete": self.complete,
                 "tables": dict(self.tables),
+                "files": [told for file in self.files if (told := _told(file)) is not None],
                 "estimate": self.estimate and _estimate(self.estimate),
                 "workers": {
                     str(worker): {name: getattr(known, name) for name in _OF_WORKER}
@@ -170,12 +179,14 @@ def _saved(found: Mapping[str, Any]) -> Saved:
     return Saved(
         state=state,
         closed=Closed(*(_int(value) for value in found["closed"])),
+        answered=_answered(*found["answered"]),
         made=made,
         fingerprint=_int(found["fingerprint"]),
         rows={str(name): _int(count) for name, count in found["rows"].items()},
         estimate=None if estimate is None else _clocks(estimate),
         complete=bool(found["complete"]),
         tables={str(name): _int(checksum) for name, checksum in found["tables"].items()},
+        files=[_file(values) for values in found["files"]],
     )
 
 
@@ -212,6 +223,37 @@ def _worker(known: Mapping[str, Any]) -> WorkerState:
         exit_ns=_or_none(_int, known["exit_ns"]),
         parks=bool(known["parks"]),
     )
+
+
+def _told(file: EventFile) -> list[Any] | None:
+    """Return what a file of events is known by; None where its footer does not tell all, so that it is opened again."""
+    if not file.groups or None in file.groups or None in file.numbers:
+        return None
+    groups = [
+        [*group, *numbers[:2]] for group, numbers in zip(file.groups, file.numbers, strict=True) if group and numbers
+    ]
+    return [file.name, file.size_bytes, file.mtime_ns, groups]
+
+
+def _file(values: Any) -> EventFile:
+    name, size, mtime, groups = values
+    # There may be thousands.
+    if {type(value) for value in (size, mtime, *chain.from_iterable(groups))} != {int} or not isinstance(name, str):
+        message = f"{values!r} is no file"
+        raise TypeError(message)
+    return EventFile(
+        name=name,
+        rows=sum(group[1] for group in groups),
+        workers=tuple(sorted({group[0] for group in groups})),
+        groups=tuple(RowGroup(*group[:4]) for group in groups),
+        numbers=tuple(Numbers(low, high, rows) for _, rows, _, _, low, high in groups),
+        size_bytes=size,
+        mtime_ns=mtime,
+    )
+
+
+def _answered(last: Any, pending: Any) -> Answered:
+    return Answered(_int(last), tuple((_int(epoch), _int(end_ns)) for epoch, end_ns in pending))
 
 
 def _spawn(values: Any) -> Spawn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.builder.match import SENDS, STITCHED, first_sends
+from pag_graph.builder.match import SENDS, STITCHED, first_sends, frame_of
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class SendBook:
         so that the first send that has it is the one with the lowest vertex.
         """
         if not receives.height:
-            return pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
+            return _NONE
         columns = self.columns()
         send, receive = first_sends(columns, receives)
         in_time = columns["t"][send] <= receives["t"].to_numpy()[receive] + horizon_ns
         send, receive = send[in_time], receive[in_time]
         found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
-        return pl.DataFrame(found | {name: columns[name][send] for name in ("id", "t", "epoch")})
+        return frame_of(found | {name: columns[name][send] for name in ("id", "t", "epoch")}, STITCHED)
 
     def take(self, stitched: pl.DataFrame) -> None:
         """Count that receives were found to belong to sends of the book."""
@@ -114,13 +114,23 @@ class SendBook:
             read = np.array([self._read.get(vertex, 0) for vertex in columns["id"].tolist()], np.int64)
             columns["missing"] = columns["missing"] - read
         kept = columns["missing"] != 0
-        return pl.DataFrame({name: values[kept] for name, values in columns.items()}, schema=SENDS).sort("id")
+        order = np.flatnonzero(kept)[np.argsort(columns["id"][kept], kind="stable")]
+        return frame_of({name: values[order] for name, values in columns.items()}, SENDS)
+
+    def first_unread_ns(self) -> int | None:
+        """Return when the first send was made that lacks a receive; None where each has all of them."""
+        columns = self.columns()
+        times = columns["t"][columns["missing"] > 0]
+        return int(times.min()) if len(times) else None
 
     def copy(self) -> SendBook:
         """Return a book that stays as it is when this one goes on."""
         copied = SendBook(self.columns(), self.early)
         copied._read = dict(self._read)
         return copied
+
+
+_NONE = pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
 
 
 def _order(vertex: int) -> int:

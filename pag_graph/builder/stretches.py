@@ -22,7 +22,15 @@ from pag_graph.builder.assemble import Given, assemble, known_segments
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.fold import Folded, Whole, goes_on_open
 from pag_graph.builder.frontier import Fronts
-from pag_graph.builder.leftovers import Leftovers, lost_reads, make_folders, stitched, stitched_of, unread_sends
+from pag_graph.builder.leftovers import (
+    Leftovers,
+    lost_reads,
+    make_folders,
+    sends_before,
+    stitched,
+    stitched_of,
+    unread_sends,
+)
 from pag_graph.builder.made import Made
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, VertexAt, births_of, lives_of
@@ -222,7 +230,7 @@ def _confirmed(
     if not granted or earlier != sum(slice_made.stitched for slice_made in made):
         return None
     given = Given(workers=before.workers, lives=whole.lives, open_epoch=whole.span.last_left + 1)
-    return finished(plan, sink, staging, engine, progress, whole, [(last, given)], made, scans)
+    return finished(plan, sink, staging, engine, progress, whole, [(last, given)], made, scans, before)
 
 
 def finished(
@@ -235,6 +243,7 @@ def finished(
     items: Sequence[tuple[Slice, Given]],
     made: Sequence[Made],
     scans: Sequence[SliceScan],
+    before: RunState,
 ) -> Folded:
     """Assemble slices in tasks, and say what became of all of them.
 
@@ -250,25 +259,29 @@ def finished(
         Those that are.
     scans
         Of all slices.
+    before
+        Where the run stands before the last slice, but for its sends.
 
     Returns
     -------
     Folded
-        It has no state that an append could go on from: the run is built again then.
+        An append goes on before the last slice. Where more of the log can change a slice before that, there is no state
+        to go on from, and nothing counts as closed.
     """
     label = "finish" if made else "assemble"
     done = engine.map(partial(_finish, plan, sink, staging), items, label=label, progress=progress)
-    lost = lost_reads(staging)
+    lost, last = lost_reads(staging), plan.slices[-1].number
     whole.state.sends = unread_sends(staging)
-    done[-1] = replace(done[-1], lost=without_send(plan, lost))
-    fronts, frontier = Fronts(plan, RunState()), RunState()
+    decided = [*made, *done[:-1], Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
+    undecided = replace(done[-1], lost=without_send(plan, lost.filter(pl.col("slice") >= last)))
+    fronts = Fronts(plan, RunState())
     for found in scans:
         fronts.scanned(found)
-    # Cautious: if a read may still find its send, nothing counts as closed.
-    if all(fronts.decided(found, lost.clear()) for found in scans[:-1]) and fronts.decided(scans[-1], lost):
-        for found in scans[:-1]:
-            frontier.add(found, {})
-    return Folded([*made, *done[:-1]], done[-1:], frontier, list(scans[-1:]), whole, resumable=False)
+    if not all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1]):
+        return Folded(decided, [undecided], RunState(), list(scans[-1:]), whole, resumable=False)
+    frontier = before.copy()
+    frontier.sends = sends_before(staging, last)
+    return Folded(decided, [undecided], frontier, list(scans[-1:]), whole)
 
 
 def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:

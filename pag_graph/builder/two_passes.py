@@ -57,7 +57,11 @@ def build_in_two_passes(plan: RunPlan, sink: Sink, staging: Path, engine: Engine
         state.add(found, {})
     whole = Whole.of(plan, state)
     items = _given(plan, scans, whole, staging, engine, progress)
-    return finished(plan, sink, staging, engine, progress, whole, items, [], scans)
+    before = RunState()
+    for found in scans[:-1]:
+        before.add(found, {})
+    before.workers = dict(items[-1][1].workers)
+    return finished(plan, sink, staging, engine, progress, whole, items, [], scans, before)
 
 
 def _scans(plan: RunPlan, staging: Path, engine: Engine, progress: Progress) -> tuple[RunPlan, list[SliceScan]]:

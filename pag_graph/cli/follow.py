@@ -34,6 +34,10 @@ def follow(
     rules: Annotated[
         RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")
     ] = None,
+    query: QueryOption = None,
+    alert_rules: AlertsOption = None,
+    to: ToOption = None,
+    fail_on: FailOnOption = None,
     until: Annotated[
         str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
     ] = "complete",
@@ -41,10 +45,6 @@ def follow(
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
-    query: QueryOption = None,
-    alert_rules: AlertsOption = None,
-    to: ToOption = None,
-    fail_on: FailOnOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
@@ -82,13 +82,12 @@ def follow(
             stop=stop,
             progress=tell,
         )
-    _say(source, store, result, form)
+    _say_followed(result, source, store, form)
     if not result.complete:
         raise typer.Exit(NOT_COMPLETE)
 
 
-def _say(source: Path, store: Path, result: FollowReport, form: Format) -> None:
-    """Say what became of following."""
+def _say_followed(result: FollowReport, source: Path, store: Path, form: Format) -> None:
     facts = {
         "store": str(store),
         "ending": result.ending,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
+from threading import local
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,6 +33,25 @@ def allowed() -> int:
     return _allowed["threads"]
 
 
+class _Here(local):
+    """What holds for the calling thread."""
+
+    alone = False
+
+
+_here = _Here()
+
+
+@contextmanager
+def alone(*, when: bool = True) -> Iterator[None]:
+    """Let `each` run in the calling thread while the block does: little work is done before another thread begins."""
+    before, _here.alone = _here.alone, when or _here.alone
+    try:
+        yield
+    finally:
+        _here.alone = before
+
+
 def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Run a task on every item, several at a time; worth it where most of the work is done outside Python.
 
@@ -44,7 +65,7 @@ def each(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     list
         Results in the order of the items; an error is that of the first item that has one.
     """
-    threads = min(len(items), allowed())
+    threads = 1 if _here.alone else min(len(items), allowed())
     if threads <= 1:
         return [task(item) for item in items]
     results: dict[int, Result] = {}

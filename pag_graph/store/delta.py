@@ -89,7 +89,8 @@ class StoreInfo:
     live: Mapping[str, Any] | None = None
     """Standing queries and alert rules, and how far they have got; None where there are none."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
-    _tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
+    tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
+    """What `tip` has read, or the commit of this process knows."""
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -142,9 +143,9 @@ class StoreInfo:
         StoreError
             If the log is damaged.
         """
-        if name not in self._tips:
-            self._tips[name] = read_tip(self.path / name, self.versions[name])
-        return self._tips[name]
+        if name not in self.tips:
+            self.tips[name] = read_tip(self.path / name, self.versions[name])
+        return self.tips[name]
 
     def parts(self, name: str, near: pl.Expr | None = None) -> list[PartFile]:
         """Return the files of a table; with `near`, those that can hold certain rows.
@@ -586,7 +587,7 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    return replace(_own(path, pinned.versions["epochs"], commit_id), _tips=pinned.tips)
+    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips)
 
 
 class _Step(NamedTuple):
@@ -612,8 +613,8 @@ class _Pinned(NamedTuple):
         """Leave a table as it is."""
         self.versions[name] = previous.versions[name]
         self.digests[name] = (previous.digests or {})[name]
-        if name in previous._tips:  # noqa: SLF001  (of a class of this module)
-            self.tips[name] = previous._tips[name]  # noqa: SLF001
+        if name in previous.tips:
+            self.tips[name] = previous.tips[name]
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""

@@ -492,7 +492,7 @@ def write_version(
                 "timestamp": now,
                 "operation": "WRITE",
                 "operationParameters": {"mode": "Append" if kept else "Overwrite", "partitionBy": "[]"},
-                "engineInfo": f"pag-graph/{version_of('pag-graph')}",
+                "engineInfo": f"pag-graph/{_product()}",
                 _BASE: {"version": base.version, "checkpoint": _said(base.checkpoint)},
                 **info,
             }

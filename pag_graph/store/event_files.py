@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,14 +22,13 @@ from pag_graph.store.trace_columns import (
     completed,
     encoded_schema,
 )
-from pag_graph.store.trace_files import DAMAGE, EVENTS, unreadable
+from pag_graph.store.trace_files import DAMAGE, unreadable
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from pag_graph.store.gaps import Gaps
 
 
 _MANY_ROWS = 1 << 24
@@ -46,6 +45,14 @@ class RowGroup(NamedTuple):
     t_max: int
 
 
+class Numbers(NamedTuple):
+    """Numbers that a source gave to the events of a row group."""
+
+    low: int
+    high: int
+    rows: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFile:
     """One file of events, as far as Parquet's statistics tell."""
@@ -58,6 +65,11 @@ class EventFile:
     """Workers that have events in the file, ascending."""
     groups: tuple[RowGroup | None, ...] = ()
     """Its row groups; none where the footer does not tell that all rows are of one worker, and their times."""
+    numbers: tuple[Numbers | None, ...] = ()
+    """Per row group, numbers of its events; none where the footer does not tell."""
+    size_bytes: int = field(default=-1, compare=False)
+    mtime_ns: int = field(default=-1, compare=False)
+    """When it was last changed. A file of this name, size and time is this one."""
 
 
 def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.ParquetFile:
@@ -70,14 +82,16 @@ def open_events(root: Path, name: str, *, encoded: Sequence[str] = ()) -> pq.Par
         raise unreadable(root / name, error) from error
 
 
-def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
-    """Check a file's columns, and say what it holds; gaps are told of it as well."""
-    name = f"{EVENTS}/{file.name}"
+def inspect(root: Path, name: str, status: os.stat_result | None) -> EventFile:
+    """Check the columns of a file of events, and say what it holds; `status` as the system told it before."""
+    file, size, mtime = root / name, -1, -1
+    if status is not None:
+        size, mtime = status.st_size, status.st_mtime_ns
     with open_events(root, name) as parquet:
         check_columns(parquet.schema_arrow, TRACE_EVENTS, where=str(file))
         metadata = parquet.metadata
         if not metadata.num_rows:
-            return EventFile(name=name, rows=0, workers=())
+            return EventFile(name=name, rows=0, workers=(), size_bytes=size, mtime_ns=mtime)
         places = {column: place for place, column in enumerate(metadata.schema.names)}
         # Nobody reads the workers again, so what lacks one must show here.
         required = parquet.schema.column(places["worker"]).max_definition_level == 0
@@ -89,10 +103,19 @@ def inspect(root: Path, file: Path, gaps: Gaps | None) -> EventFile:
                 table = read_groups(parquet, [group], ["worker"], where=str(file))
                 check_nulls(table, TRACE_EVENTS, where=str(file))
                 workers |= set(table["worker"].unique().to_pylist())
-        inspected = EventFile(name=name, rows=metadata.num_rows, workers=tuple(sorted(workers)), groups=groups)
-        if gaps is not None:
-            gaps.look([(bounds_of(row_group, places["seq"]), row_group.num_rows) for row_group in rows], inspected)
-        return inspected
+        seq = [bounds_of(row_group, places["seq"]) for row_group in rows]
+        return EventFile(
+            name=name,
+            rows=metadata.num_rows,
+            workers=tuple(sorted(workers)),
+            groups=groups,
+            numbers=tuple(
+                Numbers(*bounds, row_group.num_rows) if bounds else None
+                for bounds, row_group in zip(seq, rows, strict=True)
+            ),
+            size_bytes=size,
+            mtime_ns=mtime,
+        )
 
 
 def _row_group(row_group: pq.RowGroupMetaData, places: Mapping[str, int], *, required: bool) -> RowGroup | None:

@@ -74,4 +74,7 @@ def findings(
 
 def no_findings() -> pa.Table:
     """Return a table of findings without rows."""
-    return PAG_FINDINGS.empty_table()
+    return _NONE
+
+
+_NONE = PAG_FINDINGS.empty_table()

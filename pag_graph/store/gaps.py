@@ -8,8 +8,6 @@ from pag_graph.model.enums import Severity
 from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from pag_graph.store.event_files import EventFile
@@ -25,19 +23,20 @@ class Gaps:
         self._last: dict[int, int] = {}
         self._missing: dict[int, tuple[int, str]] = {}
 
-    def look(self, groups: Sequence[tuple[tuple[int, int] | None, int]], file: EventFile) -> None:
-        """Take the next file, the bounds of each row group's numbers and its rows; a worker's come in its order."""
+    def look(self, file: EventFile) -> None:
+        """Take the next file; the rows of a worker come in its order."""
         if len(file.workers) != 1:
             return
         worker = file.workers[0]
-        for bounds, rows in groups:
-            if bounds is None:
+        for numbers in file.numbers:
+            if numbers is None:
                 continue
-            gap = bounds[1] - self._last.get(worker, 0) - rows
+            last = self._last.get(worker, 0)
+            gap = numbers.high - last - numbers.rows
             if gap > 0:
                 count, first = self._missing.get(worker, (0, file.name))
                 self._missing[worker] = (count + gap, first)
-            self._last[worker] = max(bounds[1], self._last.get(worker, 0))
+            self._last[worker] = max(numbers.high, last)
 
     def findings(self) -> list[pa.Table]:
         """Return what was found; a row per worker that lacks events."""

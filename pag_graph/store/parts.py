@@ -27,6 +27,15 @@ _FINAL = "part-"
 _CHECKSUM = re.compile(r"-([0-9a-f]{8})\.parquet")
 _ROW_GROUP = 64 * 1024
 """Rows of a row group: few enough that one epoch is read without much of its neighbours."""
+_KINDS = {
+    table: (
+        schema,
+        [column.name for column in schema if pa.types.is_integer(column.type)],
+        [column.name for column in schema if pa.types.is_string(column.type)],
+    )
+    for table, schema in ALL_TABLES.items()
+}
+"""Per table: its schema, the columns of integers, those of words."""
 _BLOCK = 1 << 20
 _SEVERAL = 8 << 20
 """Bytes from which files are checked side by side."""
@@ -83,17 +92,15 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
     """
     if not content.num_rows:
         return None
-    schema = ALL_TABLES[table]
+    schema, integers, words = _KINDS[table]
     # Words may come dictionary-encoded: in the file they are anyway.
-    fields = [
-        pa.field(f.name, content.schema.field(f.name).type, f.nullable)
-        if pa.types.is_dictionary(content.schema.field(f.name).type)
-        else f
-        for f in schema
-    ]
-    content = content.select(schema.names).cast(pa.schema(fields))
+    for place, name in enumerate(schema.names):
+        if pa.types.is_dictionary(kind := content.schema.field(name).type):
+            schema = schema.set(place, schema.field(place).with_type(kind))
+    content = content.select(schema.names)
+    if content.schema != schema:
+        content = content.cast(schema)
     directory = store / table
-    integers = [f.name for f in schema if pa.types.is_integer(f.type)]
     written: list[pq.FileMetaData] = []
     # In memory first: the checksum is that of what was meant, whatever the disk makes of it.
     file = pa.BufferOutputStream()
@@ -108,7 +115,7 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
             write_batch_size=_ROW_GROUP,
             write_statistics=integers,
             metadata_collector=written,
-            use_dictionary=[f.name for f in schema if pa.types.is_string(f.type)],
+            use_dictionary=words,
             # Neighbouring ids and times differ by little: all their bytes but the last ones are the same. Differences
             # with zstd took half as long again to write, and a tenth more room.
             column_encoding=dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,16 +37,30 @@ def check_regular(paths: Iterable[Path]) -> None:
     """
     for path in paths:
         try:
-            kind = stat.S_IFMT(path.stat().st_mode)
+            _check_kind(path, path.stat())
         except OSError:
             continue
-        if kind in _KINDS:
-            message = f"{path} is {_KINDS[kind]}, not a file."
-            raise TraceFormatError(message, "Write its content to a file, and give that.", {"file": str(path)})
 
 
-def check_folder(folder: Path) -> None:
+def _check_kind(path: Path, status: os.stat_result) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind in _KINDS:
+        message = f"{path} is {_KINDS[kind]}, not a file."
+        raise TraceFormatError(message, "Write its content to a file, and give that.", {"file": str(path)})
+
+
+def check_folder(folder: Path) -> dict[str, os.stat_result | None]:
     """Refuse a folder that holds, right below it, what `check_regular` refuses.
+
+    Parameters
+    ----------
+    folder
+        Is listed.
+
+    Returns
+    -------
+    dict
+        By name, ascending, what the system says of each entry; None of a link that leads nowhere.
 
     Raises
     ------
@@ -53,11 +68,22 @@ def check_folder(folder: Path) -> None:
         As `check_regular`; or if the folder cannot be listed.
     """
     try:
-        entries = sorted(folder.iterdir())
+        with os.scandir(folder) as entries:
+            known = {entry.name: _status(entry) for entry in entries}
     except OSError as error:
         message = f"{folder} cannot be listed: {error}."
         raise TraceFormatError(message, None, {"file": str(folder)}) from error
-    check_regular(entries)
+    for name, status in sorted(known.items()):
+        if status is not None and stat.S_IFMT(status.st_mode) in _KINDS:
+            _check_kind(folder / name, status)
+    return {name: known[name] for name in sorted(known)}
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except OSError:
+        return None
 
 
 def parse_json(text: str) -> Any:

@@ -300,9 +300,11 @@ class Tail:
         trace, path = self._trace, self._root / EVENTS / name
         if trace is None:
             return
-        file = inspect(self._root, path, self._gaps)
+        file = inspect(self._root, f"{EVENTS}/{name}", path.stat())
         if not file.rows:
             return
+        if self._gaps is not None:
+            self._gaps.look(file)
         check_known(file.workers, set(trace.workers["worker"].to_pylist()), where=str(path))
         published = path.stat().st_mtime_ns
         wanted = set()

@@ -67,7 +67,7 @@ from pag_graph.store.trace_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 # Beside the trace itself: what describes it, and what its events are checked against.
 __all__ = ["Trace", "check_trace_place", "write_trace"]
@@ -99,13 +99,16 @@ class Trace:
     """Tells the folder from one that takes its place, on the machine that opened it."""
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Trace:
+    def open(cls, path: str | os.PathLike[str], *, known: Iterable[EventFile] = ()) -> Trace:
         """Open a trace and check everything that can be checked without reading the events.
 
         Parameters
         ----------
         path
             Directory that `write_trace` or an adapter wrote.
+        known
+            Files of it as they were at an earlier time, as of `Trace.files`: those that have neither another size nor
+            another time of change are not opened again.
 
         Returns
         -------
@@ -125,14 +128,15 @@ class Trace:
 
         Notes
         -----
-        Reads one footer per file of events. Only a file whose row groups mix workers, or that has no
+        Reads one footer per file of events that is not known. Only a file whose row groups mix workers, or that has no
         statistics, costs a pass over its columns `worker` and `epoch`.
         """  # noqa: DOC501  (the constructor of an error is taken for one)
         root = Path(path)
+        by_name = {file.name: file for file in known}
         for _ in range(_TRIES):
             stamp = _stamp(root)
             try:
-                trace = cls._open(root)
+                trace = cls._open(root, by_name)
             except (PagGraphError, OSError):
                 if _stamp(root) == stamp:
                     raise
@@ -143,7 +147,7 @@ class Trace:
         raise _replaced(root)
 
     @classmethod
-    def _open(cls, root: Path) -> Trace:
+    def _open(cls, root: Path, by_name: Mapping[str, EventFile]) -> Trace:
         if not root.is_dir():
             put_back_beside(root.resolve())
         if not root.is_dir():
@@ -154,15 +158,16 @@ class Trace:
         if not (root / EVENTS).is_dir():
             message = f"The trace at {root} has no folder {EVENTS}."
             raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(root / EVENTS)})
-        check_folder(root / EVENTS)
-        gaps = Gaps() if meta.source.format in WITHOUT_GAPS and not meta.prepared else None
-        found = (inspect(root, file, gaps) for file in sorted((root / EVENTS).glob("*.parquet")))
-        files = tuple(file for file in found if file.rows)
+        files = _event_files(root, by_name)
         if not files:
             _refuse_empty(root)
         known = set(tables["workers"]["worker"].to_pylist())
+        gaps = Gaps()
         for file in files:
-            check_known(file.workers, known, where=str(root / file.name))
+            if not known.issuperset(file.workers):
+                check_known(file.workers, known, where=str(root / file.name))
+            if meta.source.format in WITHOUT_GAPS and not meta.prepared:
+                gaps.look(file)
         return cls(path=root, meta=meta, files=files, findings=source_findings(root, gaps), **tables)
 
     def check_same(self) -> None:
@@ -325,6 +330,20 @@ def check_trace_place(target: Path, *, replace: bool) -> None:
     if not (target / META).is_file() and not (target.is_dir() and not any(target.iterdir())):
         message = f"{target} exists and is not a trace, so it is not replaced."
         raise StoreExistsError(message, "Choose another place, or remove it yourself.", {"file": str(target)})
+
+
+def _event_files(root: Path, by_name: Mapping[str, EventFile]) -> tuple[EventFile, ...]:
+    """Return the files with events, in the order of their names; those are not opened that are known and unchanged."""
+    files = []
+    for name, status in check_folder(root / EVENTS).items():
+        if not name.endswith(".parquet"):
+            continue
+        file = by_name.get(f"{EVENTS}/{name}")
+        if file is None or status is None or (file.size_bytes, file.mtime_ns) != (status.st_size, status.st_mtime_ns):
+            file = inspect(root, f"{EVENTS}/{name}", status)
+        if file.rows:
+            files.append(file)
+    return tuple(files)
 
 
 def _refuse_empty(root: Path) -> NoReturn:

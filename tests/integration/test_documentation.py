@@ -53,6 +53,7 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/live.md": {"run.trace": "trace"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
     "docs/spark.md": {"eventlogs/app-20261121183148-0000": "log", "app-1": "log"},
 }

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ from pag_graph.engines.spark import SparkEngine
 from pag_graph.errors import MissingExtraError, StoreNotFoundError, TraceFormatError
 from pag_graph.runtime.threads import CORES
 from pag_graph.store.delta import open_store
+from pag_graph.testing.reference import build_reference
+from tests.support.compare import committed, differences
+from tests.support.growing import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +98,22 @@ def test_builds_the_same_tables_as_in_process(
         assert_frame_equal(frame, expected[name])
     assert {label for label, *_ in seen} >= {"stitch", "assemble"}
     assert not list(store.glob("_staging-*"))
+
+
+def test_appends_go_on_from_what_spark_built(spark: SparkSession, tmp_path: Path) -> None:
+    whole = rounds(12)
+    part = replace(whole.until_epoch(7), complete=False).write(tmp_path / "part")
+    store = tmp_path / "store"
+    built = api.build(part, store, engine=SparkEngine(spark), slice_events=30).store
+    assert built.state is not None
+    kept = {name: {file.path for file in built.parts(name) if not file.provisional} for name in ("vertices", "edges")}
+    assert all(kept.values())
+    grown = whole.until_epoch(9)
+    for number, engine in enumerate(("local", SparkEngine(spark))):
+        trace = (whole if number else replace(grown, complete=False)).write(tmp_path / f"{number}")
+        now = api.build(trace, store, engine=engine, mode="append").store
+        assert all(files <= {file.path for file in now.parts(name)} for name, files in kept.items())
+        assert differences(committed(store), build_reference(whole if number else replace(grown, complete=False))) == ""
 
 
 def test_a_bad_trace_fails_with_our_own_error_and_leaves_no_store(spark: SparkSession, tmp_path: Path) -> None:

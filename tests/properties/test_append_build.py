@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pag_graph import api
+from pag_graph.builder import saved
+from pag_graph.builder.build import build
+from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import StoreError
 from pag_graph.store.delta import check_store, open_store
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
-from tests.support.compare import committed, differences
+from tests.support.compare import Apart, committed, differences
 from tests.support.growing import rounds
 from tests.support.polled_logs import polled_log
 from tests.support.stated_reference import random_stated
@@ -65,13 +68,20 @@ def closed_rows(store: Path) -> Counter[str]:
     return found
 
 
-def grows(parts: list[SmallTrace], place: Path, slice_events: int, expected: Any = build_reference) -> None:
-    """Append portion after portion: each time the store holds what one build gives, and nothing decided changes."""
+def grows(
+    parts: list[SmallTrace], place: Path, slice_events: int, expected: Any = build_reference, tasks: int = 0
+) -> None:
+    """Append portion after portion: each time the store holds what one build gives, and nothing decided changes.
+
+    With `tasks`, the first portion is built by so many, which know nothing of each other.
+    """
+    first = Apart(tasks) if tasks else LocalEngine()
     files: dict[str, set[str]] = {}
     rows: Counter[str] = Counter()
     for number, part in enumerate(parts):
         written = part.write(place / f"trace-{number}")
-        api.build(written, place / "store", engine="local", mode="append", slice_events=slice_events)
+        engine = LocalEngine() if number else first
+        build(written, place / "store", engine=engine, mode="append", slice_events=slice_events)
         if expected is not None:
             assert differences(committed(place / "store"), expected(part)) == ""
         now = decided_files(place / "store")
@@ -105,7 +115,7 @@ def test_portions_give_what_one_build_gives(
     tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(replace(trace, complete=True)))
-    grows(parts, tmp_path_factory.mktemp("portions"), slice_events)
+    grows(parts, tmp_path_factory.mktemp("portions"), slice_events, tasks=data.draw(st.integers(0, 3)))
 
 
 @APPENDS
@@ -114,7 +124,8 @@ def test_portions_of_stated_logs_do(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(replace(random_stated(seed, causal=True), complete=True)))
-    grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None)
+    tasks = data.draw(st.integers(0, 3))
+    grows(parts, tmp_path_factory.mktemp("stated"), slice_events, expected=None, tasks=tasks)
 
 
 @APPENDS
@@ -123,7 +134,7 @@ def test_portions_of_logs_that_say_nothing_of_idleness_do(
     tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject, slice_events: int
 ) -> None:
     parts = data.draw(portions(polled_log(seed)))
-    grows(parts, tmp_path_factory.mktemp("polled"), slice_events)
+    grows(parts, tmp_path_factory.mktemp("polled"), slice_events, tasks=data.draw(st.integers(0, 3)))
 
 
 @pytest.mark.parametrize("slice_events", [7, 1_000])
@@ -144,6 +155,30 @@ def test_epochs_close_as_the_log_grows(tmp_path: Path, slice_events: int) -> Non
         assert differences(committed(tmp_path / "store"), build_reference(grown)) == ""
     # The last idle interval that begins is certain only when the next one does.
     assert closed == [0, 2, 4, 8]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 100])
+def test_an_append_goes_on_from_what_tasks_built(tmp_path: Path, tasks: int) -> None:
+    whole = rounds(12)
+    part = replace(whole.until_epoch(7), complete=False)
+    written = part.write(tmp_path / "part")
+    info = build(written, tmp_path / "store", engine=Apart(tasks), slice_events=20).store
+    assert len(info.parts("vertices")) > 2
+    begin = saved.load(info)
+    assert begin is not None
+    assert sum(state.rows for state in begin.state.workers.values()) > part.rows // 2
+    local = saved.load(build(written, tmp_path / "local", engine=LocalEngine(), slice_events=20).store)
+    assert local is not None
+    # Where it goes on, and what is closed, do not depend on who built; names of files differ.
+    assert (begin.state.workers, begin.closed, begin.fingerprint) == (
+        local.state.workers,
+        local.closed,
+        local.fingerprint,
+    )
+    kept = decided_files(tmp_path / "store")
+    build(whole.write(tmp_path / "whole"), tmp_path / "store", engine=Apart(tasks), mode="append")
+    assert all(kept[name] <= now for name, now in decided_files(tmp_path / "store").items())
+    assert differences(committed(tmp_path / "store"), build_reference(whole)) == ""
 
 
 @pytest.mark.parametrize(
@@ -169,6 +204,14 @@ def test_what_more_of_the_log_may_change_is_not_decided(
     before = replace(draw(log, other), complete=False)
     after = draw(f"{log} {late[0]}", f"{other} {late[1]}")
     grows([before, after], tmp_path, 1)
+
+
+@pytest.mark.parametrize("late", ["| 20 start 1 | 25 stop 1", "| 20 start 1 | 25 stop 1 | 30 exit"])
+def test_a_worker_may_log_more_after_its_exit(tmp_path: Path, late: str) -> None:
+    other = "0 start 1 | 3 stop 1 | 9 park | 20 unpark | 21 park | 40 unpark"
+    before = replace(draw("0 start 1 | 4 stop 1 | 9 exit", other), complete=False)
+    more = replace(draw(f"0 start 1 | 4 stop 1 | 9 exit {late}", other), complete=False)
+    grows([before, more, replace(more, complete=True)], tmp_path, 1)
 
 
 def test_what_is_logged_later_than_the_horizon_is_not_what_was_read(tmp_path: Path) -> None:
@@ -200,7 +243,7 @@ def test_a_damaged_state_is_told_and_changes_nothing(tmp_path: Path) -> None:
     assert info.state is not None
     state = tmp_path / "store" / "epochs" / info.state["file"]
     content = state.read_bytes()
-    for broken in (content[:-1], content.replace(b'"version":1', b'"version":9'), b""):
+    for broken in (content[:-1], content.replace(b'"version":2', b'"version":9'), b""):
         state.write_bytes(broken)
         with pytest.raises(StoreError, match="damaged"):
             api.build(whole.write(tmp_path / "whole", replace=True), tmp_path / "store", mode="append", engine="local")

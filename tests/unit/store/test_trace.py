@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from pag_graph.errors import (
 )
 from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
+from pag_graph.store import trace as trace_module
 from pag_graph.store.log import TraceLog
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.order import check_events, check_trace, find_violation
@@ -29,6 +31,8 @@ from pag_graph.store.trace import Trace, write_trace
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pag_graph.store.event_files import EventFile
 
 
 def events(*rows: tuple[int, int, int, int], kind: str = "start") -> pa.Table:
@@ -346,7 +350,7 @@ def test_no_statistics(trace: Trace) -> None:
         table = pq.read_table(trace.path / file.name)
         pq.write_table(table, trace.path / file.name, write_statistics=False)
     opened = Trace.open(trace.path)
-    assert opened.files == tuple(replace(file, groups=(None,)) for file in trace.files)
+    assert opened.files == tuple(replace(file, groups=(None,), numbers=(None,)) for file in trace.files)
     assert TraceLog.index(opened).chunks == TraceLog.index(trace).chunks
     assert opened.events(workers=[1]).equals(trace.events(workers=[1]))
 
@@ -483,3 +487,26 @@ def test_a_trace_that_is_replaced_is_not_mixed_with_its_successor(tmp_path: Path
         opened.events()
     assert Trace.open(tmp_path / "trace").events().num_rows == 3
     assert pickle.loads(pickle.dumps(Trace.open(tmp_path / "old"))).events().num_rows == 2
+
+
+def test_known_files_are_not_opened_again(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = trace_module.inspect
+
+    def inspected(root: Path, name: str, status: os.stat_result | None) -> EventFile:
+        opened.append(name)
+        return real(root, name, status)
+
+    monkeypatch.setattr(trace_module, "inspect", inspected)
+    known = Trace.open(trace.path).files
+    opened.clear()
+    assert Trace.open(trace.path, known=known).files == known
+    assert not opened
+    # Another size, or another time of change.
+    changed = trace.path / known[0].name
+    os.utime(changed, ns=(known[0].mtime_ns + 1, known[0].mtime_ns + 1))
+    assert Trace.open(trace.path, known=known).files == known
+    assert opened == [known[0].name]
+    table = pq.read_table(changed)
+    pq.write_table(table.slice(0, table.num_rows - 1), changed)
+    assert Trace.open(trace.path, known=known).rows == trace.rows - 1
