@@ -51,7 +51,7 @@ def study(program: str, repeat: int) -> Scaling:
 def section(program: str, found: Scaling) -> list[str]:
     """Return what the page says of a program."""
     arguments = " ".join(PROGRAMS[program])
-    lines = [f"### {program}", "", f"`pag record {program} {arguments} -w N`", ""]
+    lines = [f"### {program}", "", f"Recorded with `{arguments}`.", ""]
     lines += [f"- {line}" for line in found.headline().splitlines()]
     lines += ["", f"![Critical paths of {program} by number of workers](pictures/scaling-{program}.svg)", ""]
     lines += ["| by | key | workers | mean | deviation | share | speed-up |", "|---|---|--:|--:|--:|--:|--:|"]

@@ -145,6 +145,7 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     first = [row for row in found if row.rank == 1]
     true = [row for row in found if row.true]
     bounds = [row for row in found if row.held is not None]
+    near = sum(row.held is not None and row.measured_ns <= row.predicted_ns + row.noise_ns for row in found)
     decoys, false = sum(row.decoys for row in found), sum(row.false for row in found)
     twins, still = sum(row.pairs for row in found), sum(row.twins_named for row in found)
 
@@ -157,6 +158,7 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
         f"- named first in every run: {part(len(first), len(found))}",
         f"- advice that came true: {part(len(true), len(found))}",
         f"- bounds that held: {part(sum(bool(row.held) for row in bounds), len(bounds))}",
+        f"- bounds that held within noise: {part(near, len(bounds))}",
         f"- decoys that were taken for the cause: {false} of {decoys}",
         f"- mended runs that kept it: {still} of {twins}",
         f"- load of the machine (2 cores) while they ran: {min(loads):.1f} to {max(loads):.1f}",

@@ -30,7 +30,6 @@ import re
 import sys
 from dataclasses import MISSING, dataclass
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -49,17 +48,20 @@ _CONTINUED = re.compile(r"//  +(?P<text>\S.*)")
 _ROWS = re.compile(r"(?P<count>\d+) rows?")
 _PACKAGE = Path(__file__).parent
 _KINDS: dict[str, type] = {"integer": int, "number": float, "string": str, "boolean": bool}
-_KNOWN = {"run": "string", "epoch": "integer"}
+KNOWN = {"run": "string", "epoch": "integer"}
+"""Parameters that mean the same everywhere, with their types."""
 _FOR_PROGRAMS = ("load", "schema")
-_TOPICS = {
+TOPICS = {
     "root_cause": "Root causes: what on-call work asks",
     "patterns": "Patterns",
     "segments": "Waits, with the detail `waits`",
     "epochs": "Epoch over epoch",
+    "runs": "Run over run",
     "analyses": "Analyses, the same as the engine's",
     "provenance": "Provenance: of events, and of the data",
     "browser": "To draw, in Neo4j Browser",
 }
+"""Folders of the library, in the order of the reference, with their titles."""
 
 
 class Over(StrEnum):
@@ -85,18 +87,6 @@ class Over(StrEnum):
     """Those between `event` and `ahead_ns` after it."""
     EVENT_ROUNDS = "event and rounds"
     """The one of `event`, and as many before it as `rounds` says."""
-
-
-_OVER_IN_WORDS = {
-    Over.EPOCHS: "all epochs of the run, or those from `first_epoch` to `last_epoch`",
-    Over.ROUNDS: "all rounds of the run",
-    Over.ROUNDS_BEFORE: "the epoch and the rounds before it",
-    Over.AGAINST: "both epochs",
-    Over.INSTANT: "the epoch whose window holds the instant",
-    Over.EVENT_BACK: "the epochs from the event back to `back_ns` before it",
-    Over.EVENT_AHEAD: "the epochs from the event on to `ahead_ns` after it",
-    Over.EVENT_ROUNDS: "the event's epoch and the `rounds` before it",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +287,7 @@ def load_query(name: str) -> Query:
 
 def queries_for_people() -> tuple[Query, ...]:
     """Return the queries that people ask, by topic and name."""
-    topics = list(_TOPICS)
+    topics = list(TOPICS)
     known = [load_query(name) for name in list_queries()]
 
     def place(query: Query) -> tuple[int, str]:
@@ -408,7 +398,7 @@ def _over(text: str | None) -> Over | None:
 
 
 def _parameter(entry: Mapping[str, Any]) -> QueryParameter:
-    kind, default = entry["kind"] or _KNOWN.get(entry["param"]), entry["default"]
+    kind, default = entry["kind"] or KNOWN.get(entry["param"]), entry["default"]
     if kind is not None and "|" not in kind and kind not in _KINDS:
         message = f"The parameter {entry['param']} has the type {kind}; there are {', '.join(_KINDS)}."
         raise PagGraphError(message)
@@ -433,74 +423,7 @@ def _example(lines: list[str]) -> Example:
     )
 
 
-_HEAD = """\
-# Cypher queries
-
-Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher > docs/cypher.md`.
-
-Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
-
-```sh
-pag neo4j queries                                   # what there is
-pag neo4j query held_up_by                          # the latest run, its slowest round
-pag neo4j query waited_for --worker 2 --at_ns 16000000 --format json
-```
-
-`run` may be left out where one run is loaded, and is the one that started last where there are several; `epoch` is the
-slowest round that is loaded with enough detail. Queries begin at published epochs and run in read access mode. Times
-end in `_ns` and are nanoseconds, instants from the run's origin. A query that needs more than the detail `waits` of an
-epoch says so. An answer says which epochs it left out because they are not loaded, or loaded with less detail. Examples
-are of bundled traces; their numbers are checked by the tests.
-"""
-
-
-def page() -> str:
-    """Return the text of ``docs/cypher.md``."""
-    queries = queries_for_people()
-    parts = [_HEAD]
-    for folder, group in groupby(queries, key=lambda query: query.folder):
-        parts.append(f"\n## {_TOPICS.get(folder, folder)}\n\n")
-        members = list(group)
-        parts.append("| query | answers |\n|---|---|\n")
-        parts.extend(f"| [{query.name}](#{_anchor(query.name)}) | {query.purpose} |\n" for query in members)
-        parts.extend(_about(query) for query in members)
-    return "".join(parts)
-
-
-def _anchor(name: str) -> str:
-    return name.replace("/", "")
-
-
-def _about(query: Query) -> str:
-    lines = [f"\n### {query.name}\n", query.purpose, ""]
-    if query.details:
-        lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
-    if query.over in _OVER_IN_WORDS:
-        lines += [f"Looks over {_OVER_IN_WORDS[query.over]}.", ""]
-    own = [each for each in query.params.values() if each.name not in _KNOWN]
-    takes = " and ".join(f"`{each}`" for each in query.params if each in _KNOWN)
-    lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]
-    if own:
-        lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
-        for each in own:
-            kind = ", ".join(f"`{word}`" for word in each.choices) or each.kind or "any"
-            default = "must be given" if each.required else "" if each.default is None else f"`{cell(each.default)}`"
-            lines.append(f"| `{each.name}` | {kind} | {default} | {each.meaning} |")
-        lines.append("")
-    lines += [f"Returns {query.returns}.".replace("..", "."), ""]
-    if query.example is not None:
-        lines += _shown(query, query.example)
-    return "\n".join(lines)
-
-
-def _shown(query: Query, example: Example) -> list[str]:
-    options = "".join(f" --{name} {value}" for name, value in example.parameters.items())
-    few = f", {len(example.rows)} of {example.count} rows" if len(example.rows) < example.count else ""
-    lines = [f"`pag neo4j query {query.name}{options}` of the bundled trace `{example.sample}`{few}:", ""]
-    lines += [f"| {' | '.join(example.columns)} |", f"|{'---|' * len(example.columns)}"]
-    lines += [f"| {' | '.join(row)} |" for row in example.rows]
-    return [*lines, ""]
-
-
 if __name__ == "__main__":
+    from pag_graph.cypher_page import page
+
     sys.stdout.write(page())

@@ -17,6 +17,11 @@
 // param store: absolute path of the store that it is loaded from
 // param epoch_ranges: numbers of the epochs of the store: first and last of each stretch without a gap
 // param round_ranges: those of them that are neither startup nor shutdown, likewise
+// param name: what people call it; null leaves what is there
+// param usual_name: what it is called where nobody has ever given it a name
+// param tags: words to find it by; null leaves what is there
+// param program: what ran; null leaves what is there
+// param hosts: where it ran, as far as the log says
 
 MERGE (run:Run {id: $run})
 SET run.trace_id = $trace_id,
@@ -33,7 +38,14 @@ SET run.trace_id = $trace_id,
     run.source_format = $source_format,
     run.store = $store,
     run.epoch_ranges = $epoch_ranges,
-    run.round_ranges = $round_ranges
+    run.round_ranges = $round_ranges,
+    run.name = coalesce($name, run.name, $usual_name),
+    run.tags = coalesce($tags, run.tags, []),
+    run.program = coalesce($program, run.program),
+    run.hosts = $hosts,
+    run.started = CASE WHEN $origin_unix_ns >= 0 THEN
+      datetime({epochSeconds: $origin_unix_ns / 1000000000, nanosecond: $origin_unix_ns % 1000000000})
+    END
 MERGE (trace:Trace {id: $trace_id})
 SET trace.system = $source_system,
     trace.version = $source_version,

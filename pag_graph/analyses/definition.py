@@ -295,17 +295,6 @@ class WindowAnalysis(Analysis[P]):
         """Return the answer on one window."""
         raise NotImplementedError
 
-    def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
-        """Return the rows of all windows of epochs up to one, in time order, each with its ``epoch``."""
-        import pyarrow as pa
-
-        from pag_graph.analyses.runner import with_epochs
-        from pag_graph.analyses.view import View
-
-        windows = [window for window in run.windows() if window.epoch is not None and window.epoch <= last]
-        parts = [with_epochs(self.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)]
-        return pa.concat_tables(parts) if parts else answered_schema(self.schema).empty_table()
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableAnalysis(WindowAnalysis[P]):
@@ -368,30 +357,6 @@ class RunAnalysis(Analysis[P]):
         """Return the rows of the parts, in the order of the windows, each with the place of its ``window``."""
         assert self.part is not None  # noqa: S101  (who asks for parts knows that there are some)
         return self.part(view, *self.arguments(parameters)).to_arrow()
-
-    def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
-        """Return the rows of the run as far as the epochs up to one, each with its ``epoch``, which is that one."""
-        import pyarrow as pa
-
-        from pag_graph.analyses.runner import with_epochs
-        from pag_graph.analyses.view import View
-
-        until = run.until(last)
-        if not until.epochs.height:
-            return answered_schema(self.schema).empty_table()
-        parts = None
-        if self.part is not None:
-            rounds = set(until.rounds)
-            # What carries a label is to be told by all windows that there are.
-            windows = [window for window in run.windows() if window.epoch in rounds]
-            parts = pa.concat_tables(
-                [with_epochs(self.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)],
-                promote_options="permissive",
-            )
-        rows = table_of(self(until, parameters, parts=parts))
-        if "epoch" in rows.column_names:
-            return rows
-        return rows.append_column(answered_schema(self.schema).field("epoch"), pa.array([last] * rows.num_rows))
 
     def __call__(self, run: Run, parameters: P | None = None, *, parts: pa.Table | None = None) -> pa.Table | Report:
         """Return the answer on the run; `parts` are the rows of all rounds that were looked at."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pag_graph.analyses import find_analysis
-from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis
+from pag_graph.analyses.definition import ReportAnalysis, RunAnalysis, WindowAnalysis, answered_schema, table_of
 from pag_graph.analyses.view import View
 from pag_graph.graph.run import Run
 
@@ -113,6 +113,43 @@ class Runner:
         ):
             table = table.add_column(at, name, column)
         return table
+
+
+def over(analysis: Analysis[Any], run: Run, last: int, parameters: Any = None) -> pa.Table:
+    """Return an answer over all epochs up to one, made anew.
+
+    Parameters
+    ----------
+    analysis
+        Of windows, or of a run.
+    run
+        The run, which may go on behind that epoch.
+    last
+        The epoch.
+    parameters
+        Of the analysis.
+
+    Returns
+    -------
+    pa.Table
+        Of windows the rows of each, with its ``epoch``; of a run what it says of the rounds up to that epoch.
+    """
+    until = run.until(last)
+    epochs = until.rounds if isinstance(analysis, RunAnalysis) else until.epochs["epoch"].to_list()
+    schema = answered_schema(analysis.schema)
+    if not epochs:
+        return schema.empty_table()
+    # What carries a label is to be told by all windows that there are.
+    windows = run.windows(epochs)
+    assert isinstance(analysis, WindowAnalysis | RunAnalysis)  # noqa: S101  (pairs have no epochs)
+    if isinstance(analysis, RunAnalysis) and analysis.part is None:
+        rows = table_of(analysis(until, parameters))
+    else:
+        tables = [with_epochs(analysis.table(View(run=run, windows=w), parameters), w) for w in run.stretches(windows)]
+        rows = pa.concat_tables(tables, promote_options="permissive")
+        if isinstance(analysis, RunAnalysis):
+            rows = table_of(analysis(until, parameters, parts=rows))
+    return rows if "epoch" in rows.column_names else rows.append_column("epoch", pa.array([last] * rows.num_rows))
 
 
 def with_epochs(table: pa.Table, windows: Sequence[Window]) -> pa.Table:

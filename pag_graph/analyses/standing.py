@@ -15,15 +15,16 @@ import polars as pl
 
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.definition import RunAnalysis, Standing, answered_schema
+from pag_graph.analyses.degrees import DEGREES
 from pag_graph.analyses.rounds import ROUNDS
-from pag_graph.analyses.runner import with_epochs
-from pag_graph.analyses.totals import TOTALS, SumAnalysis
+from pag_graph.analyses.runner import over, with_epochs
+from pag_graph.analyses.totals import TOTALS
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.graph.difference import differs, rows_that_differ
 from pag_graph.graph.membership import labels, members
-from pag_graph.store.parts import check_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 NEVER = -(2**63)
 """No epoch comes before it."""
 _PLACE = ("epoch", "src_epoch", "start_ns", "duration_ns")
+_EPOCHS = ("epochs", ("epoch",))
 _SMALL = ("operators", "channels", "workers")
-_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS)}
+_BUILT_IN = {analysis.name: analysis for analysis in (ROUNDS, TOTALS, DEGREES)}
 """Analyses that only standing queries ask for."""
 ANSWERS: dict[str, pl.DataType | type[pl.DataType]] = {"epoch": pl.Int64, "row": pl.String}
 """An answer as changes have it."""
@@ -93,7 +95,7 @@ class Query:
     @property
     def schema(self) -> pa.Schema:
         """Columns of a row of its answer."""
-        if isinstance(self.analysis, SumAnalysis):
+        if self.standing is Standing.LINEAR:
             return self.analysis.schema
         return answered_schema(self.analysis.schema)
 
@@ -113,8 +115,11 @@ class Query:
 
     def over(self, run: Run, last: int) -> pa.Table:
         """Return the full answer over the epochs up to one, made anew; what its changes add up to."""
-        over: pa.Table = self.analysis.over(run, last, self.parameters)  # type: ignore[attr-defined]
-        return over
+        if self.standing is Standing.LINEAR:
+            analysis: Any = self.analysis
+            of_none: pa.Table = analysis.over(run, last, self.parameters)
+            return of_none
+        return over(self.analysis, run, last, self.parameters)
 
 
 def encoded(table: pa.Table, epoch: int | None = None) -> pl.DataFrame:
@@ -169,16 +174,16 @@ class Delta:
         before, answered
             The last epochs that were and are answered.
         """
-        renamed = kept is not None and any(_names(kept, name) != _names(state.info, name) for name in _SMALL)
-        edges = [_rows_of(info, paths, "edges", _PLACE) for info, paths in _others(kept, state.info, "edges")]
-        epochs = [_rows_of(info, paths, "epochs", ("epoch",)) for info, paths in _others(kept, state.info, "epochs")]
+        edges, epochs = (
+            rows_that_differ(kept, state.info, table, columns) for table, columns in (("edges", _PLACE), _EPOCHS)
+        )
         return cls(
             state=state,
-            edges=pl.concat(edges),
+            edges=edges,
             before=before,
             answered=answered,
-            renamed=renamed,
-            redrawn=frozenset(pl.concat(epochs)["epoch"].to_list()),
+            renamed=kept is not None and any(differs(kept, state.info, table) for table in _SMALL),
+            redrawn=frozenset(epochs["epoch"].to_list()),
         )
 
     @classmethod
@@ -233,26 +238,6 @@ class Delta:
             sent = self.edges["src_epoch"].unique()
             return sorted({*self.labelled, *sent.filter(sent <= self.before).to_list()})
         return self.labelled if kind in {Standing.LABEL, Standing.LINEAR} else self.touched
-
-
-def _names(info: StoreInfo, table: str) -> set[str]:
-    return set(info.table(table).files)
-
-
-def _others(kept: StoreInfo | None, state: StoreInfo, table: str) -> list[tuple[StoreInfo, list[str]]]:
-    """Return the files of a table that one of two states has and the other has not."""
-    now = _names(state, table)
-    before = set() if kept is None else _names(kept, table)
-    return [(state, sorted(now - before)), *([] if kept is None else [(kept, sorted(before - now))])]
-
-
-def _rows_of(info: StoreInfo, paths: Sequence[str], table: str, columns: Sequence[str]) -> pl.DataFrame:
-    """Read columns of integers of some files of a table."""
-    if not paths:
-        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
-    folder = info.path.absolute() / table
-    check_parts(folder, [info.table(table).files[path] for path in paths])
-    return pl.scan_parquet([str(folder / path) for path in paths], glob=False).select(columns).collect()
 
 
 def answers(run: Run, wanted: Mapping[Query, Collection[int]]) -> Iterator[tuple[Query, list[int], pl.DataFrame]]:

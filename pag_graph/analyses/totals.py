@@ -17,8 +17,9 @@ from pag_graph.analyses.view import View
 from pag_graph.model.tables import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, MutableMapping
 
+    from pag_graph.analyses.standing import Delta
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
 
@@ -35,7 +36,17 @@ class SumAnalysis(TableAnalysis[P]):
     def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
         """Return the sums over all windows of epochs up to one; they are of no epoch."""
         windows = [window for window in run.windows() if window.epoch is not None and window.epoch <= last]
-        return self.schema_of(self.added([], run, windows, parameters))
+        return self.added([], run, windows, parameters).to_arrow().cast(self.schema)
+
+    def step(
+        self, before: pl.DataFrame, delta: Delta, parameters: P | None, warm: MutableMapping[str, Any]
+    ) -> pl.DataFrame:
+        """Return the sums after a commit: those before it, and the rows of new epochs."""
+        del warm
+        if not delta.labelled:
+            return self.added([before], delta.state, delta.state.windows(delta.new), parameters)
+        answered = [window for window in delta.windows if (window.epoch or 0) <= delta.answered]
+        return self.added([], delta.state, answered, parameters)
 
     def added(
         self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None
@@ -43,17 +54,9 @@ class SumAnalysis(TableAnalysis[P]):
         """Add the rows of some windows to sums."""
         views: list[Any] = [View(run=run, windows=part) for part in run.stretches(windows)]
         parts = [pl.DataFrame(pl.from_arrow(self.table(view, parameters))) for view in views]
-        rows = pl.concat([self.nothing, *before, *(part.select(self.schema.names) for part in parts)])
-        return rows.group_by(self.keys).agg(pl.exclude(self.keys).sum()).sort(self.keys)
-
-    @property
-    def nothing(self) -> pl.DataFrame:
-        """Sums over nothing."""
-        return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
-
-    def schema_of(self, sums: pl.DataFrame) -> pa.Table:
-        """Return sums with the columns of the analysis."""
-        return sums.select(self.schema.names).to_arrow().cast(self.schema)
+        nothing = pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
+        rows = pl.concat([nothing, *before, *(part.select(self.schema.names) for part in parts)])
+        return rows.group_by(self.keys).agg(pl.exclude(self.keys).sum()).sort(self.keys).select(self.schema.names)
 
 
 def totals(view: View) -> pl.DataFrame:

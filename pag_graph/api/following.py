@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from pag_graph.model.enums import RuleSet
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
     from threading import Event
+    from typing import Unpack
 
     from pag_graph.engines.following import Following, FollowReport, Progress
     from pag_graph.graph.following import Committed, Observer
@@ -18,20 +19,33 @@ if TYPE_CHECKING:
     from pag_graph.rules.rows import RuleParameters
 
 
+class FollowOptions(TypedDict, total=False):
+    """How to follow; all may be absent."""
+
+    rules: RuleSet | str | None
+    """As for `build`."""
+    parameters: RuleParameters | None
+    """As for `build`."""
+    until: str
+    """When to stop: ``complete``, ``forever``, or ``idle:30s`` (nothing new for so long)."""
+    commit_every_s: float
+    """The least time between two commits, in seconds; 0.25 where absent."""
+    replace: bool
+    """Take the place of a store that exists."""
+    observers: Sequence[Observer]
+    """To be told of each commit."""
+    stop: Event | None
+    """Set it to stop: what is decided is committed."""
+    queries: Sequence[str]
+    """Standing queries to add, as for `build`."""
+    alerts: str | os.PathLike[str] | Sequence[Rule]
+    """Rules of alerts to add, as for `build`."""
+    progress: Callable[[Progress], None] | None
+    """Called with how far it is."""
+
+
 def follow(
-    source: str | os.PathLike[str],
-    store: str | os.PathLike[str],
-    *,
-    rules: RuleSet | str | None = None,
-    parameters: RuleParameters | None = None,
-    until: str = "complete",
-    commit_every_s: float = 0.25,
-    replace: bool = False,
-    observers: Sequence[Observer] = (),
-    queries: Sequence[str] = (),
-    alerts: str | os.PathLike[str] | Sequence[Rule] = (),
-    stop: Event | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    source: str | os.PathLike[str], store: str | os.PathLike[str], **options: Unpack[FollowOptions]
 ) -> FollowReport:
     """Build the graph of a trace while the trace is written.
 
@@ -41,63 +55,25 @@ def follow(
         Directory into which a recorder writes; need not be there yet.
     store
         Directory; made, or gone on with where a follower of the same run ended.
-    rules, parameters
-        As for `build`.
-    until
-        When to stop: ``complete``, ``forever``, or ``idle:30s`` (nothing new for so long).
-    commit_every_s
-        The least time between two commits.
-    replace
-        Take the place of a store that exists.
-    observers
-        To be told of each commit.
-    queries, alerts
-        Standing queries and rules of alerts to add, as for `build`.
-    stop
-        Set it to stop: what is decided is committed.
-    progress
-        Called with how far it is.
+    options
+        Out of `FollowOptions`.
 
     Returns
     -------
     FollowReport
         Why it ended, and what was committed. Once the source is complete the store holds what `build` makes of it.
     """
-    return _following(
-        source,
-        store,
-        rules=rules,
-        until=until,
-        parameters=parameters,
-        commit_every_s=commit_every_s,
-        replace=replace,
-        observers=observers,
-        queries=queries,
-        alerts=alerts,
-        stop=stop,
-        tell=progress,
-    ).run()
+    return _following(source, store, options).run()
 
 
 def live(
-    source: str | os.PathLike[str],
-    store: str | os.PathLike[str],
-    *,
-    rules: RuleSet | str | None = None,
-    parameters: RuleParameters | None = None,
-    until: str = "complete",
-    commit_every_s: float = 0.25,
-    replace: bool = False,
-    observers: Sequence[Observer] = (),
-    queries: Sequence[str] = (),
-    alerts: str | os.PathLike[str] | Sequence[Rule] = (),
-    stop: Event | None = None,
+    source: str | os.PathLike[str], store: str | os.PathLike[str], **options: Unpack[FollowOptions]
 ) -> Iterator[Committed]:
     """Build the graph of a trace while it is written, commit by commit.
 
     Parameters
     ----------
-    source, store, rules, parameters, until, commit_every_s, replace, observers, queries, alerts, stop
+    source, store, options
         As for `follow`.
 
     Yields
@@ -112,36 +88,26 @@ def live(
     ...     for epoch in commit.closed:
     ...         print(commit.run.epochs.filter(epoch=epoch))
     """
-    yield from _following(
-        source,
-        store,
-        rules=rules,
-        until=until,
-        parameters=parameters,
-        commit_every_s=commit_every_s,
-        replace=replace,
-        observers=observers,
-        queries=queries,
-        alerts=alerts,
-        stop=stop,
-    ).commits()
+    yield from _following(source, store, options).commits()
 
 
-def _following(
-    source: str | os.PathLike[str],
-    store: str | os.PathLike[str],
-    *,
-    rules: RuleSet | str | None,
-    until: str,
-    queries: Sequence[str],
-    alerts: str | os.PathLike[str] | Sequence[Rule],
-    **options: Any,
-) -> Following:
+def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions) -> Following:
     # What needs compiled kernels is loaded by whom it serves.
     from pag_graph.api.standing import standings
     from pag_graph.engines.following import Following, Until
 
-    chosen = None if rules is None else RuleSet(rules)
-    # Who follows for long may change the folder that it works in.
-    options |= {"rules": chosen, "until": Until.of(until), "derive": standings(queries, alerts)}
-    return Following(Path(source).absolute(), Path(store).absolute(), **options)
+    rules = options.get("rules")
+    return Following(
+        # Who follows for long may change the folder that it works in.
+        Path(source).absolute(),
+        Path(store).absolute(),
+        rules=None if rules is None else RuleSet(rules),
+        parameters=options.get("parameters"),
+        until=Until.of(options.get("until", "complete")),
+        commit_every_s=options.get("commit_every_s", 0.25),
+        replace=options.get("replace", False),
+        observers=options.get("observers", ()),
+        stop=options.get("stop"),
+        tell=options.get("progress"),
+        derive=standings(options.get("queries", ()), options.get("alerts", ())),
+    )

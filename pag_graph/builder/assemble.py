@@ -21,7 +21,18 @@ from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, Wo
 from pag_graph.rules.protocol import Before
 from pag_graph.rules.protocol import Life as Lifetime
 from pag_graph.rules.registry import of, wait_rules
-from pag_graph.rules.rows import DROPPED, EDGE_CODES, Graph, Judged, Stack, Survey, WorkerRows, application_rows, opened
+from pag_graph.rules.rows import (
+    DROPPED,
+    EDGE_CODES,
+    Graph,
+    Judged,
+    Stack,
+    Survey,
+    WorkerRows,
+    application_rows,
+    application_types,
+    opened,
+)
 from pag_graph.runtime.threads import each
 from pag_graph.store.findings import no_findings
 
@@ -195,19 +206,21 @@ def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[G
     trouble = np.zeros(rows.rows, np.int8)
     if not len(at) and not before:
         return graph, trouble
-    outer = [activity.operator for activity in before], [activity.pos for activity in before]
+    # States of earlier releases do not name the type.
+    kinds = [activity.kind if activity.kind >= 0 else _APPLICATION for activity in before]
+    outer = [activity.operator for activity in before], [activity.pos for activity in before], kinds
     innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array(outer[0], np.int64))
     trouble[at] = wrong
     pos, kind, operator, activation, records, flags = graph[1], *graph[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
-    here = rows.operator[at], 2 * (rows.first_order + at)
-    number, position = opened(inside, here, outer, (-1, -1))
+    here = rows.operator[at], 2 * (rows.first_order + at), application_types(rows, at)[0]
+    number, position, types = opened(inside, here, outer, (-1, -1, -1))
     covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
     return (
         *graph[:4],
-        np.where(covered, np.int8(_APPLICATION), kind),
+        np.where(covered, types.astype(np.int8), kind),
         np.where(covered, number, operator),
         np.where(covered, position, activation),
         records,
@@ -240,7 +253,7 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         ),
     )
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
-    if len(rows.activity):
+    if of(plan.rules).states_activities:
         stated_type = rows.activity[at]
         kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
     negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0

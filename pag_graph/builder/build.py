@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.contents import Live
+    from pag_graph.store.contents import About, Live
     from pag_graph.store.delta import Mode
     from pag_graph.store.parts import PartFile
 
@@ -320,7 +320,7 @@ def commit_finished(
         "last_answered_epoch": built.last_answered,
         "closed_fingerprint": built.fingerprint,
     }
-    same: dict[str, Any] = {
+    same: About = {
         "run": {**run, FOLLOWED: True} if followed else run,
         "closed_epochs": built.closed_epochs,
         "dropped": built.dropped,
@@ -348,7 +348,7 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
         The new state; its graph is the same, down to the files.
     """
     provisional = {name: [part for part in kept.parts(name) if part.provisional] for name in GROWING}
-    same: dict[str, Any] = {
+    same: About = {
         "run": kept.run,
         "closed_epochs": kept.closed_epochs,
         "dropped": kept.dropped,

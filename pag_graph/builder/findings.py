@@ -14,7 +14,7 @@ from pag_graph.model.enums import Severity
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.protocol import Remark
 from pag_graph.rules.registry import wait_rules
-from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows
+from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows, application_rows, application_types
 from pag_graph.store.findings import findings, no_findings
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     found += [
         Remark("application_stop_without_start", warning, "ignored", stop),
         Remark("application_stop_of_outer", warning, "closed the application activities inside it as well", other),
+        Remark("application_of_other_type", warning, "typed application", _of_other_type(rows)),
         *wait_rules(plan.rules).extra_findings(rows, survey, judged),
     ]
     alive = rows.rows if rows.ends_log else rows.rows + 1
@@ -111,6 +112,12 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
 
     decided = [worker for worker in back if now.worker(worker).rows > begin.workers[worker].rows]
     return found(decided), found([worker for worker in back if worker not in decided])
+
+
+def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:
+    """Return the rows that start an activity of the program of a type that none has."""
+    marks, starts = application_rows(rows)
+    return marks[starts & application_types(rows, marks)[1]]
 
 
 def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:

@@ -31,6 +31,7 @@ from pag_graph.rules.rows import (
     Survey,
     WorkerRows,
     application_rows,
+    application_types,
 )
 from pag_graph.runtime.threads import each
 from pag_graph.store.trace_files import CONVERT_AGAIN
@@ -299,7 +300,7 @@ def application_marks(rows: WorkerRows) -> Stack:
     at, starts = application_rows(rows)
     left = unbalanced(starts, rows.operator[at])
     position = np.where(starts, 2 * (rows.first_order + at), -1)
-    fields = (rows.operator[at], position, rows.seq[at])
+    fields = (rows.operator[at], position, rows.seq[at], application_types(rows, at)[0])
     return tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
 
 

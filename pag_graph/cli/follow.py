@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from pag_graph.engines.following import Progress
+    from pag_graph.engines.following import FollowReport, Progress
 
 NOT_COMPLETE = 10
 """Exit code where following ended before the source did; what was decided is committed."""
@@ -34,6 +34,10 @@ def follow(
     rules: Annotated[
         RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")
     ] = None,
+    query: QueryOption = None,
+    alert_rules: AlertsOption = None,
+    to: ToOption = None,
+    fail_on: FailOnOption = None,
     until: Annotated[
         str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
     ] = "complete",
@@ -41,10 +45,6 @@ def follow(
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
-    query: QueryOption = None,
-    alert_rules: AlertsOption = None,
-    to: ToOption = None,
-    fail_on: FailOnOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
@@ -82,6 +82,12 @@ def follow(
             stop=stop,
             progress=tell,
         )
+    _say_followed(result, source, store, form)
+    if not result.complete:
+        raise typer.Exit(NOT_COMPLETE)
+
+
+def _say_followed(result: FollowReport, source: Path, store: Path, form: Format) -> None:
     facts = {
         "store": str(store),
         "ending": result.ending,
@@ -101,8 +107,6 @@ def follow(
         if not result.complete:
             out.print("The source is not complete; what is decided is committed.", style="yellow")
         out.print(f"Next: pag why {store}", style="dim")
-    if not result.complete:
-        raise typer.Exit(NOT_COMPLETE)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,15 +10,11 @@ import typer
 
 from pag_graph.cli.neo4j_load import export, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
-from pag_graph.cli.neo4j_reach import Home, reach
+from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
 from pag_graph.cli.output import Format, print_json, progress, stdout
 from pag_graph.model.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import neo4j
-
     from pag_graph.neo4j_server.server import ServerStatus
 
 app = typer.Typer(no_args_is_help=True, help="Run a Neo4j server on this machine, load graphs into it, query them.")
@@ -118,13 +113,6 @@ def reset(
         typer.confirm(f"Remove everything in the database of {folder}?", abort=True)
     removed = server.reset(home)
     stdout().print("Removed." if removed else "There was nothing to remove.")
-
-
-@contextmanager
-def connect(home: Path | None, uri: str | None) -> Iterator[neo4j.Driver]:
-    """Open a driver to the server of `home`, or to the one at `uri`."""
-    with reach(home, uri).open() as driver:
-        yield driver
 
 
 def _show(now: ServerStatus, form: Format) -> None:

@@ -12,7 +12,7 @@ from pag_graph.cli.neo4j_reach import Home, Uri, elsewhere, reach
 from pag_graph.cli.output import Format, print_json, progress, stdout
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.units import printable
-from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 
 if TYPE_CHECKING:
     from pag_graph.sinks.neo4j.loader import LoadOptions
@@ -24,6 +24,9 @@ _Detail = Annotated[
 ]
 _Sessions = Annotated[int, typer.Option(min=0, help="Sessions that write at once; 0: as this machine has cores.")]
 _Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows of a transaction.")]
+_Name = Annotated[str | None, typer.Option("--name", help="What to call the run; the store's name where absent.")]
+_Tags = Annotated[list[str] | None, typer.Option("--tag", help="Word to find the run by; may be given again.")]
+_Program = Annotated[str | None, typer.Option("--program", help="What ran.")]
 _Form = Annotated[Format, typer.Option("--format", "-f", help="table for people, json for programs.")]
 
 
@@ -44,6 +47,9 @@ def load(
     uri: Uri = None,
     sessions: _Sessions = 0,
     batch_rows: _Batch = 5_000,
+    name: _Name = None,
+    tag: _Tags = None,
+    program: _Program = None,
     form: _Form = Format.TABLE,
 ) -> None:
     """Load epochs into Neo4j; doing it twice changes nothing, and a load that was killed goes on.
@@ -55,7 +61,7 @@ def load(
     from pag_graph.sinks.neo4j.loader import load_run
 
     run = Pag(store).run
-    options = _options(detail, sessions, batch_rows)
+    options = _options(detail, sessions, batch_rows, _labels(name, tag, program))
     out = stdout()
     if bulk:
         _bulk(store, detail, overwrite, home, uri, epoch, options, form)
@@ -84,6 +90,9 @@ def export(
     uri: Uri = None,
     sessions: _Sessions = 0,
     batch_rows: _Batch = 5_000,
+    name: _Name = None,
+    tag: _Tags = None,
+    program: _Program = None,
     form: _Form = Format.TABLE,
 ) -> None:
     """Load what was committed to a store since the last export; for schedulers, with exit code 0 also if nothing was.
@@ -98,7 +107,7 @@ def export(
         done = export_store(
             run,
             reach(home, uri),
-            options=_options(detail, sessions, batch_rows),
+            options=_options(detail, sessions, batch_rows, _labels(name, tag, program)),
             final_only=final,
             progress=report,
         )
@@ -166,7 +175,11 @@ def _bulk(
     )
 
 
-def _options(detail: Detail, sessions: int, batch_rows: int) -> LoadOptions:
+def _options(detail: Detail, sessions: int, batch_rows: int, labels: RunLabels) -> LoadOptions:
     from pag_graph.sinks.neo4j.loader import LoadOptions
 
-    return replace(LoadOptions(), detail=detail, sessions=sessions, batch_rows=batch_rows)
+    return replace(LoadOptions(), detail=detail, sessions=sessions, batch_rows=batch_rows, labels=labels)
+
+
+def _labels(name: str | None, tags: list[str] | None, program: str | None) -> RunLabels:
+    return RunLabels(name=name, tags=tuple(dict.fromkeys(tags)) if tags else None, program=program)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pag_graph.cli.neo4j_reach import Home, Uri  # noqa: TC001  (likewise)
+from pag_graph.cli.neo4j_reach import Home, Uri, reach
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.store.in_place import check_output, write_whole
@@ -26,10 +26,30 @@ _Format = Annotated[Format, typer.Option("--format", "-f", help="table for peopl
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands of this module to those of `pag neo4j`."""
+    app.command()(runs)
     app.command()(queries)
     # Parameters of a query are options of the command, whatever their names.
     app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(query)
     app.command()(browser)
+
+
+def runs(
+    tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None,
+    home: Home = None,
+    uri: Uri = None,
+    form: _Format = Format.TABLE,
+) -> None:
+    """List the runs that are loaded: what they are called, where and when they ran, their slowest rounds.
+
+    Example: pag neo4j runs --tag nightly
+    """
+    from pag_graph.cypher import find_query
+    from pag_graph.sinks.neo4j.query import answer_query
+
+    chosen = find_query("runs/runs")
+    with reach(home, uri).open() as driver:
+        answer = answer_query(driver, chosen, {"tag": tag})
+    _print_answer(chosen, {"tag": tag} if tag else {}, answer, 50, form)
 
 
 def queries(
@@ -86,14 +106,13 @@ def query(
 
     Example: pag neo4j query waited_for --worker 2 --at_ns 16000000
     """
-    from pag_graph.cli.neo4j import connect
     from pag_graph.cypher import find_query
     from pag_graph.sinks.neo4j.query import answer_query, complete
 
     plan = _plan(explain=explain, profile=profile)
     chosen = find_query(name)
     given = dict(_parameters(chosen, context.args, param or []))
-    with connect(home, uri) as driver:
+    with reach(home, uri).open() as driver:
         parameters = complete(driver, chosen, given)
         answer = answer_query(driver, chosen, parameters, plan=plan)
     if answer.coverage is not None:
@@ -101,14 +120,7 @@ def query(
     if plan is not None and answer.plan is not None:
         _print_plan(answer.plan, form)
         return
-    rows = [{column: _plain(row[column]) for column in answer.columns} for row in answer.rows]
-    if form is Format.JSON:
-        print_json(rows)
-    elif form is Format.CSV:
-        print_csv(rows, answer.columns)
-    else:
-        _print_table(chosen, parameters, rows, answer.columns, top)
-    _print_left_out(answer, form)
+    _print_answer(chosen, parameters, answer, top, form)
 
 
 def browser(
@@ -205,6 +217,18 @@ def _plan(*, explain: bool, profile: bool) -> Literal["explain", "profile"] | No
         message = "Give only one of --explain and --profile."
         raise InvalidParameterError(message)
     return "explain" if explain else "profile" if profile else None
+
+
+def _print_answer(chosen: Query, parameters: dict[str, Any], answer: Answer, top: int, form: Format) -> None:
+    """Print the rows, and what they leave out."""
+    rows = [{column: _plain(row[column]) for column in answer.columns} for row in answer.rows]
+    if form is Format.JSON:
+        print_json(rows)
+    elif form is Format.CSV:
+        print_csv(rows, answer.columns)
+    else:
+        _print_table(chosen, parameters, rows, answer.columns, top)
+    _print_left_out(answer, form)
 
 
 def _print_table(

@@ -68,7 +68,10 @@ def spans(
         return
     from pag_graph.diagnosis.spans.answer import answer
 
-    with progress(quiet=form is not Format.TABLE) as report, compiling("spans", quiet=form is not Format.TABLE, report=report):
+    with (
+        progress(quiet=form is not Format.TABLE) as report,
+        compiling("spans", quiet=form is not Format.TABLE, report=report),
+    ):
         told = answer(traces, sync=sync or (), request=request, against=against or ())
         store = None if out is None else _keep(told, out, (slowest, request), replace=replace)
     if form is Format.JSON:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 Typer reads the annotations
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +16,7 @@ from pag_graph.model.units import printable
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pag_graph.diagnosis.spark.answer import SparkAnswer
     from pag_graph.sources.spark.logfiles import LogFiles
@@ -27,9 +29,9 @@ _MOST_LEFT_OUT = 20
 
 def spark(
     logs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(metavar="LOG...", help="Event logs: files, rolling directories, or directories of logs."),
-    ],
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
     ] = None,
@@ -58,6 +60,16 @@ def spark(
     of: Annotated[
         Measure, typer.Option(help="What --fail-over compares: all time, that since the first job, or of cores.")
     ] = Measure.SPAN,
+    history: Annotated[
+        str | None, typer.Option(metavar="URL", help="Take logs from this History Server, by --app or --name.")
+    ] = None,
+    apps: Annotated[
+        list[str] | None, typer.Option("--app", metavar="ID", help="With --history: an application; may be repeated.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
+    ] = None,
+    last: Annotated[int, typer.Option(min=1, help="With --name: how many of them.")] = 1,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -68,10 +80,50 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
+    check_output(html, ".html", ".htm")
+    options: dict[str, Any] = {"html": html, "out": out, "replace": replace, "cores": cores or (), "top": top}
+    compared = {"against": against or [], "fail_over": fail_over, "of": of}
+    with _places(logs or [], history, apps or [], name, last) as places:
+        _say(places, compared, keep_texts=keep_texts, form=form, **options)
+
+
+@contextmanager
+def _places(
+    logs: list[Path], history: str | None, apps: list[str], name: str | None, last: int
+) -> Iterator[list[Path]]:
+    """Give the places of logs; those of a History Server are there for as long as they are read."""
+    if history is None:
+        if not logs:
+            message = "No log is given."
+            raise errors.InvalidParameterError(message, "pag spark LOG, or pag spark --history URL --app ID", {})
+        yield logs
+        return
+    from pag_graph.sources.spark.history import choose_applications, fetch_application
+
+    chosen = apps or choose_applications(history, name=name, last=last)
+    if not chosen:
+        message = "The History Server has no application of this name."
+        raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
+    with TemporaryDirectory(prefix="pag-history-") as folder:
+        yield [*logs, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+
+
+def _say(
+    logs: list[Path],
+    compared: dict[str, Any],
+    *,
+    html: Path | None,
+    out: Path | None,
+    replace: bool,
+    cores: Sequence[int],
+    top: int,
+    keep_texts: bool,
+    form: Format,
+) -> None:
+    """Answer for logs at some places, and print it."""
     from pag_graph.diagnosis.spark.lines import text_lines
     from pag_graph.sources.spark.logfiles import scan_logs
 
-    check_output(html, ".html", ".htm")
     scans = [scan_logs(path) for path in logs]
     found = [log for own, _ in scans for log in own]
     skipped = [entry for _, own in scans for entry in own]
@@ -79,7 +131,7 @@ def spark(
     failed: list[errors.TraceFormatError] = []
     for log in found:
         folder = None if out is None else (out if len(found) == 1 else out / log.name)
-        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, "cores": cores or ()}
+        options = {"folder": folder, "replace": replace, "keep_texts": keep_texts, "cores": cores}
         try:
             answers.append(_answered(log, quiet=form is not Format.TABLE, **options))
         except errors.TraceFormatError as error:
@@ -89,8 +141,8 @@ def spark(
     _tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
     if not answers:
         raise failed[0]
-    if against or fail_over is not None:
-        _say_against(answers, against or [], keep_texts=keep_texts, fail_over=fail_over, of=of, top=top, form=form)
+    if compared["against"] or compared["fail_over"] is not None:
+        _say_against(answers, keep_texts=keep_texts, top=top, form=form, **compared)
         return
     if html is not None:
         _write_page(html, answers, keep_texts=keep_texts)
@@ -109,7 +161,7 @@ def spark(
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
 
 
-def _say_against(answers: list[SparkAnswer], against: list[Path], *, keep_texts: bool, **options: Any) -> None:
+def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts: bool, **options: Any) -> None:
     from pag_graph.cli.spark_against import say_against
     from pag_graph.sources.spark.logfiles import find_logs
 

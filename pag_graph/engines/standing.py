@@ -75,6 +75,8 @@ class Standings:
 
     queries: Sequence[Query] = ()
     rules: Sequence[Rule] = ()
+    warm: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict, compare=False, repr=False)
+    """By the commit that it is of: what queries know from one commit of this process to the next."""
 
     def __call__(
         self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
@@ -116,7 +118,11 @@ class Standings:
         memory = pl.DataFrame(schema=_TEXTS) if kept is None else kept.scan("standing").collect()
         watches = [Watch.of(rule, Query.parse(rule.query), run, kept, memory) for rule in [*rules, *new_rules]]
         written = _Written(state=state)
-        commit = _Commit(kept=kept, written=written, watches=watches, memory=memory)
+        # A commit that failed left what does not hold.
+        warm = self.warm.pop(-1 if kept is None else kept.versions["epochs"], {})
+        self.warm.clear()
+        self.warm[state.versions["epochs"]] = warm
+        commit = _Commit(kept=kept, written=written, watches=watches, memory=memory, warm=warm)
         before = int(live["answered"])
         for watch in watches[len(rules) :]:
             # Its query may have been there before it.
@@ -138,8 +144,10 @@ class _Commit:
     watches: Sequence[Watch]
     memory: pl.DataFrame
     """What queries and rules remember: rows of `STANDING`."""
+    warm: dict[str, dict[str, Any]]
+    """Per query: what this process knows besides, and can do without."""
     remembered: list[pl.DataFrame] = field(default_factory=list)
-    """The same of queries, as of this commit."""
+    """What queries remember as of this commit."""
 
     def follow(self, delta: Delta, queries: Sequence[Query]) -> None:
         """Find the changes of some queries, and look at them."""
@@ -182,13 +190,13 @@ class _Commit:
         """Find the changes of sums over epochs: only keys of new epochs have any."""
         analysis: Any = query.analysis
         remembered = self.memory.filter(pl.col("owner") == query.id)
-        values = remembered["value"].str.json_decode(pl.Struct(analysis.nothing.schema))
-        before = values.struct.unnest() if remembered.height else analysis.nothing
-        whole = bool(delta.revised(query.standing))
-        epochs = [w.epoch or 0 for w in delta.windows if (w.epoch or 0) <= delta.answered] if whole else delta.new
-        windows = delta.state.windows(epochs)
-        now = analysis.added([] if whole else [before], delta.state, windows, query.parameters) if epochs else before
-        rows = [encoded(analysis.schema_of(sums), delta.answered) for sums in (before, now)]
+        nothing = pl.DataFrame(pl.from_arrow(analysis.schema.empty_table()))
+        values = remembered["value"].str.json_decode(pl.Struct(nothing.schema))
+        before = values.struct.unnest() if remembered.height else nothing
+        now = before
+        if delta.new or delta.labelled:
+            now = analysis.step(before, delta, query.parameters, self.warm.setdefault(query.id, {}))
+        rows = [encoded(sums.to_arrow().cast(analysis.schema), delta.answered) for sums in (before, now)]
         signed = [part.with_columns(diff=pl.lit(sign, pl.Int64)) for part, sign in zip(rows, (-1, 1), strict=True)]
         self.written.add(query.id, summed(pl.concat(signed)))
         kept = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")

@@ -67,11 +67,14 @@ def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr
 
 def labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
     """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
-    # A row stands for all epochs after the row before it, the last row also for all later ones.
+    # A row stands for all epochs after the row before it; where the run ends with the last one, also for later ones. A
+    # run that is being followed goes on: what carries a later epoch belongs to windows that nobody knows yet.
     known = run.epochs["epoch"].to_numpy()
+    ended = run.epochs["end_ns"][-1] >= run.end_ns
+    last = np.iinfo(np.int64).max if ended else known[-1]
     at = places(known, np.array([window.epoch for window in windows], np.int64))
     low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
-    high = np.append(known[:-1], np.iinfo(np.int64).max)
+    high = np.append(known[:-1], last)
     return low[at], high[at]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
-from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,6 +236,21 @@ def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
     """Return the rows that start or stop an application activity, and which of them start one."""
     marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
     return marks, rows.kind[marks] == APPLICATION_START
+
+
+_FOUND_OUT = (ActivityType.WAITING, ActivityType.SPINNING, ActivityType.BUSY, ActivityType.WAKE_UP, *RESTING_TYPES)
+APPLICATION_TYPES = tuple(kind for kind in LOCAL_TYPES if kind not in _FOUND_OUT)
+"""Types that an activity of the program may state (CPA Table 4.1): what a worker does, and no wait, rest or message."""
+
+_APPLICATION_CODES = np.array([EDGE_CODES[kind] for kind in APPLICATION_TYPES], np.int8)
+
+
+def application_types(rows: WorkerRows, marks: I64) -> tuple[I8, NDArray[np.bool_]]:
+    """Return the types of application activities, as places in `EDGE_TYPES`, and which rows state one that is none."""
+    plain = np.int8(EDGE_CODES[ActivityType.APPLICATION])
+    stated = rows.activity[marks] if len(rows.activity) else np.full(len(marks), -1, np.int8)
+    fits = np.isin(stated, _APPLICATION_CODES)
+    return np.where(fits, stated, plain), (stated >= 0) & ~fits
 
 
 def opened(

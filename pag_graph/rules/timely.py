@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-columns: Final[tuple[str, ...]] = ()
+columns: Final[tuple[str, ...]] = ("activity",)
 aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = False

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
 
 GROWING = ("vertices", "edges", "findings", "epochs")
 """Tables to which an append adds; it leaves what it finds there, but for provisional files."""
+
+
+class About(TypedDict):
+    """What a commit says of itself and of the state before it, as `pag_graph.store.delta.commit` takes it."""
+
+    run: Mapping[str, Any]
+    closed_epochs: int
+    dropped: Mapping[str, int]
+    events: int
+    previous: StoreInfo | None
+    keep: bool
+    unchanged: Collection[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

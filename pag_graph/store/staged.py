@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from pag_graph.store.contents import GROWING
 from pag_graph.store.delta import StoreInfo
@@ -13,26 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.store.contents import About
     from pag_graph.store.parts import PartFile
 
 
-def staged(
-    path: Path,
-    parts: Mapping[str, Sequence[PartFile]],
-    *,
-    run: Mapping[str, Any],
-    closed_epochs: int,
-    dropped: Mapping[str, int],
-    events: int,
-    previous: StoreInfo | None,
-    keep: bool = False,
-    unchanged: Collection[str] = (),
-) -> StoreInfo:
+def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[About]) -> StoreInfo:
     """Return the state that `commit` would make of the same arguments, so that it can be looked at before.
 
     Parameters
     ----------
-    path, parts, run, closed_epochs, dropped, events, previous, keep, unchanged
+    path, parts, about
         As for `commit`.
 
     Returns
@@ -42,17 +32,17 @@ def staged(
     """
     return _Staged(
         path=path,
-        run=run,
+        run=about["run"],
         versions={"epochs": latest(path / "epochs") + 1},
-        closed_epochs=closed_epochs,
-        dropped=dropped,
-        events=events,
+        closed_epochs=about["closed_epochs"],
+        dropped=about["dropped"],
+        events=about["events"],
         commit_id="",
         digests=None,
         new=parts,
-        kept=previous,
-        keep=keep,
-        unchanged=unchanged,
+        kept=about["previous"],
+        keep=about["keep"],
+        unchanged=about["unchanged"],
     )
 
 

@@ -134,7 +134,7 @@ class KinetoRun:
             file = folder / f"rank-{rank}.json"
             if dialect == "gzip":
                 file = folder / f"rank-{rank}.json.gz"
-                file.write_bytes(gzip.compress(text.encode(), 1))
+                file.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
             else:
                 file.write_text(text)
             files.append(file)

@@ -21,6 +21,16 @@ Row = dict[str, Any]
 
 _NO_TIME = 0
 _READS = {"receive", "progress_receive"}
+_APPLICATION_TYPES = {
+    "processing",
+    "serialization",
+    "deserialization",
+    "buffer",
+    "io",
+    "scheduling",
+    "gc",
+    "application",
+}
 
 
 @dataclass(slots=True)
@@ -463,6 +473,8 @@ def _applications(log: list[_Item], graph: Reference) -> _Item | None:
         item.applied = stack[-1] if stack else None
         if item.kind == "application_start":
             stack.append(item)
+            if item.event.activity is not None and item.event.activity not in _APPLICATION_TYPES:
+                graph.findings["application_of_other_type", item.event.worker, item.event.seq, None] += 1
         elif item.kind == "application_stop":
             same = [at for at, start in enumerate(stack) if start.event.operator == item.event.operator]
             if not same:
@@ -482,7 +494,7 @@ def _covered(edge: Row, application: _Item | None) -> Row:
         return edge
     return {
         **edge,
-        "type": "application",
+        "type": application.event.activity if application.event.activity in _APPLICATION_TYPES else "application",
         "operator": application.event.operator,
         "activation": application.id,
         "flags": 0,

@@ -221,9 +221,10 @@ class _Program:
             self._receive(me, argument, 1)
 
     def _apply(self, me: _Worker, argument: int, gap: int) -> None:
-        """Start or stop one of two activities of the program, properly nested or not."""
+        """Start or stop one of two activities of the program, properly nested or not, with a type or without."""
         kind = (EventKind.APPLICATION_START, EventKind.APPLICATION_STOP)[argument % 2]
-        self._log(me, kind, gap, operator=100 + argument // 2 % 2)
+        types = (None, "io", "gc", "waiting") if kind is EventKind.APPLICATION_START else (None,)
+        self._log(me, kind, gap, operator=100 + argument // 2 % 2, activity=types[argument // 4 % len(types)])
 
     def _spawn(self, me: _Worker, argument: int, gap: int) -> None:
         child = self.workers[argument % len(self.workers)]

@@ -40,6 +40,7 @@ PLACES: dict[str, dict[str, str]] = {
         "eventlogs/app-20260110120000-0001": "log",
         "last-week.pag": "store",
         ".pag/skewed.pag": "store",
+        "run.trace": "trace",
         "w1.pag": "store",
         "w2.pag": "store of bfs",
         "w4.pag": "store of triangles",
@@ -49,8 +50,10 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/cypher.md": {"run.pag": "store"},
     "docs/export.md": {"run.pag": "store"},
     "docs/graphframes.md": {"run.pag": "store"},
+    "docs/live.md": {"run.trace": "trace"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
     "docs/spark.md": {"eventlogs/app-20261121183148-0000": "log", "app-1": "log"},
 }

@@ -22,6 +22,7 @@ from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import events, model
+from pag_graph.sinks.neo4j.detail import RunLabels
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
 
@@ -153,6 +154,29 @@ def test_the_graph_is_the_stores(neo4j_driver: neo4j.Driver, skewed: Run) -> Non
     assert [{k: v for k, v in row.items() if v is not None} for row in got] == [
         {k: v for k, v in row.items() if v is not None} for row in edges.to_dicts()
     ]
+
+
+def test_a_run_keeps_what_it_is_called(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    labels = RunLabels(name="monday", tags=("nightly", "small"), program="skewed join")
+    load_run(first_rounds, neo4j_driver, epochs=[1], options=LoadOptions(labels=labels))
+    load_run(first_rounds, neo4j_driver, epochs=[2])
+    (row,) = run_query(neo4j_driver, "runs/runs", {"tag": "nightly"})
+    assert (row["name"], row["tags"], row["program"]) == ("monday", ["nightly", "small"], "skewed join")
+    assert (row["run"], row["epochs"]) == (ids(first_rounds), 2)
+    load_run(first_rounds, neo4j_driver, epochs=[2], options=LoadOptions(labels=RunLabels(name="tuesday", tags=())))
+    assert run_query(neo4j_driver, "runs/runs", {"tag": "nightly"}) == []
+    assert run_query(neo4j_driver, "runs/runs", {})[0]["name"] == "tuesday"
+
+
+def test_nothing_counts_twice(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:
+    """Every group of epochs shows what crosses its borders, too."""
+    done = load_run(first_rounds, neo4j_driver, options=LoadOptions(group_edges=100))
+    assert done.events == first_rounds.scan("vertices").collect().height
+    assert done.relationships == first_rounds.scan("edges").collect().height
+    (there,) = ask(neo4j_driver, "MATCH (s:Segment) RETURN count(s) AS segments")
+    assert done.segments == there["segments"]
+    marked = ask(neo4j_driver, "MATCH (:Event)-[a {critical: true}]->(:Event) RETURN count(a) AS critical")
+    assert done.critical == marked[0]["critical"]
 
 
 def test_what_an_earlier_release_loaded_is_loaded_again(neo4j_driver: neo4j.Driver, first_rounds: Run) -> None:

@@ -67,7 +67,7 @@ MODULE = re.compile(r"\bpag_graph(?:\.[a-z]\w*)+(?:\.\w+)*")
 SECTION = re.compile(r"`{1,2}((?:docs/)?[a-z-]+\.md)`{1,2},?\s+section\s+\"([^\"]+)\"")
 ANCHOR = re.compile(r"(?:docs/)?([a-z-]+\.md)#([\w-]+)")
 IMPORT = re.compile(r"from (pag_graph[.\w]*) import (\w+(?:, \w+)*)")
-UNPUBLISHED = re.compile(r"\b(?:contracts?|design) section \d+|\b(?:contracts|house|live|style)\.md\b")
+UNPUBLISHED = re.compile(r"\b(?:contracts?|design) section \d+|\b(?:contracts|house|style)\.md\b")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -34,7 +34,7 @@ MODULES = {
     path.stem
     for path in (ROOT / "pag_graph" / "analyses").glob("*.py")
     # These are the framework, with windows that are many or large; the graph that replays work on; distributions that
-    # intervals are read from; and what `why` knows before it speaks.
+    # intervals are read from; what `why` knows before it speaks; and standing queries, with what only they ask for.
     if path.stem
     not in {
         "__init__",
@@ -54,6 +54,11 @@ MODULES = {
         "observations",
         "scaling",
         "statements",
+        "standing",
+        "rounds",
+        "totals",
+        "degrees",
+        "invariants_resumed",
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.

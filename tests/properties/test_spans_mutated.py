@@ -1,8 +1,8 @@
 """Mutated spans: each file is a typed error, or read with every span a span of a request, or counted.
 
-Bytes are flipped and cut off, values made extreme or of other types, spans repeated, parents exchanged. What can be read
-must have paths as long as its roots; now and then it is converted and built. With ``PAG_PROVE=1`` a hundred thousand
-of each form.
+Bytes are flipped and cut off, values made extreme or of other types, spans repeated, parents exchanged. What can be
+read must have paths as long as its roots; now and then it is converted and built. With ``PAG_PROVE=1`` a hundred
+thousand of each form.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 TRIES = int(os.environ.get("PAG_SPAN_TRIES", "0")) or (100_000 if PROVE else 150)
 BUILT_EACH = 75
 EXTREMES: list[Any] = [
-    None, True, -1, 0, 2**63, -(2**63), 2**64, 1e300, 0.5, "", "0", "x", "9" * 30, [], {}, [[]], {"key": None}, [1, None],
-    "\u202e\x1b[31m", "é" * 40, 1 << 61,
+    None, True, -1, 0, 2**63, -(2**63), 2**64, 1e300, 0.5, "", "0", "x", "9" * 30, [], {}, [[]], {"key": None},
+    [1, None], "\u202e\x1b[31m", "é" * 40, 1 << 61,
 ]  # fmt: skip
 
 
@@ -96,14 +96,21 @@ def mutate_bytes(content: bytes, chance: random.Random) -> bytes:
 def attempt(file: Path, place: Path, *, build: bool) -> str:
     try:
         made = requests(read_spans([file]))
-        lengths = np.bincount(
-            np.repeat(np.arange(made.count), np.diff(made.begins)), made.path.end - made.path.begin, made.count
-        )
+        lengths = np.zeros(made.count, np.int64)
+        number = np.repeat(np.arange(made.count), np.diff(made.begins))
+        np.add.at(lengths, number, made.path.end - made.path.begin)
         assert (lengths == made.latency).all()
         assert (made.own >= 0).all()
-        assert made.spans.start.size + sum(
-            row["observed"] for table in made.findings for row in table.to_pylist() if row["finding"] == "span_twice"
-        ) == made.table.rows
+        assert (
+            made.spans.start.size
+            + sum(
+                row["observed"]
+                for table in made.findings
+                for row in table.to_pylist()
+                if row["finding"] == "span_twice"
+            )
+            == made.table.rows
+        )
         chosen = counted(made)
         paths = [by_operation(made, chosen), by_call_path(made, chosen)]
         assert {sum(row["path_ns"] for row in rows) for rows in paths} <= {int(made.latency[chosen].sum())}

@@ -15,6 +15,7 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.formats import svg
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType, RuleSet
 from pag_graph.model.ids import worker_of
+from pag_graph.testing.span_traces import SimulatedSpan, otlp
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
@@ -76,6 +77,30 @@ _STYLE = (
     ".e { font-size: 11px; fill: #1d6fa5; paint-order: stroke; stroke: #ffffff; stroke-width: 3px }"
 )
 _HEAD = svg.arrow_head("head", _MESSAGE)
+
+
+_AT = 1_700_000_000_000_000_000
+REQUEST = [
+    SimulatedSpan(
+        trace=f"{1:032x}",
+        id=f"{number:016x}",
+        parent=f"{parent:016x}" if parent else None,
+        service=service,
+        host=service,
+        operation=operation,
+        kind=kind,
+        thread=None,
+        start=_AT + start,
+        end=_AT + end,
+    )
+    for number, parent, service, operation, kind, start, end in (
+        (1, 0, "shop", "buy", "server", 0, 180),
+        (2, 1, "shop", "ask stock", "client", 20, 90),
+        (3, 2, "stock", "count", "server", 30, 80),
+        (4, 1, "shop", "ask bank", "client", 25, 150),
+        (5, 4, "bank", "pay", "server", 40, 135),
+    )
+]
 
 
 def picture(snapshot: Snapshot, title: str, *, path: bool = False, segments: bool = False) -> str:
@@ -225,6 +250,24 @@ def draw_all() -> dict[str, str]:
         }
 
 
+def draw_spans() -> dict[str, str]:
+    """Build a request of five spans and draw it.
+
+    Returns
+    -------
+    dict
+        File name to SVG document.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "request.jsonl").write_bytes(otlp(REQUEST))
+        api.convert(Path(folder) / "request.jsonl", Path(folder) / "trace")
+        api.build(Path(folder) / "trace", Path(folder) / "store", engine="local")
+        snapshot = api.open(Path(folder) / "store").snapshot(epoch=2)
+        return {
+            "spans-request.svg": picture(snapshot, "A request: the shop calls, and waits for, two others", path=True)
+        }
+
+
 def _built(trace: SmallTrace, place: Path) -> Pag:
     trace.write(place / "trace")
     api.build(place / "trace", place / "store", rules=trace.rules, engine="local")
@@ -233,7 +276,7 @@ def _built(trace: SmallTrace, place: Path) -> Pag:
 
 def main() -> None:
     """Draw all pictures into the documentation."""
-    for name, text in draw_all().items():
+    for name, text in (draw_all() | draw_spans()).items():
         (FOLDER / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"{FOLDER / name}\n")
 

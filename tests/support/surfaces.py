@@ -274,13 +274,13 @@ def _run_names(pag: Pag) -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    from pag_graph.model import tables
+    from pag_graph.model import live_tables, tables
 
     named = {f"trace {name.removeprefix('TRACE_').lower()}": name for name in dir(tables) if name.startswith("TRACE_")}
     for title, name in named.items():
         if isinstance(schema := getattr(tables, name), pa.Schema):
             yield from (f"column of {title}: {line}" for line in _columns(schema))
-    for name, schema in tables.STORE_TABLES.items():
+    for name, schema in {**tables.STORE_TABLES, **live_tables.LIVE_TABLES}.items():
         yield from (f"column of store {name}: {line}" for line in _columns(schema))
     yield f"format of traces: {tables.TRACE_FORMAT_VERSION}"
     yield f"format of stores: {tables.STORE_FORMAT_VERSION}"

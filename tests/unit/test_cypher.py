@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pag_graph import cypher
+from pag_graph import cypher, cypher_page
 from pag_graph.cypher import cypher_library, list_queries, load_query
 from pag_graph.errors import InvalidParameterError, PagGraphError
 
@@ -18,7 +18,18 @@ def without_comments(text: str) -> str:
 
 def test_the_repository_has_a_library() -> None:
     assert (cypher_library() / "analyses" / "critical_path.cypher").is_file()
-    folders = {"analyses", "browser", "epochs", "load", "patterns", "provenance", "root_cause", "schema", "segments"}
+    folders = {
+        "analyses",
+        "browser",
+        "epochs",
+        "load",
+        "patterns",
+        "provenance",
+        "root_cause",
+        "runs",
+        "schema",
+        "segments",
+    }
     assert {name.split("/")[0] for name in list_queries()} == folders
 
 
@@ -271,4 +282,4 @@ def test_cells_are_short_and_fit_a_table(value: object, text: str) -> None:
 
 def test_the_reference_is_current() -> None:
     written = Path(__file__).parents[2] / "docs" / "cypher.md"
-    assert written.read_text(encoding="utf-8") == cypher.page(), "run: python -m pag_graph.cypher > docs/cypher.md"
+    assert written.read_text(encoding="utf-8") == cypher_page.page(), "run: python -m pag_graph.cypher > docs/cypher.md"

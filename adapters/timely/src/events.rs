@@ -15,7 +15,7 @@ use parquet::schema::types::{ColumnPath, Type};
 
 use crate::Error;
 use crate::directory::Directory;
-use crate::record::{APPLICATIONS, Kind, NAMES, Record};
+use crate::record::{APPLICATIONS, Kind, NAMES, Record, TYPES};
 
 /// Rows of a row group; a reader skips by them.
 const GROUP: usize = 128 * 1024;
@@ -42,6 +42,9 @@ static TYPE: LazyLock<Arc<Type>> =
 
 static KINDS: LazyLock<[ByteArray; NAMES.len()]> = // Static bytes are copied without counting references.
     LazyLock::new(|| NAMES.map(|name| ByteArray::from(Bytes::from_static(name.as_bytes()))));
+
+static ACTIVITIES: LazyLock<[ByteArray; TYPES.len()]> =
+    LazyLock::new(|| TYPES.map(|name| ByteArray::from(Bytes::from_static(name.as_bytes()))));
 
 static PROPERTIES: LazyLock<Arc<WriterProperties>> = LazyLock::new(|| Arc::new(properties()));
 
@@ -105,6 +108,7 @@ struct Columns {
     epoch: Vec<i64>,
     t_ns: Vec<i64>,
     kind: Vec<ByteArray>,
+    activity: Optional<ByteArray>,
     operator: Optional<i64>,
     channel: Optional<i64>,
     scope: Optional<i64>,
@@ -125,6 +129,8 @@ impl Columns {
         self.epoch.push(epoch);
         self.t_ns.push(t as i64);
         self.kind.push(KINDS[kind as usize].clone());
+        let typed = kind == ApplicationStart && count > 0;
+        self.activity.push(typed.then(|| ACTIVITIES[count as usize].clone()));
         self.operator.push(match kind {
             Start | Stop | PushProgress => Some(i64::from(id)),
             ApplicationStart | ApplicationStop => Some(APPLICATIONS + i64::from(id)),
@@ -146,6 +152,7 @@ impl Columns {
         self.epoch.clear();
         self.t_ns.clear();
         self.kind.clear();
+        self.activity.clear();
         for column in [
             &mut self.operator,
             &mut self.channel,
@@ -237,15 +244,14 @@ fn write_group(
     required::<Int64Type>(&mut group, &columns.epoch)?;
     required::<Int64Type>(&mut group, &columns.t_ns)?;
     required::<ByteArrayType>(&mut group, &columns.kind)?;
-    let nothing = vec![0; rows];
-    optional::<ByteArrayType>(&mut group, &[], &nothing)?;
+    optional::<ByteArrayType>(&mut group, &columns.activity.values, &columns.activity.levels)?;
     optional::<Int64Type>(&mut group, &columns.operator.values, &columns.operator.levels)?;
     optional::<Int64Type>(&mut group, &columns.channel.values, &columns.channel.levels)?;
     optional::<Int64Type>(&mut group, &columns.scope.values, &columns.scope.levels)?;
     optional::<Int32Type>(&mut group, &columns.peer.values, &columns.peer.levels)?;
     optional::<Int64Type>(&mut group, &columns.message_seq.values, &columns.message_seq.levels)?;
     optional::<Int64Type>(&mut group, &columns.records.values, &columns.records.levels)?;
-    optional::<Int64Type>(&mut group, &[], &nothing)?;
+    optional::<Int64Type>(&mut group, &[], &vec![0; rows])?;
     optional::<Int64Type>(&mut group, &columns.timeout_ns.values, &columns.timeout_ns.levels)?;
     group.close()?;
     Ok(())

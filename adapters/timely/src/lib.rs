@@ -53,7 +53,7 @@
 //! - The progress streams, one per timestamp type. [`Config::new`] registers the usual types; [`Config::progress`] and
 //!   [`Tracer::progress`] add others; usual ones that turn out to be unused are let go. A scope in which data moved but whose progress nobody listened to is listed in
 //!   `meta.json` under `missing_progress`.
-//! - Named activities of the program itself: [`Tracer::application`].
+//! - Named activities of the program itself: [`Tracer::application`], or [`Tracer::application_as`] with what they do.
 //! - Empty steps, see below.
 //!
 //! Events of one worker carry `seq` 1, 2, 3, … without gaps, in the order of time; at equal times of different streams
@@ -130,4 +130,5 @@ mod writer;
 pub use config::{Config, Sink};
 pub use directory::assemble;
 pub use error::Error;
+pub use record::ActivityType;
 pub use tracer::{Activities, Activity, Tracer, attach};

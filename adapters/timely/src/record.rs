@@ -38,6 +38,35 @@ pub(crate) const NAMES: [&str; 14] = [
     "idle_stop",
 ];
 
+/// What a named activity does.
+///
+/// `pag_graph` shows it as the type of the time that the activity takes; waits show through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ActivityType {
+    /// Something else.
+    #[default]
+    Application,
+    /// Work on data.
+    Processing,
+    /// Making bytes of data.
+    Serialization,
+    /// Making data of bytes.
+    Deserialization,
+    /// Being held back by a full buffer.
+    Buffer,
+    /// Reading or writing files and sockets.
+    Io,
+    /// Deciding what to do next.
+    Scheduling,
+    /// Collecting garbage.
+    Gc,
+}
+
+/// What the types are called, in their order; the first one is not written.
+pub(crate) const TYPES: [&str; 8] =
+    ["application", "processing", "serialization", "deserialization", "buffer", "io", "scheduling", "gc"];
+
 /// Ids of named activities start here; Timely numbers operators from 0.
 pub(crate) const APPLICATIONS: i64 = 1 << 40;
 
@@ -48,7 +77,7 @@ pub(crate) struct Record {
     pub(crate) t: u64,
     /// Number of the message on its channel.
     pub(crate) message: u64,
-    /// Records or updates in a message, a park's time limit (-1 for none), or a number of steps.
+    /// Records or updates in a message, a park's time limit (-1 for none), a number of steps, or an activity's type.
     pub(crate) count: i64,
     /// Operator, channel or named activity.
     pub(crate) id: u32,

@@ -10,7 +10,7 @@ use timely::worker::Worker;
 
 use crate::directory::Directory;
 use crate::meeting::{self, Meeting};
-use crate::record::{Kind, Record};
+use crate::record::{ActivityType, Kind, Record};
 use crate::recorder::{IdleLimits, Recorder, nanoseconds};
 use crate::streams::{self, Shared, since};
 use crate::writer::{Lane, Limits, Writer};
@@ -104,6 +104,11 @@ impl Tracer {
         self.activities().begin(name)
     }
 
+    /// Begins a named activity of which it is known what it does, as [`Tracer::application`].
+    pub fn application_as(&self, name: &str, what: ActivityType) -> Activity {
+        self.activities().begin_as(name, what)
+    }
+
     /// A handle that can be moved into operators.
     pub fn activities(&self) -> Activities {
         Activities { shared: self.shared.clone(), timer: self.timer }
@@ -150,10 +155,16 @@ impl std::fmt::Debug for Activities {
 impl Activities {
     /// Begins a named activity, see [`Tracer::application`].
     pub fn begin(&self, name: &str) -> Activity {
+        self.begin_as(name, ActivityType::default())
+    }
+
+    /// Begins a named activity of which it is known what it does, see [`Tracer::application_as`].
+    pub fn begin_as(&self, name: &str, what: ActivityType) -> Activity {
         let id = hash(name);
         let mut recorder = self.shared.recorder.borrow_mut();
         recorder.name(id, name);
-        recorder.aside(Record::plain(since(self.timer), Kind::ApplicationStart, id));
+        let start = Record::plain(since(self.timer), Kind::ApplicationStart, id);
+        recorder.aside(Record { count: what as i64, ..start });
         drop(recorder);
         Activity { activities: self.clone(), id, here: PhantomData }
     }

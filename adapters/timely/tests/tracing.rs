@@ -5,7 +5,8 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use pag_timely::{Config, Error, Sink};
+use pag_timely::{ActivityType, Config, Error, Sink};
+use parquet::record::Field;
 use support::{Place, Trace, int, text};
 use timely::dataflow::InputHandle;
 use timely::dataflow::operators::{ConnectLoop, Enter, Exchange, Feedback, Input, Inspect, Leave, Probe};
@@ -92,7 +93,7 @@ fn activities_nest_and_have_ids_of_their_own() {
         let tracer = pag_timely::attach(worker, Config::new(&path)).expect("it begins");
         {
             let _outer = tracer.application("outer");
-            let _inner = tracer.application("inner");
+            let _inner = tracer.application_as("inner", ActivityType::Io);
         }
         let activities = tracer.activities();
         worker.dataflow::<u64, _, _>(|scope| {
@@ -125,6 +126,12 @@ fn activities_nest_and_have_ids_of_their_own() {
             ]
         );
         assert_eq!(marks.iter().filter(|mark| **mark == ("application_start", "record")).count(), 3);
+        let typed: Vec<_> = trace.of(worker).filter(|event| event["activity"] != Field::Null).collect();
+        assert_eq!(typed.len(), 1, "only an activity that states its type has one, where it starts");
+        assert_eq!(
+            (text(typed[0], "kind"), text(typed[0], "activity"), name(int(typed[0], "operator"))),
+            ("application_start", "io", "inner")
+        );
     }
 }
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from pag_graph.kernels.span_paths import MESSAGE
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -46,7 +44,7 @@ def path_parts(requests: Requests, chosen: I64) -> pl.DataFrame:
     """
     path = requests.path
     number = np.repeat(np.arange(requests.count), np.diff(requests.begins))
-    message = path.kind == MESSAGE
+    message = requests.under_way
     owner = np.where(message, requests.spans.parent[path.span], path.span)
     length = path.end - path.begin
     wanted = np.zeros(requests.count, np.bool_)

@@ -17,7 +17,6 @@ from pag_graph.diagnosis.spans.aggregates import (
     slowest,
 )
 from pag_graph.errors import InvalidParameterError, TraceFormatError
-from pag_graph.kernels.span_paths import MESSAGE
 from pag_graph.sources.spans.convert import convertible
 from pag_graph.sources.spans.files import read_spans
 from pag_graph.sources.spans.requests import requests as make_requests
@@ -184,18 +183,18 @@ def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:
     """
     root = int(requests.first[number])
     low, high = int(requests.begins[number]), int(requests.begins[number + 1])
-    path, table = requests.path, requests.table
+    path, table, under_way = requests.path, requests.table, requests.under_way
     start = int(requests.spans.start[root])
     parts: list[dict[str, Any]] = []
     for place in range(high - 1, low - 1, -1):
         span = int(path.span[place])
-        owner = int(requests.spans.parent[span]) if path.kind[place] == MESSAGE else span
+        owner = int(requests.spans.parent[span]) if under_way[place] else span
         parts.append(
             {
                 "start_ns": int(path.begin[place]) - start,
                 "duration_ns": int(path.end[place] - path.begin[place]),
                 "operation": table.operations[int(requests.operation[owner])].label,
-                "kind": "network" if path.kind[place] == MESSAGE else "own",
+                "kind": "network" if under_way[place] else "own",
                 "span": str(table.spans["id"][int(requests.row[owner])]),
                 "certain": bool(requests.certain[span]),
             }

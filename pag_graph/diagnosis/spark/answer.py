@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.builder.build import build
 from pag_graph.builder.engine import silent
+from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.diagnosis.spark.nodes import PlanRows, path_tasks, plan_rows
 from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
-from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
-from pag_graph.model.enums import EdgeFlags, RuleSet
 from pag_graph.sources.spark.convert import map_log, write_mapped
-from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
+from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.sources.spark.settings import settings_of
 from pag_graph.sources.spark.task_updates import read_task_updates
@@ -172,27 +171,17 @@ def answer(
         diagnosis = diagnose(mapped.schedule, thresholds)
         if folder is None:
             with temporary_results() as place:
-                return _walked(log, read, mapped, diagnosis, _built(mapped, place, progress), cores)
+                return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
         kept = place_of(folder)
         if not replace and is_result_of(mapped, kept):
             return _walked(log, read, mapped, diagnosis, Run(kept / STORE), cores)
         with new_results(mapped, kept, replace=replace) as place:
             # They come to their place when all is done: a command that is killed before can be repeated as it was.
-            return _walked(log, read, mapped, diagnosis, _built(mapped, place, progress), cores)
+            return _walked(log, read, mapped, diagnosis, _made(mapped, place, progress), cores)
 
 
-def _built(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
-    """Write trace and store of a log, and open the store."""
-    write_mapped(mapped, place / TRACE)
-    build(
-        place / TRACE,
-        place / STORE,
-        engine=LocalEngine(),
-        rules=RuleSet.STATED,
-        mode="replace",
-        progress=progress,
-    )
-    return Run(place / STORE)
+def _made(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
+    return built(partial(write_mapped, mapped), place, progress)
 
 
 def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
@@ -214,17 +203,7 @@ def _walked(
 ) -> SparkAnswer:
     snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
     path = critical_path(snapshot)
-    steps = pl.DataFrame(pl.from_arrow(path.steps))
-    # Of the edges, which are many, only those of the path.
-    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
-    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
-    steps = steps.join(
-        flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
-        on=["edge_src", "edge_dst"],
-        how="left",
-        maintain_order="left",
-    ).with_columns(inferred=(pl.col("flags").fill_null(0) & int(EdgeFlags.INFERRED)) != 0)
-    steps = _labelled(steps, mapped)
+    steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()
     divided = _divided(files, mapped, steps)
@@ -234,7 +213,7 @@ def _walked(
         mapped=mapped,
         diagnosis=diagnosis,
         steps=steps,
-        shares={name: _shares(steps, column, span) for name, column in _DIVISIONS.items()},
+        shares={name: shares(steps, column, span) for name, column in _DIVISIONS.items()},
         plan_nodes=divided.rows,
         pieces=divided.pieces,
         what_if=what_ifs(mapped, diagnosis, steps),
@@ -313,13 +292,3 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
         host=pl.Series(host, dtype=pl.String),
         query=pl.Series(query, dtype=pl.String),
     )
-
-
-def _shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]:
-    rows = (
-        steps.group_by(column)
-        .agg(pl.col("duration_ns").sum().alias("path_ns"))
-        .filter(pl.col("path_ns") > 0)
-        .sort("path_ns", column, descending=[True, False])
-    )
-    return [{"key": key, "path_ns": ns, "share": ns / span} for key, ns in rows.iter_rows()]

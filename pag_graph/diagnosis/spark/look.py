@@ -285,14 +285,21 @@ class Look:
             change(durations)
         return self.base - self.ends(durations=durations, **more)
 
-    def cut(self, stages: Iterable[tuple[int, int]], share: Callable[[tuple[int, int]], float]) -> Shorter:
-        """Return what takes a share of its work from every task of some stages."""
+    def cut(
+        self, stages: Iterable[tuple[int, int]], share: Callable[[tuple[int, int]], float], *, warm: bool = False
+    ) -> Shorter:
+        """Return what takes a share of its run time from every task of some stages.
+
+        With `warm` what first tasks took more, for code that was cold, is not shared.
+        """
         parts: list[tuple[I64, I64]] = []
         for key in sorted(stages):
             own = self.by_stage.get(key)
             if own is not None:
-                work = own["work"].to_numpy()
-                parts.append((own["number"].to_numpy(), (work * min(max(share(key), 0.0), 1.0)).astype(np.int64)))
+                numbers, run = own["number"].to_numpy(), own["run"].to_numpy()
+                if warm:
+                    run = np.maximum(run - (own["held"].to_numpy() - self.warm[numbers]), 0)
+                parts.append((numbers, (run * min(max(share(key), 0.0), 1.0)).astype(np.int64)))
         return Shorter(parts)
 
     def saved_in(self, stages: Sequence[tuple[int, int]], change: Callable[[I64], None]) -> int:

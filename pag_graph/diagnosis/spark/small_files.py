@@ -45,7 +45,7 @@ def _read(look: Look, scan: PlanNode) -> Cause | None:
         # Scans that read row by row have no timer: then all of the stage may be theirs.
         return min(1.0, timed[key] / look.plans.run_ns[key]) if timed.get(key) else 1.0
 
-    changed = look.cut(keys, lambda key: share * scanning(key))
+    changed = look.cut(keys, lambda key: share * scanning(key), warm=True)
     saved = look.saved_in(keys, changed)
     if not look.matters(saved):
         return None

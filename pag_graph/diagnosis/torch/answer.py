@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.builder.build import build
 from pag_graph.builder.engine import silent
+from pag_graph.diagnosis.path_steps import built
 from pag_graph.diagnosis.torch.causes import Cause, Limits, Prediction, causes_of, predictions
 from pag_graph.diagnosis.torch.look import KERNELS, Look, look_at
-from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
-from pag_graph.model.enums import EpochRole, RuleSet
+from pag_graph.model.enums import EpochRole
 from pag_graph.model.units import printable
 from pag_graph.sources.kineto.convert import map_files, write_mapped
-from pag_graph.sources.spark.keep import STORE, TRACE, is_result_of, new_results, place_of, temporary_results
+from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,25 +108,12 @@ def answer(
     mapped = map_files(files, steps=steps, progress=progress)
     if folder is None:
         with temporary_results() as place:
-            return _told(mapped, _built(mapped, place, progress), step, limits)
+            return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
     kept = place_of(folder)
     if not replace and is_result_of(mapped, kept, write_mapped):
         return _told(mapped, Run(kept / STORE), step, limits)
     with new_results(mapped, kept, replace=replace, write=write_mapped) as place:
-        return _told(mapped, _built(mapped, place, progress), step, limits)
-
-
-def _built(mapped: Mapped, place: Path, progress: Callable[[str, int, int], None]) -> Run:
-    write_mapped(mapped, place / TRACE)
-    build(
-        place / TRACE,
-        place / STORE,
-        engine=LocalEngine(),
-        rules=RuleSet.STATED,
-        mode="replace",
-        progress=progress,
-    )
-    return Run(place / STORE)
+        return _told(mapped, built(partial(write_mapped, mapped), place, progress), step, limits)
 
 
 def _told(mapped: Mapped, run: Run, step: int | None, limits: Limits | None) -> TorchAnswer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from pag_graph.model.enums import EdgeFlags
+from pag_graph.diagnosis.path_steps import marked_steps, shares
 from pag_graph.sources.kineto import operators as classes
 from pag_graph.sources.kineto.spans import COLLECTIVE, LAUNCH
 from pag_graph.sources.kineto.threads import LOADER
@@ -114,14 +114,7 @@ class Look:
     def shares(self, column: str, *kinds: str) -> list[dict[str, Any]]:
         """Return the path's time by a column, longest first; of some kinds of time only, if any are given."""
         steps = self.steps.filter(pl.col("kind").is_in(list(kinds))) if kinds else self.steps
-        rows = (
-            steps.group_by(column)
-            .agg(pl.col("duration_ns").sum().alias("path_ns"))
-            .filter(pl.col("path_ns") > 0)
-            .sort("path_ns", column, descending=[True, False])
-        )
-        span = max(self.span_ns, 1)
-        return [{"key": key, "path_ns": ns, "share": ns / span} for key, ns in rows.iter_rows()]
+        return shares(steps, column, max(self.span_ns, 1))
 
     def path_ns(self, *kinds: str) -> int:
         """Return the path's time of some kinds."""
@@ -161,15 +154,7 @@ def look_at(mapped: Mapped, run: Run, window: Window, path: CriticalPath) -> Loo
 
 def _labelled(mapped: Mapped, run: Run, path: CriticalPath) -> pl.DataFrame:
     """Say of every step of a path what kind of time it is, and whose."""
-    steps = pl.DataFrame(pl.from_arrow(path.steps))
-    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
-    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
-    steps = steps.join(
-        flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
-        on=["edge_src", "edge_dst"],
-        how="left",
-        maintain_order="left",
-    )
+    steps = marked_steps(run, path)
     names = classes.names_of(mapped.operators.rows())
     ranks = {worker: rank for rank in mapped.ranks for worker in [*rank.thread_workers.values(), *_streams(rank)]}
     loading = {rank.thread_workers.get(rank.main, -1): _loading(rank) for rank in mapped.ranks}
@@ -194,7 +179,6 @@ def _labelled(mapped: Mapped, run: Run, path: CriticalPath) -> pl.DataFrame:
         kind=pl.Series(kinds, dtype=pl.String),
         name=pl.Series(labels, dtype=pl.String),
         rank=pl.Series(of_rank, dtype=pl.Int64),
-        inferred=(pl.col("flags").fill_null(0) & int(EdgeFlags.INFERRED)) != 0,
     )
 
 

@@ -72,6 +72,8 @@ class BulkReport:
     """Nodes in the files."""
     relationships: int
     """Relationships in the files."""
+    activities: int
+    """Those of the relationships that are activities and messages between events."""
     events: int
     """Those of the nodes that are events."""
     segments: int
@@ -137,7 +139,7 @@ def load_bulk(
         raise Neo4jError(message, "Stop it: `pag neo4j stop`.", {"home": str(folder)})
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder("pag-graph-import-") as scratch:
-        files = ImportFiles(Reader(run), detail, scratch)
+        files = ImportFiles(Reader(run, options.labels), detail, scratch)
         files.write(options.group_edges, report)
         files_s = time.monotonic() - began
         report("import", 0, 1)
@@ -155,6 +157,7 @@ def load_bulk(
         epochs=tuple(run.epochs["epoch"].to_list()),
         nodes=sum(files.nodes.values()),
         relationships=files.relationships,
+        activities=files.activities,
         events=files.nodes[EVENT.label],
         segments=files.nodes[SEGMENT.label],
         files_s=files_s,
@@ -202,6 +205,7 @@ class ImportFiles:
         self.nodes: Counter[str] = Counter()
         """Nodes in the files, by label."""
         self.relationships = 0
+        self.activities = 0
         self._headers: dict[tuple[str, str], Path] = {}
         self._parts: dict[tuple[str, str], list[Path]] = {}
 
@@ -286,6 +290,7 @@ class ImportFiles:
         self.nodes[table.label] += rows.height
 
     def _activities(self, rows: pl.DataFrame) -> None:
+        self.activities += rows.height
         for kind in ActivityType:
             self._relationships(ACTIVITIES[kind], rows.filter(pl.col("type") == str(kind)))
 

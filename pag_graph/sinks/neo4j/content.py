@@ -18,7 +18,7 @@ from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
-from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader
 from pag_graph.store.delta import commits
@@ -49,6 +49,8 @@ class Content:
 
     detail: Detail
     windows: tuple[Window, ...]
+    islands: bool
+    """Whether what an epoch shows is what carries its number."""
     epochs: pl.DataFrame
     """One row per epoch: `PAG_EPOCHS`, with ``end_segment`` and ``highest_epoch``."""
     snapshots: pl.DataFrame
@@ -88,10 +90,13 @@ class Reader:
     ----------
     run
         A committed run.
+    labels
+        What it is to be called.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, labels: RunLabels | None = None) -> None:
         self.run = run
+        self.labels = labels or RunLabels()
         self.run_id = str(run.info.run["run_id"])
         self._segments = SegmentReader(run)
 
@@ -140,6 +145,7 @@ class Reader:
         return Content(
             detail=detail,
             windows=tuple(windows),
+            islands=self.run.epochs_are_islands,
             epochs=self._epochs(parts, paths, segment_of),
             snapshots=snapshots,
             segments=self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
@@ -177,10 +183,16 @@ class Reader:
         return named.join(near, on="vertex", how="left", maintain_order="left")
 
     def extent(self) -> dict[str, Any]:
-        """Return where the store lies and which epochs it has, so that it can be said which of them are not loaded."""
+        """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
+        hosts = self.run.scan("workers").collect()
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
             "store": str(self.run.info.path.absolute()),
+            "name": self.labels.name,
+            "usual_name": self.run.info.path.absolute().stem,
+            "tags": None if self.labels.tags is None else list(self.labels.tags),
+            "program": self.labels.program,
+            "hosts": sorted(hosts["host"].drop_nulls().unique()) if "host" in hosts.columns else [],
             "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
             "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
         }

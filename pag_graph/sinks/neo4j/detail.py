@@ -1,7 +1,8 @@
-"""How much of an epoch is loaded."""
+"""How much of an epoch is loaded, and what people call a run."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -19,3 +20,14 @@ class Detail(StrEnum):
         """Return whether it holds all that `other` holds."""
         order = list(Detail)
         return order.index(self) >= order.index(other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLabels:
+    """What people call a run, to find it among others; what is absent stays as an earlier load has left it."""
+
+    name: str | None = None
+    """The store's where nobody has ever given one."""
+    tags: tuple[str, ...] | None = None
+    program: str | None = None
+    """What ran."""

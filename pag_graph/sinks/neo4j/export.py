@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.cypher import load_query
 from pag_graph.model.enums import EpochRole
 from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j.bulk import BulkReport
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.query import plain_errors
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pag_graph.builder.build import Progress
     from pag_graph.builder.engine import Engine
     from pag_graph.graph.run import Run
-    from pag_graph.sinks.neo4j.bulk import BulkReport
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.loader import LoadReport
 
@@ -160,6 +160,7 @@ def record_load(driver: neo4j.Driver, run: Run, done: LoadReport | BulkReport) -
     latest = [commit for commit in commits(run.info) if commit.run["run_id"] == done.run][-1]
     values = {
         **asdict(done),
+        "relationships": done.activities if isinstance(done, BulkReport) else done.relationships,
         "detail": str(done.detail),
         "epochs": list(done.epochs),
         "store": str(run.info.path.absolute()),

@@ -7,9 +7,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from pag_graph.builder.engine import silent
 from pag_graph.graph.run import Run
-from pag_graph.sinks.neo4j.content import Reader
+from pag_graph.sinks.neo4j.content import Reader, inside
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.events import EventSync
 from pag_graph.sinks.neo4j.load_steps import write_summary
@@ -88,19 +90,29 @@ def run_task(step: str, task: Task) -> Done:
 
 
 class Counts:
-    """Sums over contents."""
+    """Sums over contents: what lies in their own windows, so that nothing counts for two of them."""
 
     def __init__(self) -> None:
         self.values = {"events": 0, "relationships": 0, "segments": 0, "critical": 0}
 
     def add(self, content: Content) -> None:
-        """Add what a content holds."""
-        critical = content.activities if content.detail is not Detail.WAITS else content.released
+        """Add what a content holds: events and relationships that end in its windows, segments that begin there."""
+        epochs = [window.epoch for window in content.windows]
+        ends = pl.col("start_ns") + pl.col("duration_ns")
+        if content.islands:
+            in_windows = inside_events = pl.col("epoch").is_in(epochs)
+        else:
+            in_windows, inside_events = inside(content.windows, ends), inside(content.windows, pl.col("t_ns"))
+        activities = content.activities.filter(in_windows)
+        segments = content.segments.filter(pl.col("round").is_in(epochs))
+        critical = activities["critical"]
+        if content.detail is Detail.WAITS:
+            critical = content.released.filter(pl.col("target").is_in(segments["id"].implode()))["critical"]
         for name, rows in (
-            ("events", content.events.height),
-            ("relationships", content.activities.height),
-            ("segments", content.segments.height),
-            ("critical", int(critical["critical"].sum() or 0)),
+            ("events", content.events.filter(inside_events).height),
+            ("relationships", activities.height),
+            ("segments", segments.height),
+            ("critical", int(critical.sum() or 0)),
         ):
             self.values[name] += rows
 

@@ -11,7 +11,7 @@ All values are parameters; the text of queries is made of names of this package 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.neo4j_server import lease as leases
 from pag_graph.runtime.threads import CORES
 from pag_graph.sinks.neo4j.content import Reader
-from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.events import EventSync
 from pag_graph.sinks.neo4j.load_steps import begin, describe, prepare_schema, publish, write_summary
 from pag_graph.sinks.neo4j.load_tasks import Advance, Counts, Done, Group, Task, run_task
@@ -77,11 +77,11 @@ class LoadReport:
     unpublished: tuple[int, ...]
     """Epochs that were loaded once from an earlier state of the store, have changed since and are hidden now."""
     events: int
-    """Events that were shown to be there; those that two groups of epochs show count for both."""
+    """Events in the windows of these epochs."""
     relationships: int
-    """Activities and messages between them, counted in the same way."""
+    """Activities and messages that end in these windows."""
     segments: int
-    """Segments, counted in the same way."""
+    """Segments that begin in these windows."""
     critical: int
     """Activities and messages on the critical path of their epoch; 0 for rules that have none."""
     seconds: float
@@ -100,6 +100,8 @@ class LoadOptions:
     """Edges of the epochs that an append has changed, up to which they stay visible until all are exchanged."""
     patience_s: float = PATIENCE_S
     lease_s: float = leases.LEASE_S
+    labels: RunLabels = field(default_factory=RunLabels)
+    """What the run is to be called."""
 
     def __post_init__(self) -> None:
         for name, least in (("batch_rows", 1), ("group_edges", 1), ("exchange_edges", 0)):
@@ -236,7 +238,7 @@ class _Load:
         self.options = options
         self.progress = progress
         self.run_id = str(run.info.run["run_id"])
-        self.reader = Reader(run)
+        self.reader = Reader(run, options.labels)
         self._exchanged: Content | None = None
 
     def load(

@@ -20,7 +20,7 @@ from pag_graph.sources.kineto.rank_log import SYNC, RankLog, read_rank
 from pag_graph.sources.kineto.spans import CHANNELS, Spans, event_tables
 from pag_graph.sources.kineto.steps import Steps, complete_steps, find_steps, step_starts
 from pag_graph.sources.kineto.streams import StreamFindings, write_streams
-from pag_graph.sources.kineto.threads import ThreadFindings, write_threads
+from pag_graph.sources.kineto.threads import ThreadFindings, write_flows, write_threads
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.safe_files import check_regular
@@ -170,6 +170,8 @@ def map_files(
         if pattern is not None:
             rank.steps = find_steps(rank, pattern)
         of_threads = write_threads(rank, spans, operators, tolerance_ns=_tolerance(rank.log), step_pattern=pattern)
+        if lost := write_flows(rank, spans):
+            rank.log.dropped["flows with one end"] += lost
         of_streams = write_streams(rank, spans, operators, joined.get(rank.number, {}), finish=finish)
         found.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
@@ -359,7 +361,7 @@ def _worker_table(ranks: Sequence[Rank], clocks: Mapping[int, ClockEstimate]) ->
             "host": log.host,
             "clock_domain": _clock_of(log),
             "offset_ns": clocks[rank.number].offset,
-            "uncertainty_ns": clocks[rank.number].uncertainty,
+            "uncertainty_ns": clocks[rank.number].uncertainty if clocks[rank.number].uncertainty >= 0 else None,
         }
         for thread, worker in rank.thread_workers.items():
             name = log.thread_names.get(thread) or f"thread {log.threads[thread][1]}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Activity", "Calls", "Rank", "Stream", "make_rank"]
 
 STEP: Final = re.compile(r"^ProfilerStep\s*#(\d{1,15})$")
-"""What `torch.profiler` calls its steps."""
+"""What PyTorch's profiler calls its steps."""
 CLOCK_SLOP_NS: Final = 1_000
 """By so much may the clocks of a device and its host disagree."""
 

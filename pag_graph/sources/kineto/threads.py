@@ -13,7 +13,7 @@ from pag_graph.model.enums import ActivityType
 from pag_graph.sources.kineto import operators as classes
 from pag_graph.sources.kineto.rank import STEP, event_source
 from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, PYTHON, SLICE, SYNC
-from pag_graph.sources.kineto.spans import AUTOGRAD, SYNCHRONISATION, type_code
+from pag_graph.sources.kineto.spans import AUTOGRAD, FLOW, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-__all__ = ["ThreadFindings", "write_threads"]
+__all__ = ["ThreadFindings", "write_flows", "write_threads"]
 
 LAUNCHES: Final = re.compile(r"^(cuda|cu|hip)\w*(Launch|Memcpy|Memset)")
 """Calls that hand work to a device."""
@@ -32,7 +32,8 @@ SYNCHRONISES: Final = re.compile(r"^(cuda|cu|hip)(Device|Ctx|Stream|Event|Stream
 """Calls that wait for a device."""
 LOADER: Final = re.compile(r"^enumerate\(DataLoader\)#_(Multi|Single)Process")
 """What PyTorch calls getting the next batch."""
-_BACKWARD: Final = "autograd::engine::evaluate_function"
+_BACKWARD: Final = re.compile(r"^(autograd::engine::evaluate_function|torch::autograd::)|Backward\d*$")
+"""What autograd runs: its engine says so since 2022, before that the names of its functions do."""
 _LATE_NS: Final = 2_000
 """By so much may a device's clock say that an activity ended after the call that waited for it."""
 
@@ -101,6 +102,25 @@ def write_threads(
     _write_background(rank, spans, operators, inside)
     _write_backward(rank, spans, operators, inside)
     return found
+
+
+def write_flows(rank: Rank, spans: Spans) -> int:
+    """Write the flows of a trace that is none of Kineto's as messages; return how many have one end only."""
+    open_flows: dict[str, tuple[int, int]] = {}
+    lost = 0
+    for phase, flow, thread, t in sorted(rank.log.flows, key=lambda one: (one[3], one[0] != "s")):
+        worker = rank.thread_workers.get(thread, -1)
+        before = open_flows.get(flow)
+        if phase != "s" and before is not None and worker >= 0:
+            if before[0] != worker:
+                spans.message(FLOW, before[0], before[1], worker, t)
+        else:
+            lost += phase != "s" or worker < 0
+        if phase == "f":
+            open_flows.pop(flow, None)
+        elif worker >= 0:
+            open_flows[flow] = (worker, t)
+    return lost
 
 
 def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
@@ -268,7 +288,7 @@ def _passes(rank: Rank, inside: _Intervals, places: I64, begins: I64) -> list[tu
         begin, end = int(inside.begin[group[0]]), int(inside.end[group[-1]])
         names = (log.names[log.name[inside.row[place]]] for place in group)
         started = np.searchsorted(begins, end) - np.searchsorted(begins, begin, side="right")
-        if not started and any(name.startswith(_BACKWARD) for name in names):
+        if not started and any(_BACKWARD.search(name) for name in names):
             found.append((begin, end, int(inside.worker[group[0]])))
 
     for place in places.tolist():

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.span_paths import covered
 from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.spans.requests import NEVER
 from pag_graph.sources.spans.table import CLIENT, DATABASE, PRODUCER, SERVER
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 GAP_NS: Final = 1_000
 """Between two requests, and before the first."""
+_MOST_NS = 1 << 61
 CALLS, RETURNS, LINKS = 0, 1, 2
 """Channels."""
 # The order of rows in one instant. First what ends, spans inside first; then what begins, outermost first.
@@ -79,6 +82,11 @@ def lay_end_to_end(requests: Requests, chosen: I64) -> Layout:
         All of them.
     chosen
         Indexes of requests, ascending.
+
+    Raises
+    ------
+    TraceFormatError
+        If they last too long together.
     """
     begins, ends = requests.first[chosen], requests.first[chosen + 1]
     members = np.concatenate([np.arange(low, high) for low, high in zip(begins, ends, strict=True)])
@@ -86,6 +94,11 @@ def lay_end_to_end(requests: Requests, chosen: I64) -> Layout:
     low, high = np.full(len(chosen), np.iinfo(np.int64).max), np.full(len(chosen), np.iinfo(np.int64).min)
     np.minimum.at(low, request_of, requests.spans.start[members])
     np.maximum.at(high, request_of, requests.spans.end[members])
+    if float((high - low).astype(np.float64).sum()) > _MOST_NS:
+        message = "The requests last longer together than a trace can (146 years): children far outlive their parents."
+        raise TraceFormatError(
+            message, "Choose some: pag spans TRACES --out DIR --slowest N.", {"requests": len(chosen)}
+        )
     base = np.cumsum(high - low + GAP_NS) - (high - low)
     move = np.zeros(len(requests.row), np.int64)
     move[members] = (base - low)[request_of]
@@ -139,8 +152,11 @@ def events(requests: Requests, layout: Layout) -> pl.DataFrame:
     worker = rows["worker"].to_numpy()
     begins = np.flatnonzero(np.diff(worker, prepend=-1))
     seq = np.arange(rows.height) - np.repeat(begins, np.diff(begins, append=rows.height))
-    unknown = [pl.lit(None, pl.Int64).alias(name) for name in ("scope", "records", "bytes", "timeout_ns")]
-    return rows.with_columns(*unknown, epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq))
+    rows = rows.with_columns(epoch=pl.coalesce("ends", pl.Series(epoch)), seq=pl.Series(seq))
+    # Spans say nothing of sizes, records, and when messages arrived before they were read.
+    return rows.with_columns(
+        pl.lit(None, pl.Int64).alias(name) for name in TRACE_EVENTS.names if name not in rows.columns
+    )
 
 
 def _rows(count: int, **columns: Any) -> pl.DataFrame:

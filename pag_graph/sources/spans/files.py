@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.sources.spans.table import SpanTable
+    from pag_graph.sources.spark.codecs import Stopped
 
 _HEAD: Final = 1 << 16
 _PARSED: Final = 8

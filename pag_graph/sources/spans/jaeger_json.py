@@ -15,6 +15,7 @@ from pag_graph.sources.spans.table import (
     NO_THREAD,
     Operation,
     Process,
+    lasting,
     nanoseconds,
     text,
 )
@@ -79,6 +80,9 @@ def _add(span: dict[str, Any], own: str, processes: dict[str, tuple[int, str]], 
     if not number or start is None:
         return False
     duration = nanoseconds(span.get("duration"), TICK_NS)
+    times = lasting(start, duration)
+    if times is None:
+        return False
     process = processes.get(text(span.get("processID")))
     if process is None:
         # Some exporters write the process into the span.
@@ -92,7 +96,7 @@ def _add(span: dict[str, Any], own: str, processes: dict[str, tuple[int, str]], 
         rows.traces.code(trace),
         number,
         kind,
-        (start, start + max(duration or 0, 0)),
+        times,
         process[0],
         rows.operations.code(Operation(process[1], text(span.get("operationName")))),
         thread,

@@ -17,6 +17,7 @@ from pag_graph.sources.spans.table import (
     NO_THREAD,
     Operation,
     Process,
+    lasting,
     nanoseconds,
     text,
 )
@@ -82,9 +83,10 @@ def _add(span: dict[str, Any], process: int, service: str, rows: SpanRows) -> bo
     if not number or not trace or start is None:
         return False
     end = nanoseconds(span.get("endTimeUnixNano"), TICK_NS)
-    flags = 0
-    if end is None or end < start:
-        end, flags = start, NO_DURATION
+    times = lasting(start, None if end is None else end - start)
+    if times is None:
+        return False
+    flags = NO_DURATION if end is None or end < start else 0
     attributes = _attributes(span.get("attributes"))
     if "db.system" in attributes or "db.system.name" in attributes:
         flags |= DATABASE
@@ -96,7 +98,7 @@ def _add(span: dict[str, Any], process: int, service: str, rows: SpanRows) -> bo
         code,
         number,
         _kind(span.get("kind")),
-        (start, end),
+        times,
         process,
         rows.operations.code(Operation(service, text(span.get("name")))),
         rows.threads.code(thread) if thread else NO_THREAD,

@@ -21,6 +21,7 @@ from pag_graph.sources.spans.table import (
     KINDS,
     LATEST_NS,
     LINK,
+    LONGEST_NS,
     NO_DURATION,
     NO_THREAD,
     Operation,
@@ -177,12 +178,12 @@ def _add(content: bytes, spans: _Level, of_process: tuple[I64, list[str], I64], 
     names = spans.bytes_of(_NAME)
     start, end = spans.number(_START, FIXED64), spans.number(_END, FIXED64)
     good = np.array([bool(number and trace) for number, trace in zip(ids, traces, strict=True)], bool)
-    good &= (start > 0) & (start < LATEST_NS)
+    good &= (start > 0) & (start < LATEST_NS) & (end - np.maximum(start, 0) <= LONGEST_NS)
     if lost := int((~good).sum()):
         rows.drop("span_unreadable", lost)
     kept = np.flatnonzero(good)
     row_of = np.cumsum(good) - 1
-    short = (end < start) | (end >= LATEST_NS)
+    short = end < start
     flags = np.where(short, NO_DURATION, 0)
     status_ranges = spans.messages(_STATUS)
     failed = _Level(spans.data, status_ranges).number(3, VARINT) == STATUS_ERROR

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.span_paths import (
     CALL,
     INNER_END,
     INNER_START,
+    MESSAGE,
     RETURN,
     Cuts,
     Parts,
@@ -42,6 +44,9 @@ NEVER: Final = -1
 """Of a span: it returned to nobody; nobody called it."""
 _COARSE_NS = 1_000
 """How far children may reach out of their parents in formats whose times are microseconds."""
+
+
+_MOST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,12 @@ class Requests:
         return len(self.orphan)
 
     @property
+    def under_way(self) -> Flags:
+        """Per part of the paths whether it is a call or return under way, and no span's own time."""
+        found: Flags = self.path.kind == MESSAGE
+        return found
+
+    @property
     def latency(self) -> I64:
         """Per request the root's duration."""
         roots = self.first[:-1]
@@ -110,6 +121,11 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
     Requests
         With the path of each, and findings.
 
+    Raises
+    ------
+    TraceFormatError
+        If the spans last too long together.
+
     Notes
     -----
     Definitions stand in `docs/spans.md`. O(n log n).
@@ -122,6 +138,7 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     parent = np.where(kin.parent >= 0, place[kin.parent], -1)[order]
+    _check_sums(fitting)
     start, end, kind = fitting.start[order], fitting.end[order], recorded.kind[order]
     process = recorded.process[order]
     thread = _threads(table, (start, end, parent), (kin.row[order], process))
@@ -160,6 +177,12 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
         links=(place[kin.links[0]], place[kin.links[1]]),
         findings=[*table.findings, *kin.findings, *moved.findings, *outside, *_odd_requests(table, kin)],
     )
+
+
+def _check_sums(times: Times) -> None:
+    if float((times.end - times.start).astype(np.float64).sum()) > _MOST_NS:
+        message = "The spans last longer together than can be added up (146 years)."
+        raise TraceFormatError(message, "Read them in parts.", {"spans": len(times.start)})
 
 
 def _columns(table: SpanTable, kin: Family) -> Columns:

@@ -23,6 +23,8 @@ ERROR, DATABASE, SHARED, NO_DURATION = 1, 2, 4, 8
 """Bits of a span's `flags`."""
 LATEST_NS: Final = 1 << 61
 """Times lie this close to 1970 (73 years): what is later or earlier is no time of a span."""
+LONGEST_NS: Final = 1 << 52
+"""A span lasts no longer than this (52 days): what is longer has a wrong start or end."""
 NO_THREAD: Final = -1
 _CHUNK = 1 << 16
 _SPAN: Final[dict[str, Any]] = {
@@ -244,6 +246,18 @@ def nanoseconds(value: Any, unit_ns: int) -> int | None:
     else:
         return None
     return value if -LATEST_NS < value < LATEST_NS else None
+
+
+def lasting(start: int, duration: int | None) -> tuple[int, int] | None:
+    """Return start and end of a span; None if they cannot be those of one.
+
+    Examples
+    --------
+    >>> lasting(5, 3), lasting(5, None), lasting(5, 1 << 60)
+    ((5, 8), (5, 5), None)
+    """
+    length = max(duration or 0, 0)
+    return (start, start + length) if length <= LONGEST_NS else None
 
 
 def text(value: Any) -> str:

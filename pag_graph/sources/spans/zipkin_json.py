@@ -15,6 +15,7 @@ from pag_graph.sources.spans.table import (
     SHARED,
     Operation,
     Process,
+    lasting,
     nanoseconds,
     text,
 )
@@ -65,6 +66,9 @@ def _add(span: dict[str, Any], rows: SpanRows) -> bool:
     if not number or not trace or start is None:
         return False
     duration = nanoseconds(span.get("duration"), TICK_NS)
+    times = lasting(start, duration)
+    if times is None:
+        return False
     endpoint = span.get("localEndpoint")
     place = endpoint if isinstance(endpoint, dict) else {}
     service = text(place.get("serviceName")) or "unknown-service"
@@ -85,7 +89,7 @@ def _add(span: dict[str, Any], rows: SpanRows) -> bool:
         code,
         number,
         KINDS.get(text(span.get("kind")).lower(), INTERNAL),
-        (start, start + max(duration or 0, 0)),
+        times,
         rows.processes.code(process),
         rows.operations.code(Operation(service, text(span.get("name")))),
         rows.threads.code(thread) if thread else NO_THREAD,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,19 +12,20 @@ import pytest
 import pag_graph
 from pag_graph import api
 from pag_graph.analyses.standing import Query
+from pag_graph.api.standing import standings
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.graph.run import Run
-from pag_graph.motif.alerts import Rule
+from pag_graph.motif.alerts import BUILT_IN, Rule, read_rules
 from pag_graph.store.delta import open_store
 from tests.support.skewed_rounds import portions, skewed_rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from pag_graph.testing.traces import SmallTrace
 
+ROOT = Path(__file__).parents[3]
 LIMITS = "invariants:learn=false:message-max-ns=150:some-progress=false"
 SLOW = Rule(
     name="slow", query=LIMITS, where="row.type = 'data_message' and row.observed > ns(150)", subject=("to_worker",)
@@ -141,3 +143,35 @@ def test_what_cannot_stand_is_refused(tmp_path: Path) -> None:
     trace = skewed_rounds(1, ()).write(tmp_path / "trace")
     with pytest.raises(UnsupportedPlanError, match="cannot be a standing query"):
         api.build(trace, tmp_path / "store", engine="local", queries=["why"])
+
+
+def test_the_example_of_the_page_is_a_file_of_rules() -> None:
+    page = (ROOT / "docs" / "standing.md").read_text(encoding="utf-8")
+    file = ROOT / "docs" / "examples" / "alerts.toml"
+    assert f"```toml\n{file.read_text(encoding='utf-8')}```" in page
+    rules = read_rules(file)
+    assert [rule.name for rule in rules[-2:]] == ["slow_data", "long_round"]
+    assert rules[-1].resolve_after == 2
+    # All of them fit their queries.
+    assert len(standings(alerts=file).rules) == len(BUILT_IN) + 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("nonsense", "cannot be read"),
+        ("[[rule]]", "has an entry 'rule'"),
+        ("alert = 3", "written as tables"),
+        ("[[alert]]\nname = 'a'", "must have texts"),
+        ("[[alert]]\nname = 'a'\nquery = 'metrics'\nwhen = 'x'", "an entry 'when'"),
+        ("[[alert]]\nname = 'a'\nquery = 'metrics'\nsubject = 'worker'", "list of names"),
+        ("[[alert]]\nname = 'a'\nquery = 'metrics'\nresolve_after = 0", "at least 1"),
+        ("[[alert]]\nname = 'a'\nquery = 'metrics'\nseverity = 'bad'", "severity 'bad'"),
+        ("[[alert]]\nname = 'a'\nquery = 'metrics'\n" * 2, "two rules 'a'"),
+    ],
+)
+def test_files_of_rules_that_make_no_sense_are_refused(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidParameterError, match=problem):
+        read_rules(file)

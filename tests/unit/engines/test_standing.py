@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pag_graph
 from pag_graph import api
+from pag_graph.api.standing import standings
+from pag_graph.builder.build import build
+from pag_graph.engines.following import Following
+from pag_graph.engines.local import LocalEngine
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
+from pag_graph.model.live_tables import LIVE_TABLES
+from pag_graph.sinks.delivery.lines import JsonLines
+from pag_graph.sinks.delivery.targets import Delivery
+from pag_graph.store import delta
+from pag_graph.store.delta import open_store
+from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.growing import GrowingTrace, rounds
+from tests.support.skewed_rounds import portions as portions_of
+from tests.support.skewed_rounds import skewed_rounds
 from tests.support.standing_sums import check_sums
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
+    from pag_graph.graph.following import Committed
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 OF_EPOCHS = ("critical-path", "k-hops:k=2", "slack", "blame", "skew", "stragglers", "imbalance", "participation")
-OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals")
+OTHERS = ("profile", "matrix", "traffic", "waits", "rounds", "metrics", "totals", "degrees:last=2")
 LIMITS = "invariants:at-least=1:over=2:least-ns=0:tolerance=0:deviations=0.5:progress-max-ns=8:message-max-ns=5"
 QUERIES = (*OF_EPOCHS, *OTHERS, "invariants", LIMITS)
 
@@ -73,19 +92,6 @@ def test_changes_of_random_logs_add_up(
         check_sums(place / "store", QUERIES if part.complete else asked)
 
 
-def rounds(count: int) -> SmallTrace:
-    """Two workers that wait for each other in each round, as long as the run goes on."""
-    logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = 20 * e
-        logs[0].append(f"{t} park | {t + 6} unpark | {t + 7} recv 3<1 #{e} | {t + 8} send 4>1 #{e} | {t + 9} end")
-        logs[1].append(
-            f"{t} start 1 | {t + 5} send 3>0 #{e} | {t + 5} stop 1"
-            f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
-        )
-    return draw(*(" | ".join(log) for log in logs))
-
-
 def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
     whole = rounds(8)
     answered = []
@@ -132,3 +138,99 @@ def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:
     assert back.select("diff", "messages").rows() == [(-1, 1), (1, 2)]
     # The epoch that the message carries is that of its reader.
     assert 1 not in pag_graph.changes(tmp_path / "store", "metrics", since=0)["epoch"].to_pylist()
+
+
+class Steps(Event):
+    """Does the next step whenever a follower has looked, and then asks it to stop."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        super().__init__()
+        self._steps = list(steps)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Do the next step."""
+        del timeout
+        if self._steps:
+            self._steps.pop(0)()
+        else:
+            self.set()
+        return self.is_set()
+
+
+def test_a_follower_keeps_queries_from_start_to_start(tmp_path: Path) -> None:
+    growing = GrowingTrace(skewed_rounds(12, {4, 5}), tmp_path / "trace")
+    store, file = tmp_path / "store", tmp_path / "out.jsonl"
+
+    def follow(queries: tuple[str, ...], *steps: Callable[[], object]) -> list[Committed]:
+        run = Following(
+            growing.path,
+            store,
+            commit_every_s=0,
+            stop=Steps(*steps),
+            derive=standings(queries),
+            observers=[Delivery([JsonLines(store, file)])],
+        )
+        commits = []
+        for commit in run.commits():
+            check_sums(store, (open_store(store).live or {})["queries"])
+            commits.append(commit)
+        return commits
+
+    steps = [partial(growing.write_until, epoch) for epoch in (2, 5, 8)]
+    assert len(follow(("metrics", "invariants", "degrees:last=3"), *steps)) > 1
+    # Who asks for more gets it at once; what was asked for before goes on.
+    assert follow(("critical-path", "traffic")) == []
+    check_sums(store, ("metrics", "invariants", "degrees:last=3", "critical-path", "traffic"))
+    assert follow((), growing.finish)[-1].complete
+    info = open_store(store)
+    assert info.live is not None
+    assert info.live["queries"] == ["metrics", "invariants", "degrees:last=3", "critical-path", "traffic"]
+    rows = info.scan("changes").collect().height
+    assert len(file.read_bytes().splitlines()) == rows > 0
+
+
+def test_a_commit_that_fails_leaves_nothing_and_the_next_one_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, queries = tmp_path / "store", ("metrics", "traffic", "invariants", "totals")
+    parts = portions_of(skewed_rounds(12, {4, 5}), [3, 8])
+    for number, part in enumerate(parts):
+        trace = part.write(tmp_path / f"trace-{number}")
+        append = partial(api.build, trace, store, engine="local", mode="append", queries=queries)
+        if number:
+            # Killed when the tables are there, and before the last one pins them.
+            with monkeypatch.context() as patched:
+                patched.setattr(delta, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                before = pag_graph.changes(store, "metrics").num_rows
+                with pytest.raises(KeyboardInterrupt):
+                    append()
+            assert pag_graph.changes(store, "metrics").num_rows == before
+        append()
+        check_sums(store, queries)
+    vacuum(store)
+    check_sums(store, queries)
+    assert not delta.check_store(open_store(store)).damaged
+    rows = open_store(store).scan("changes").select("commit", "ordinal").collect()
+    assert rows.unique().height == rows.height > 0
+
+
+def test_who_does_not_know_of_queries_does_not_leave_them_behind(tmp_path: Path) -> None:
+    first, second, _ = portions_of(skewed_rounds(6, ()), [3, 5])
+    api.build(first.write(tmp_path / "1"), tmp_path / "store", engine="local", queries=["metrics"])
+    trace = second.write(tmp_path / "2")
+    with pytest.raises(UnsupportedPlanError, match="has standing queries"):
+        build(trace, tmp_path / "store", engine=LocalEngine(), mode="append")
+    build(trace, tmp_path / "store", engine=LocalEngine(), mode="replace")
+    # A store without them is as it was before there were any.
+    info = open_store(tmp_path / "store")
+    assert info.live is None
+    assert not set(info.versions) & set(LIVE_TABLES)
+    with pytest.raises(InvalidParameterError, match="it has none"):
+        pag_graph.changes(tmp_path / "store", "metrics")
+
+
+def test_runs_whose_workers_may_be_anything_refuse_comparisons(tmp_path: Path) -> None:
+    trace = replace(skewed_rounds(2, ()), rules=RuleSet.STATED).write(tmp_path / "trace")
+    with pytest.raises(UnsupportedPlanError, match="only all of it tells"):
+        api.build(trace, tmp_path / "store", engine="local", queries=["skew"])
+    assert not (tmp_path / "store").exists()

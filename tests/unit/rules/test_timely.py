@@ -498,3 +498,26 @@ def test_empty_steps_and_parks_with_nothing_between_are_one_interval(build: Buil
     graph = build("0 idle_start | 5 idle_stop | 5 park | 9 unpark | 9 idle_start | 12 idle_stop | 13 end")
     assert local(graph) == "0 busy 12 busy 13"
     assert graph.dropped == {"merged_park": 4}
+
+
+def test_activities_of_the_program_have_the_type_that_they_state(tmp_path: Path) -> None:
+    log = (
+        "0 start 1 | 10 app 100 =io | 20 app 101 | 30 endapp 101 | 40 endapp 100 | 50 app 102 =waiting | 60 endapp 102"
+        " | 70 app 103 =gc | 75 stop 1 | 80 park | 90 unpark | 95 recv 3<1 | 99 endapp 103"
+    )
+    trace = draw(log, "0 start 1 | 85 send 3>0 | 99 stop 1")
+    for slice_events in (1, 100):
+        graph = assembled(trace, tmp_path, slice_events=slice_events)
+        assert differences(graph, build_reference(trace)) == ""
+    types = [
+        (edge["type"], edge["start_ns"] + edge["duration_ns"])
+        for edge in sorted(graph.edges, key=lambda edge: edge["dst"])
+        if edge["read"] is None and edge["src"] >> 40 == 0
+    ]
+    assert types == [
+        *(("spinning", 10), ("io", 20), ("application", 30), ("io", 40), ("spinning", 50), ("application", 60)),
+        *(("spinning", 70), ("gc", 75), ("gc", 80), ("waiting", 85), ("gc", 90), ("gc", 95), ("gc", 99)),
+    ]
+    assert [key[:3] for key in graph.findings if key[0] == "application_of_other_type"] == [
+        ("application_of_other_type", 0, 5)
+    ]

@@ -81,7 +81,8 @@ def test_every_window_of_a_job_is_tiled_and_its_path_as_long(tmp_path: Path) -> 
         if window.span_ns:
             path = pag.critical_path(between=(window.start_ns, window.end_ns))
             assert path.length_ns == window.span_ns
-            assert path.explained == 1
+            # Ranks begin to record within 5 us; what one did before that nobody knows.
+            assert (1 - path.explained) * window.span_ns <= (5_000 if window.start_ns == 0 else 0)
 
 
 def test_clocks_are_found_within_their_uncertainty_and_who_is_late_stays_late(tmp_path: Path) -> None:
@@ -168,6 +169,16 @@ def test_traces_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
     job = Job(ranks=2, steps=1, hosts=False, offsets_ns=(0, 10**12), layers=0)
     with pytest.raises(TraceFormatError, match="neither a collective nor time in common"):
         map_files(simulate(job).write(tmp_path))
+
+
+def test_clocks_that_nothing_bounds_are_taken_as_they_are(tmp_path: Path) -> None:
+    (first,) = simulate(Job(ranks=1, steps=2, hosts=False)).write(tmp_path / "a")
+    other = tmp_path / "rank-1.json"
+    other.write_text(first.read_text().replace('"rank": 0', '"rank": 1'))
+    found = map_files([first, other])
+    assert found.findings["finding"].to_pylist() == ["clock_not_bounded"]
+    assert found.workers["uncertainty_ns"].to_pylist() == [0, 0, None, None]
+    write_mapped(found, tmp_path / "trace")
 
 
 def small_text(tmp_path: Path) -> bytes:
@@ -283,3 +294,13 @@ def test_other_chrome_traces_have_slices_without_waits(tmp_path: Path) -> None:
     starts = [row["activity"] for row in table.to_pylist() if row["kind"] == "start"]
     assert "processing" in starts
     assert "waiting" not in starts
+
+
+def test_flows_of_other_chrome_traces_are_messages(tmp_path: Path) -> None:
+    slices = [{"name": "a", "ts": 0, "dur": 4}, {"name": "b", "tid": 2, "ts": 6, "dur": 2}]
+    flows = [{"ph": "s", "id": 1, "ts": 3}, {"ph": "f", "id": 1, "tid": 2, "ts": 7}, {"ph": "f", "id": 2, "ts": 3}]
+    found = trace_of(tmp_path, [*slices, *({"name": "f", **flow} for flow in flows)])
+    ((_, table),) = found.events()
+    ends = [(row["kind"], row["worker"], row["t_ns"]) for row in table.to_pylist() if row["channel"] is not None]
+    assert sorted(ends) == [("receive", 1, 7_000), ("send", 0, 3_000)]
+    assert found.meta.dropped["flows with one end"] == 1

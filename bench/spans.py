@@ -1,0 +1,99 @@
+"""Spans: how fast files of each format are read, and requests with their paths made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bench.harness import Bench, Session, Yardstick
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.sources.spans.requests import Requests
+
+_REQUESTS = 4_000
+_QUICK_REQUESTS = 200
+_SIBLINGS = 10_000
+
+
+def make(name: str, target: Path, requests: int) -> None:
+    """Write simulated requests in a form."""
+    from pag_graph.testing import span_traces
+
+    forms = {
+        "jaeger": span_traces.jaeger,
+        "zipkin": span_traces.zipkin,
+        "otlp": span_traces.otlp,
+        "protobuf": span_traces.otlp_protobuf,
+    }
+    target.write_bytes(forms[name](span_traces.simulate(1, requests).spans))
+
+
+def wide(target: Path) -> None:
+    """Write a request whose root calls so many others one after the other."""
+    spans = [{"spanID": "r", "startTime": 1, "duration": 5 * _SIBLINGS, "references": []}]
+    for number in range(_SIBLINGS):
+        reference = {"refType": "CHILD_OF", "traceID": "t", "spanID": "r"}
+        spans.append({"spanID": f"{number:x}.", "startTime": 2 + 4 * number, "duration": 3, "references": [reference]})
+    named = [{"operationName": "o", "processID": "p", **span} for span in spans]
+    target.write_bytes(orjson.dumps({"traceID": "t", "spans": named, "processes": {"p": {"serviceName": "s"}}}))
+
+
+def _answered(file: Path) -> Requests:
+    from pag_graph.diagnosis.spans.aggregates import by_call_path, by_latency, by_operation, counted
+    from pag_graph.sources.spans.files import read_spans
+    from pag_graph.sources.spans.requests import requests
+
+    made = requests(read_spans([file]))
+    chosen = counted(made)
+    by_operation(made, chosen)
+    by_latency(made, chosen)
+    by_call_path(made, chosen)
+    return made
+
+
+def _parsed(file: Path) -> Yardstick:
+    def run() -> int:
+        return len([orjson.loads(line) for line in file.read_bytes().splitlines()])
+
+    return Yardstick(name="orjson parses the same file", run=run)
+
+
+def run(session: Session) -> None:
+    """Measure."""
+    count = _QUICK_REQUESTS if session.quick else _REQUESTS
+    for name in ("jaeger", "zipkin", "otlp", "protobuf"):
+        file = session.fixed(f"spans-{name}-{count}-v1", lambda path, name=name: make(name, path, count))
+        spans = len(_answered(file).row)
+        session.measure(
+            f"read and sum {name}",
+            lambda file=file: _answered(file),
+            against=None if name == "protobuf" else _parsed(file),
+            items=spans,
+            unit="spans",
+            repeat=3,
+            target="100,000 spans/s, 3 x orjson's time",
+        )
+    siblings = session.fixed("spans-siblings-v1", wide)
+    session.measure(
+        f"a request of {_SIBLINGS:,} siblings",
+        lambda: _answered(siblings),
+        against=_parsed(siblings),
+        items=_SIBLINGS,
+        unit="spans",
+        repeat=3,
+        target="0.5 s (CRISP 2.8 s)",
+    )
+
+
+BENCH = Bench(
+    name="spans",
+    title="Spans",
+    run=run,
+    about=(
+        "Simulated requests (`pag_graph.testing.span_traces`), read, made into requests with their paths, and summed by"
+        " operation, class of latency and call path, in one process on one core."
+    ),
+)

@@ -1,0 +1,95 @@
+"""The workbench: what its server needs for a first view, moves, and a slider, on a window of a million edges."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from bench.analyses import triangles
+from bench.harness import Bench, Figure, Session, polars_reads
+from pag_graph.workbench import answers, app
+from pag_graph.workbench.library import Library
+
+_PIXELS = 1_200
+_MOVES = 1_000
+
+
+def run(session: Session) -> None:
+    """Make the measurements."""
+    _, store = triangles(session)
+    library = Library([store])
+    (name,) = library.stores()
+    run_of = library.open(name).pag.run
+    edges = int(run_of.epochs["edges"].sum())
+    stick = polars_reads(run_of.info.files("edges"), name="Polars reads all edges")
+    session.measure(
+        "first view of the whole run",
+        lambda: app._bytes(first_view(store, 0, run_of.end_ns)),  # noqa: SLF001  (what is sent)
+        against=stick,
+        items=edges,
+        unit="edges",
+        target="under 1 s",
+    )
+    session.keep(_moves(library, name))
+    window = run_of.slowest()
+    chosen = {"epoch": window.epoch}
+    snapshot = run_of.snapshot(window)
+    session.measure(
+        "a slider: the slowest round replayed under all assumptions",
+        lambda: answers.replays(library.open(name), chosen, ["worker=0 factor=0.5"]),
+        items=snapshot.edges.height,
+        unit="edges",
+        target="under 1 s",
+    )
+
+
+def first_view(store: Path, begin_ns: int, end_ns: int) -> object:
+    """Open a store and draw a part of it, with nothing kept from before."""
+    library = Library([store])
+    (name,) = library.stores()
+    return library.open(name).lanes.draw(begin_ns, end_ns, _PIXELS)
+
+
+def _moves(library: Library, name: str) -> Figure:
+    """Move and zoom at random, as somebody does who looks around."""
+    opened = library.open(name)
+    end = opened.pag.run.end_ns
+    generator = np.random.default_rng(1)
+    middle, span = end / 2, float(end)
+    seconds = []
+    before = _resident()
+    for _ in range(_MOVES):
+        span = float(np.clip(span * generator.choice([0.5, 0.7, 1, 1, 1.4, 2]), 1_000, end))
+        middle = float(np.clip(middle + generator.normal() * span / 3, span / 2, end - span / 2))
+        begin = int(middle - span / 2)
+        started = time.perf_counter()
+        app._bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))  # noqa: SLF001  (what is sent)
+        seconds.append(time.perf_counter() - started)
+    ordered = sorted(seconds)
+    return Figure(
+        name=f"{_MOVES:,} random moves and zooms",
+        seconds=[statistics.median(seconds)],
+        target="p95 under 150 ms",
+        values={
+            "p95 [ms]": round(ordered[int(0.95 * _MOVES)] * 1e3, 1),
+            "most [ms]": round(ordered[-1] * 1e3, 1),
+            "memory after, above before [MiB]": round((_resident() - before) / 2**20),
+        },
+    )
+
+
+def _resident() -> int:
+    """Return how much memory this process has."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+BENCH = Bench(
+    name="workbench",
+    title="The workbench",
+    run=run,
+    about="What the server of `pag serve` needs for what a browser asks, on a run of 2.1 M events.",
+)

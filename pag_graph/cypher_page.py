@@ -1,0 +1,90 @@
+"""The reference of all queries, ``docs/cypher.md``: what their headers say."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pag_graph.cypher import KNOWN, TOPICS, Over, cell, queries_for_people
+
+if TYPE_CHECKING:
+    from pag_graph.cypher import Example, Query
+
+_OVER_IN_WORDS = {
+    Over.EPOCHS: "all epochs of the run, or those from `first_epoch` to `last_epoch`",
+    Over.ROUNDS: "all rounds of the run",
+    Over.ROUNDS_BEFORE: "the epoch and the rounds before it",
+    Over.AGAINST: "both epochs",
+    Over.INSTANT: "the epoch whose window holds the instant",
+    Over.EVENT_BACK: "the epochs from the event back to `back_ns` before it",
+    Over.EVENT_AHEAD: "the epochs from the event on to `ahead_ns` after it",
+    Over.EVENT_ROUNDS: "the event's epoch and the `rounds` before it",
+}
+
+_HEAD = """\
+# Cypher queries
+
+Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher > docs/cypher.md`.
+
+Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
+
+```sh
+pag neo4j queries                                   # what there is
+pag neo4j query held_up_by                          # the latest run, its slowest round
+pag neo4j query waited_for --worker 2 --at_ns 16000000 --format json
+```
+
+`run` may be left out where one run is loaded, and is the one that started last where there are several; `epoch` is the
+slowest round that is loaded with enough detail. Queries begin at published epochs and run in read access mode. Times
+end in `_ns` and are nanoseconds, instants from the run's origin. A query that needs more than the detail `waits` of an
+epoch says so. An answer says which epochs it left out because they are not loaded, or loaded with less detail. Examples
+are of bundled traces; their numbers are checked by the tests.
+"""
+
+
+def page() -> str:
+    """Return the text of ``docs/cypher.md``."""
+    queries = queries_for_people()
+    parts = [_HEAD]
+    for folder, group in groupby(queries, key=lambda query: query.folder):
+        parts.append(f"\n## {TOPICS.get(folder, folder)}\n\n")
+        members = list(group)
+        parts.append("| query | answers |\n|---|---|\n")
+        parts.extend(f"| [{query.name}](#{_anchor(query.name)}) | {query.purpose} |\n" for query in members)
+        parts.extend(_about(query) for query in members)
+    return "".join(parts)
+
+
+def _anchor(name: str) -> str:
+    return name.replace("/", "")
+
+
+def _about(query: Query) -> str:
+    lines = [f"\n### {query.name}\n", query.purpose, ""]
+    if query.details:
+        lines += [f"Needs the detail {' or '.join(f'`{each}`' for each in query.details)}.", ""]
+    if query.over in _OVER_IN_WORDS:
+        lines += [f"Looks over {_OVER_IN_WORDS[query.over]}.", ""]
+    own = [each for each in query.params.values() if each.name not in KNOWN]
+    takes = " and ".join(f"`{each}`" for each in query.params if each in KNOWN)
+    lines += [f"Takes {takes}{':' if own else '.'}" if takes else "Takes:" if own else "Takes nothing.", ""]
+    if own:
+        lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
+        for each in own:
+            kind = ", ".join(f"`{word}`" for word in each.choices) or each.kind or "any"
+            default = "must be given" if each.required else "" if each.default is None else f"`{cell(each.default)}`"
+            lines.append(f"| `{each.name}` | {kind} | {default} | {each.meaning} |")
+        lines.append("")
+    lines += [f"Returns {query.returns}.".replace("..", "."), ""]
+    if query.example is not None:
+        lines += _shown(query, query.example)
+    return "\n".join(lines)
+
+
+def _shown(query: Query, example: Example) -> list[str]:
+    options = "".join(f" --{name} {value}" for name, value in example.parameters.items())
+    few = f", {len(example.rows)} of {example.count} rows" if len(example.rows) < example.count else ""
+    lines = [f"`pag neo4j query {query.name}{options}` of the bundled trace `{example.sample}`{few}:", ""]
+    lines += [f"| {' | '.join(example.columns)} |", f"|{'---|' * len(example.columns)}"]
+    lines += [f"| {' | '.join(row)} |" for row in example.rows]
+    return [*lines, ""]

@@ -1,0 +1,70 @@
+"""A log's store and the steps of its critical path, as the diagnoses of all systems need them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.builder.build import build
+from pag_graph.engines.local import LocalEngine
+from pag_graph.graph.run import Run
+from pag_graph.model.enums import EdgeFlags, RuleSet
+from pag_graph.sources.spark.keep import STORE, TRACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pag_graph.analyses.critical_path import CriticalPath
+
+__all__ = ["built", "marked_steps", "shares"]
+
+
+def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, int, int], None]) -> Run:
+    """Write trace and store of a log, whose activities are stated, and open the store.
+
+    Parameters
+    ----------
+    write
+        Writes the trace to a folder.
+    place
+        Folder for both.
+    progress
+        Called with (label, done, all).
+    """
+    write(place / TRACE)
+    build(
+        place / TRACE,
+        place / STORE,
+        engine=LocalEngine(),
+        rules=RuleSet.STATED,
+        mode="replace",
+        progress=progress,
+    )
+    return Run(place / STORE)
+
+
+def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
+    """Return the steps of a path, rows of `CRITICAL_PATH`, with `flags` of their edges and `inferred`."""
+    steps = pl.DataFrame(pl.from_arrow(path.steps))
+    # Of the edges, which are many, only those of the path.
+    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
+    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
+    return steps.join(
+        flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
+        on=["edge_src", "edge_dst"],
+        how="left",
+        maintain_order="left",
+    ).with_columns(inferred=(pl.col("flags").fill_null(0) & int(EdgeFlags.INFERRED)) != 0)
+
+
+def shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]:
+    """Return the time of steps by a column, longest first: rows of key, path_ns and its share of a span."""
+    rows = (
+        steps.group_by(column)
+        .agg(pl.col("duration_ns").sum().alias("path_ns"))
+        .filter(pl.col("path_ns") > 0)
+        .sort("path_ns", column, descending=[True, False])
+    )
+    return [{"key": key, "path_ns": ns, "share": ns / span} for key, ns in rows.iter_rows()]

@@ -1,0 +1,54 @@
+"""What a state of a store has that another one has not, read from the files that only one of them has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.store.parts import check_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.store.delta import StoreInfo
+
+
+def differs(before: StoreInfo, state: StoreInfo, table: str) -> bool:
+    """Say whether a table has other files in two states of a store."""
+    return set(before.table(table).files) != set(state.table(table).files)
+
+
+def rows_that_differ(before: StoreInfo | None, state: StoreInfo, table: str, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the rows in files that only one of two states has.
+
+    Parameters
+    ----------
+    before
+        A state of a store, if there is one.
+    state
+        Another one.
+    table
+        Name of the table.
+    columns
+        Columns of integers.
+
+    Returns
+    -------
+    DataFrame
+        The columns of rows that came or went; of a file that was written anew also those that are the same.
+    """
+    now = set(state.table(table).files)
+    then = set() if before is None else set(before.table(table).files)
+    parts = [_rows_of(state, sorted(now - then), table, columns)]
+    if before is not None:
+        parts.append(_rows_of(before, sorted(then - now), table, columns))
+    return pl.concat(parts)
+
+
+def _rows_of(info: StoreInfo, paths: Sequence[str], table: str, columns: Sequence[str]) -> pl.DataFrame:
+    if not paths:
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+    folder = info.path.absolute() / table
+    check_parts(folder, [info.table(table).files[path] for path in paths])
+    return pl.scan_parquet([str(folder / path) for path in paths], glob=False).select(columns).collect()

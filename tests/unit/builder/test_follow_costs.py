@@ -1,0 +1,74 @@
+"""What a step of a follower costs does not grow with the age of the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.follow import Follower
+from pag_graph.model.enums import EventKind
+from pag_graph.store.tail import Tail
+from tests.support.growing import GrowingTrace, rounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPOCHS = 2_000 if os.environ.get("PAG_PROVE") == "1" else 160
+SOME = EPOCHS // 4
+
+
+class Opened:
+    """Counts the files that Python opens, and the folders that it lists, below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.counts, self.on = str(folder), Counter[str](), True
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.on and event in {"open", "os.listdir", "os.scandir"} and str(arguments[0]).startswith(self.folder):
+            self.counts[event] += 1
+
+    def take(self) -> Counter[str]:
+        """Return what was counted since the last time."""
+        counts, self.counts = self.counts, Counter()
+        return counts
+
+
+def test_steps_cost_what_is_new(tmp_path: Path) -> None:
+    trace = rounds(EPOCHS)
+    growing, follower, tail = (
+        GrowingTrace(trace, tmp_path / "trace"),
+        Follower(tmp_path / "store"),
+        Tail(tmp_path / "trace"),
+    )
+    ends = [[place + 1 for place, event in enumerate(log) if event.kind is EventKind.EPOCH_END] for log in trace.events]
+    opened = Opened(tmp_path / "store")
+    counted, states, closed = [], [], 0
+    for epoch in range(EPOCHS):
+        for worker in range(2):
+            growing.write(worker, ends[worker][epoch])
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        new = follower.advance(tail.trace(), log)
+        tail.forget(follower.done)
+        if new:
+            info, rows = follower.commit()
+            closed += len(rows)
+            assert info.state is not None
+            states.append(info.state["size"])
+        counted.append(opened.take())
+        # What is kept of the trace are the rows behind the decided ones.
+        assert all(len(chunks) <= 4 for chunks in log.chunks.values())
+    opened.on = False
+    assert closed == EPOCHS - 1
+    # Rows are assembled once; those behind the cut are looked at again with the next portion.
+    assert follower.scanned <= 2 * trace.rows
+    for name in ("open", "os.listdir", "os.scandir"):
+        early, late = (median(counts[name] for counts in part) for part in (counted[SOME : 2 * SOME], counted[-SOME:]))
+        assert late == early, name
+        assert early > 0 or name != "open"
+    assert max(states[-SOME:]) <= 1.1 * max(states[SOME : 2 * SOME])

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pag_graph.cli.demo import SAMPLES
+from pag_graph.diagnosis.spans.aggregates import (
+    CLASSES,
+    QUANTILES,
+    by_call_path,
+    by_latency,
+    by_operation,
+    counted,
+    difference,
+    path_parts,
+    slowest,
+)
+from pag_graph.diagnosis.spans.answer import answer
+from pag_graph.errors import InvalidParameterError
+from pag_graph.testing.span_traces import Settings, jaeger, simulate
+from tests.support.simulated_spans import requests_of, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pag_graph.sources.spans.requests import Requests
+
+    RunPag = Callable[..., tuple[int, str, str]]
+
+SAMPLE = SAMPLES / "spans/traces.json"
+
+
+@pytest.fixture(scope="module")
+def two_sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Requests, Requests]:
+    folder = tmp_path_factory.mktemp("sets")
+    slow = Settings(slow=("service-2", 900_000))
+    before, after = simulate(1, 120), simulate(2, 90, slow)
+    return requests_of(before.spans, folder / "before"), requests_of(after.spans, folder / "after")
+
+
+def test_differences_by_operation_add_up_to_that_of_latencies(two_sets: tuple[Requests, Requests]) -> None:
+    before, after = two_sets
+    for own in ((counted(before), counted(after)), (slowest(before, counted(before)), slowest(after, counted(after)))):
+        change = difference(before, after, own)
+        counts = change["requests"]
+        exact = sum(
+            Fraction(row["after_ns"], counts["after"]) - Fraction(row["before_ns"], counts["before"])
+            for row in change["operations"]
+        )
+        means = [
+            Fraction(int(made.latency[which].sum()), len(which)) for made, which in zip(two_sets, own, strict=True)
+        ]
+        assert exact == means[1] - means[0]
+    by_service: dict[str, float] = {}
+    for row in difference(before, after, (counted(before), counted(after)))["operations"]:
+        service = row["operation"].partition(".")[0]
+        by_service[service] = by_service.get(service, 0) + row["mean_change_ns"]
+    assert max(by_service, key=by_service.__getitem__) == "service-2"
+
+
+def test_sums_and_percentiles_are_those_of_numpy(two_sets: tuple[Requests, Requests]) -> None:
+    made = two_sets[0]
+    chosen = counted(made)
+    parts = path_parts(made, chosen)
+    rows = by_operation(made, chosen)
+    assert sum(row["path_ns"] for row in rows) == made.latency.sum()
+    assert sum(row["calls"] for row in rows) == len(made.row)
+    codes = {operation.label: code for code, operation in enumerate(made.table.operations)}
+    for row in rows:
+        dense = np.zeros(made.count)
+        own = parts.filter(parts["operation"] == codes[row["operation"]])
+        dense[own["request"].to_numpy()] = own["path_ns"].to_numpy()
+        calls = made.own[made.operation == codes[row["operation"]]]
+        for share in QUANTILES:
+            assert row[f"path_p{share}_ns"] == pytest.approx(np.percentile(dense, share))
+            assert row[f"own_p{share}_ns"] == pytest.approx(np.percentile(calls, share))
+        assert row["path_mean_ns"] == pytest.approx(dense.mean())
+
+
+def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requests, Requests]) -> None:
+    made = two_sets[0]
+    classes = by_latency(made, counted(made))
+    assert [row["requests"] for row in classes] == [made.count // CLASSES] * CLASSES
+    assert sum(sum(row["path_ns"].values()) for row in classes) == made.latency.sum()
+    assert all(one["to_ns"] <= other["from_ns"] for one, other in pairwise(classes))
+    tree = by_call_path(made, counted(made))
+    assert sum(row["path_ns"] for row in tree) == made.latency.sum()
+    assert sum(row["calls"] for row in tree) == len(made.row)
+    for line, row in enumerate(tree):
+        assert row["above"] < line
+        assert row["depth"] == (tree[row["above"]]["depth"] + 1 if row["above"] >= 0 else 0)
+
+
+def test_the_sample_is_answered_in_all_forms(tmp_path: Path, run_pag: RunPag) -> None:
+    code, told, _ = run_pag("spans", SAMPLE, "--format", "json")
+    facts = json.loads(told)
+    slow = next(row for row in facts["shown"] if row["role"] == "slowest")
+    assert (code, sum(part["duration_ns"] for part in slow["path"])) == (0, slow["latency_ns"])
+    assert {row["finding"] for row in facts["findings"]} == {"clock_estimated"}
+    for policy in ("jaeger", "crisp"):
+        compared = json.loads(run_pag("spans", SAMPLE, "--policy", policy, "--format", "json")[1])
+        assert compared["policy"] == policy
+        assert compared["operations"]
+    out = tmp_path / "kept"
+    code, told, _ = run_pag("spans", SAMPLE, "--out", out, "--slowest", 2, "--against", SAMPLE)
+    assert code == 0
+    assert "0 ns in the mean" in told
+    path = json.loads(run_pag("critical-path", out / "pag", "--epoch", 4, "--format", "json")[1])
+    assert path
+    assert run_pag("spans", SAMPLE, "--policy", "crisp", "--out", out)[0] == 2
+    assert run_pag("spans", SAMPLE, "--format", "csv")[1].startswith("operation,calls,path_ns")
+
+
+def test_names_from_traces_do_not_reach_the_terminal_as_they_are(tmp_path: Path, run_pag: RunPag) -> None:
+    (tmp_path / "evil.json").write_bytes(jaeger([span("1", None, 0, 5, operation="\x1b[31mred", service="[bold]x")]))
+    code, told, _ = run_pag("spans", tmp_path / "evil.json")
+    assert code == 0
+    assert "\x1b[31m" not in told
+    assert "[bold]x" in told
+
+
+def test_a_trace_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(InvalidParameterError, match="No trace has the id"):
+        answer([SAMPLE], request="f00")
