@@ -20,14 +20,13 @@ type. What loads data takes whole columns, which have none. ``over`` is one of `
 at; it may be left out where that is the epoch asked for. An example names a bundled trace and the parameters; its last
 line counts the rows, of which it may show fewer.
 
-``python -m pag_graph.cypher > docs/cypher.md`` writes the reference of all queries; a test compares the two.
+``python -m pag_graph.cypher_page > docs/cypher.md`` writes the reference of all queries; a test compares the two.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import MISSING, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -421,9 +420,3 @@ def _example(lines: list[str]) -> Example:
         rows=tuple(table[1:]),
         count=int(counted["count"]) if counted else -1,
     )
-
-
-if __name__ == "__main__":
-    from pag_graph.cypher_page import page
-
-    sys.stdout.write(page())

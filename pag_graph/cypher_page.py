@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ _OVER_IN_WORDS = {
 _HEAD = """\
 # Cypher queries
 
-Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher > docs/cypher.md`.
+Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher_page > docs/cypher.md`.
 
 Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
 
@@ -88,3 +89,7 @@ def _shown(query: Query, example: Example) -> list[str]:
     lines += [f"| {' | '.join(example.columns)} |", f"|{'---|' * len(example.columns)}"]
     lines += [f"| {' | '.join(row)} |" for row in example.rows]
     return [*lines, ""]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

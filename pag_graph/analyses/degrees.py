@@ -1,4 +1,4 @@
-"""How many vertices have how many outgoing edges, in the last epochs: the example with which differential dataflow begins.
+"""How many vertices have how many outgoing edges, in the last epochs: differential dataflow's first example.
 
 Only standing queries ask for it. An edge that comes or goes changes the degree of one vertex, and so the counts of two
 degrees; nothing else is touched, however many edges there are.

@@ -18,6 +18,7 @@ from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace
+from tests.support.polled_logs import polled_log
 from tests.support.stated_reference import random_stated
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def same_as_built(trace: SmallTrace, place: Path, *, reference: bool = True) -> 
         small_traces(max_workers=4, complete=True),
         small_traces(max_workers=3, skewed=True),
         small_traces(max_workers=3, skewed=True, damaged=True),
+        st.integers(0, 2**32).map(polled_log),
     ),
     st.data(),
     slice_sizes(),

@@ -282,4 +282,4 @@ def test_cells_are_short_and_fit_a_table(value: object, text: str) -> None:
 
 def test_the_reference_is_current() -> None:
     written = Path(__file__).parents[2] / "docs" / "cypher.md"
-    assert written.read_text(encoding="utf-8") == cypher_page.page(), "run: python -m pag_graph.cypher > docs/cypher.md"
+    assert written.read_text(encoding="utf-8") == cypher_page.page(), "run: python -m pag_graph.cypher_page > docs/cypher.md"

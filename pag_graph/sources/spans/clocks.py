@@ -30,7 +30,7 @@ class Shifts(NamedTuple):
     uncertainty: NDArray[np.int64]
     """How far that may be off."""
     findings: list[pa.Table]
-    """One per pair of clocks and ten minutes that is moved."""
+    """One per pair of clocks and ten minutes that is moved, and one for those that cannot be compared."""
 
 
 class Columns(NamedTuple):
@@ -91,14 +91,22 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
         calls, number_of = order[begin:end], int(groups[begin])
         known[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(bounds[0][calls], bounds[1][calls])
     found = []
+    unbounded = 0
     offsets, widths = np.zeros(keys.shape[1], np.int64), np.zeros(keys.shape[1], np.int64)
     for number_of, (code, bucket) in enumerate(keys.T.tolist()):
         one, other = divmod(code, len(labels))
-        offset, half = known.get((code, bucket)) or _over_others(known, (one, other), bucket, len(labels))
+        bound = known.get((code, bucket)) or _over_others(known, (one, other), bucket, len(labels))
+        if bound is None:
+            unbounded += 1
+            continue
+        offset, half = bound
         if offset:
             offsets[number_of], widths[number_of] = offset, half
             action = f"{labels[other]} was moved against {labels[one]} by minus `observed`, off by at most `limit`"
             found.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
+    if unbounded:
+        action = "not moved: no call says how far these clocks are apart"
+        found.append(findings("clock_not_bounded", Severity.INFO, action, observed=unbounded, unit="pairs of clocks"))
     shift[child] = -sign * offsets[which]
     uncertainty[child] = widths[which]
     return Shifts(shift, uncertainty, found)
@@ -106,8 +114,8 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
 
 def _over_others(
     known: dict[tuple[int, int], tuple[int, int]], pair: tuple[int, int], bucket: int, clocks: int
-) -> tuple[int, int]:
-    """Return difference and uncertainty of two clocks between which nobody called, over as few others as possible."""
+) -> tuple[int, int] | None:
+    """Return difference and uncertainty of clocks between which nobody called, over as few others as possible."""
     begin, goal = pair
     reached = {begin: (0, 0)}
     queue = [begin]
@@ -120,7 +128,7 @@ def _over_others(
                 offset, half = reached[clock]
                 reached[other] = offset + bound[0] * (1 if clock < other else -1), half + bound[1]
                 queue.append(other)
-    return reached.get(goal, (0, 0))
+    return reached.get(goal)
 
 
 def _runs(values: I64) -> tuple[list[int], list[int]]:

@@ -111,23 +111,24 @@ def test_changes_add_up_to_the_answer_at_every_commit(tmp_path: Path) -> None:
     assert path.num_rows == sum(path["diff"].to_pylist())
 
 
-def late_read(last: int) -> SmallTrace:
-    """Return rounds in which one of two messages of epoch 1 is read in epoch 5."""
+def late_read(last: int, unit: int = 25_000_000) -> SmallTrace:
+    """Return rounds of half a second, in which one of two messages of epoch 1 is read in epoch 5."""
     logs: list[list[str]] = [[], []]
     for e in range(last):
-        t = 20 * e
-        extra = f" | {t + 1} send 5>1 #0 | {t + 1} send 5>1 #1" if e == 1 else ""
-        read = f" | {t + 7} recv 5<0 #{0 if e == 1 else 1}" if e in {1, 5} else ""
-        logs[0].append(f"{t} start 1{extra} | {t + 3} send 3>1 #{e} | {t + 4} stop 1 | {t + 5} park | {t + 8} unpark")
-        logs[0].append(f"{t + 8} recv 4<1 #{e} | {t + 9} end")
-        logs[1].append(f"{t} park | {t + 3} unpark | {t + 4} recv 3<0 #{e} | {t + 5} start 1{read}")
-        logs[1].append(f"{t + 7} send 4>0 #{e} | {t + 8} stop 1 | {t + 10} end")
+        t = {n: (20 * e + n) * unit for n in range(11)}
+        extra = f" | {t[1]} send 5>1 #0 | {t[1]} send 5>1 #1" if e == 1 else ""
+        read = f" | {t[7]} recv 5<0 #{0 if e == 1 else 1}" if e in {1, 5} else ""
+        logs[0].append(f"{t[0]} start 1{extra} | {t[3]} send 3>1 #{e} | {t[4]} stop 1 | {t[5]} park | {t[8]} unpark")
+        logs[0].append(f"{t[8]} recv 4<1 #{e} | {t[9]} end")
+        logs[1].append(f"{t[0]} park | {t[3]} unpark | {t[4]} recv 3<0 #{e} | {t[5]} start 1{read}")
+        logs[1].append(f"{t[7]} send 4>0 #{e} | {t[8]} stop 1 | {t[10]} end")
     return draw(*(" | ".join(log) for log in logs))
 
 
 def test_a_delayed_read_takes_an_answer_back(tmp_path: Path) -> None:
+    # A second after an epoch has ended its answer is given, though a message is still to be read.
     whole = late_read(8)
-    for epochs in (4, 8):
+    for epochs in (5, 8):
         part = whole.until_epoch(epochs - 1) if epochs < 8 else whole
         trace = replace(part, complete=epochs == 8).write(tmp_path / f"{epochs}")
         queries = ("traffic", "metrics", "matrix")
