@@ -93,7 +93,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     StoreConflictError
         If an epoch that is committed would look different.
     """
-    state, spawns, lives, span = folded.whole
+    lives, span = folded.whole.lives, folded.whole.span
     decided, undecided = Made.sum(folded.decided), Made.sum(folded.undecided)
     stays = Made.sum([begin.made, decided])
     everything = Made.sum([stays, undecided])
@@ -113,22 +113,11 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     came_back = findings.after_exit(plan, begin.state, folded.frontier)
     found = pa.concat_tables([decided.lost, came_back[0], decided.findings])
     open_found = no_findings()
-    if not folded.shown:
+    if folded.shown:
+        open_found = pa.concat_tables([undecided.lost, came_back[1], *_of_run(plan, folded), undecided.findings])
+    else:
         # What is not decided is not looked at, so nobody can count it.
         open_epochs = open_epochs.slice(0, 0)
-    else:
-        open_found = pa.concat_tables(
-            [
-                undecided.lost,
-                came_back[1],
-                *findings.read_otherwise(plan, state.sends.unread()),
-                *findings.of_lives(plan, state, spawns.births, spawns.odd),
-                *findings.unknown_names(plan, state),
-                *findings.of_epochs(span),
-                *findings.of_log(plan),
-                undecided.findings,
-            ]
-        )
     rows = {name: sum(part.rows for part in parts) for name, parts in decided.parts.items()}
     rows |= {"findings": found.num_rows, "epochs": final_epochs.num_rows}
 
@@ -159,3 +148,15 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
         dropped=everything.dropped,
         saved=saved if folded.resumable else None,
     )
+
+
+def _of_run(plan: RunPlan, folded: Folded) -> list[pa.Table]:
+    """Return findings about the run as far as it goes."""
+    state, spawns, _, span = folded.whole
+    return [
+        *findings.read_otherwise(plan, state.sends.unread()),
+        *findings.of_lives(plan, state, spawns.births, spawns.odd),
+        *findings.unknown_names(plan, state),
+        *findings.of_epochs(span),
+        *findings.of_log(plan),
+    ]

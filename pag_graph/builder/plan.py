@@ -23,8 +23,9 @@ from pag_graph.store.capacity import lacking
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from pag_graph.builder.state import RowAt
@@ -204,9 +205,10 @@ def plan_run(
         raise InvalidParameterError(message)
     parameters = parameters or RuleParameters()
     log = TraceLog.index(trace) if log is None else log
-    table = trace.workers
-    workers = tuple(int(w) for w in table["worker"].to_pylist())
+    workers = tuple(int(w) for w in trace.workers["worker"].to_pylist())
     facts = of(rules)
+    if known is not None and not facts.epochs_are_islands:
+        _check_not_shorter(log, known)
     clocks, estimate = _clocks_of(trace, log, rules, parameters, known)
     first = (
         known.run["origin_unix_ns"]
@@ -214,12 +216,7 @@ def plan_run(
         else min(int(clocks[w].common(log.chunks[w][0].t_min)) for w in workers if log.rows_of(w))
     )
     last = max(int(clocks[w].common(log.chunks[w][-1].t_max)) for w in workers if log.rows_of(w))
-    processes = np.full(max(workers) + 1, -1, np.int64)
-    uncertainty = np.zeros(max(workers) + 1, np.int64)
-    processes[list(workers)] = table["process"].to_numpy()
-    uncertainty[list(workers)] = column(table, "uncertainty_ns", 0)
-    if estimate is not None:
-        uncertainty[list(workers)] = [estimate.uncertainty_ns[w] or 0 for w in workers]
+    processes, uncertainty = _by_worker(workers, trace.workers, estimate)
     relative = {w: clock.shifted(-first) for w, clock in clocks.items()}
     if not facts.aligned:
         # Times are on the workers' own clocks, and nothing is shifted.
@@ -227,19 +224,17 @@ def plan_run(
     parks = frozenset[int]() if known is None else known.parks
     inferred = facts.reads_idleness and not parks and _says_nothing_of_idleness(trace, log, workers)
     tail = not (facts.epochs_are_islands or trace.meta.complete)
+    start = dict.fromkeys(workers, 0) | (dict(known.rows) if known is not None else {})
     if facts.epochs_are_islands:
         slices = cut_by_epoch(log, workers, slice_events)
+    elif inferred and tail and trace.meta.idle_logged is None:
+        # What comes may say when workers had nothing to do, and then nothing of this is decided.
+        slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
     else:
-        start = dict.fromkeys(workers, 0) | (dict(known.rows) if known is not None else {})
-        _check_not_shorter(log, known, start)
-        if inferred and tail and trace.meta.idle_logged is None:
-            # What comes may say when workers had nothing to do, and then nothing of this is decided.
-            slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
-        else:
-            pauses = partial(_pauses, relative, start, parameters.busy_below_ns) if inferred else None
-            slices = cut_by_time(
-                wait_rules(rules), log, relative, slice_events, start=start, parks=parks, pauses=pauses, tail=tail
-            )
+        pauses = partial(_pauses, relative, start, parameters.busy_below_ns) if inferred else None
+        slices = cut_by_time(
+            wait_rules(rules), log, relative, slice_events, start=start, parks=parks, pauses=pauses, tail=tail
+        )
     return RunPlan(
         trace=trace,
         log=log,
@@ -285,11 +280,22 @@ def _clocks_of(
     return clocks, estimate
 
 
-def _check_not_shorter(log: TraceLog, known: Known | None, start: Mapping[int, int]) -> None:
+def _check_not_shorter(log: TraceLog, known: Known) -> None:
     """Refuse a log that lacks rows which an earlier build has done."""
-    shorter = [worker for worker, rows in start.items() if log.rows_of(worker) < rows]
-    if known is not None and shorter:
-        raise another_story(sorted({known.last_rows[worker][1].epoch for worker in shorter}))
+    shorter = {known.last_rows[w][1].epoch for w, rows in known.rows.items() if log.rows_of(w) < rows}
+    if shorter:
+        raise another_story(sorted(shorter))
+
+
+def _by_worker(workers: Sequence[int], table: pa.Table, estimate: ClockEstimate | None) -> tuple[I64, I64]:
+    """Return, by the number of a worker, its process and how far off its clock may be."""
+    processes = np.full(max(workers) + 1, -1, np.int64)
+    uncertainty = np.zeros(max(workers) + 1, np.int64)
+    processes[list(workers)] = table["process"].to_numpy()
+    uncertainty[list(workers)] = column(table, "uncertainty_ns", 0)
+    if estimate is not None:
+        uncertainty[list(workers)] = [estimate.uncertainty_ns[w] or 0 for w in workers]
+    return processes, uncertainty
 
 
 def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters) -> bool:
