@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses import Analysis, Scope, all_entries, find_analysis, table_of
+from pag_graph.analyses import Analysis, Scope, find_analysis, table_of
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.slack import SlackParameters
 from pag_graph.analyses.view import view_of
@@ -18,11 +18,10 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
-from pag_graph.model.units import in_cell, printable
-from pag_graph.motif.patterns import PATTERNS
+from pag_graph.model.units import in_cell
 from pag_graph.sinks.charts import picture
-from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
-from pag_graph.workbench.lanes import KINDS, thinned
+from pag_graph.workbench.facts import plain
+from pag_graph.workbench.lanes import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,26 +34,11 @@ if TYPE_CHECKING:
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.workbench.library import Opened
 
-COLOURS = {
-    "serialization": "#8ab17d",
-    "deserialization": "#5b8c2a",
-    "buffer": "#c9a227",
-    "io": "#7a5ea8",
-    "scheduling": "#8a6d3b",
-    "gc": "#c1436d",
-    "application": "#4f6d7a",
-    "control_message": "#a23b3b",
-    "spawn": "#e07a1f",
-    **USUAL_COLOURS,
-}
-"""Colours of all types; those that pictures of Timely's runs show have the same there."""
 PATHS = 32
 """Critical paths of a run that are kept."""
 MOST_MATCHES = 500
 """Matches of a motif that a page shows."""
 MOST_HOPS = 12
-_LONGEST = 120
-"""Letters of a name."""
 _OF_WORKER = 1 << POSITION_BITS
 """Vertices of a worker have ids in its own range; what remains is a position, with which a page can count exactly."""
 _LEAST_SHOWN = 200
@@ -92,65 +76,6 @@ def choice(epoch: int | None, begin_ns: int | None, end_ns: int | None) -> dict[
 def window_of(pag: Pag, chosen: Mapping[str, Any]) -> Window:
     """Return the window that is meant, the slowest round where none is."""
     return pag.run.window(**chosen) if chosen else pag.run.slowest()
-
-
-def run_facts(opened: Opened) -> dict[str, Any]:
-    """Return what the pages of a run need to know once: workers, operators, types, epochs, findings."""
-    run = opened.pag.run
-    operators = [
-        {**row, "name": shortened(row["name"]), "address": shortened(row["address"])}
-        for row in run.operators.select("operator", "address", "name").sort("operator").to_dicts()
-    ]
-    findings = run.scan("findings").collect()
-    return {
-        "title": shortened(run.info.path.name),
-        "run": run.info.run["run_id"],
-        "rules": str(run.rules),
-        "aligned": run.aligned,
-        "end_ns": run.end_ns,
-        "version": opened.version,
-        "slowest": run.slowest().epoch,
-        "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
-        "operators": operators,
-        "kinds": KINDS,
-        "colours": COLOURS,
-        "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
-        "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
-        "findings": findings.head(_LEAST_SHOWN).to_dicts(),
-        "analyses": [_description(entry.load(), run) for entry in all_entries()],
-    }
-
-
-def shortened(name: str | None) -> str | None:
-    """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
-    if name is None or len(name) <= _LONGEST:
-        return name and printable(name)
-    return printable(name[:_LONGEST]) + "…"
-
-
-def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:
-    return {
-        "name": analysis.name,
-        "help": analysis.help,
-        "scope": str(analysis.scope),
-        "met": analysis.needs.met_by(run.rules),
-        "picture": analysis.chart is not None,
-        "parameters": [
-            {
-                "name": parameter.name,
-                "help": parameter.help,
-                "choices": parameter.choices,
-                "default": _plain(parameter.default),
-            }
-            for parameter in analysis.parameter_list
-        ],
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    return value if isinstance(value, str | int | float | bool) or value is None else None
 
 
 class Answer:
@@ -218,7 +143,7 @@ class Answer:
         report: Report | None = None if self.result is table else self.result
         facts = {} if self.window is None else self.window.facts
         if self.parameters is not None:
-            facts |= {name: _plain(value) for name, value in asdict(self.parameters).items()}
+            facts |= {name: plain(value) for name, value in asdict(self.parameters).items()}
         rows = table.slice(0, most).to_pylist() if most is not None else table.to_pylist()
         return {
             **facts,
@@ -317,50 +242,6 @@ def path(opened: Opened, chosen: Mapping[str, Any], shown: tuple[int, int] | Non
         "by_type": dict(by_type.iter_rows()),
         "steps": {name: drawn[name].to_list() for name in drawn.columns},
     }
-
-
-def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return what the critical path of each epoch is made of.
-
-    Parameters
-    ----------
-    opened
-        The run.
-    known
-        Rows of an earlier state of the run: epochs of it that have not changed are not looked at again.
-
-    Returns
-    -------
-    DataFrame
-        One row per epoch and type: ``epoch``, ``type``, ``duration_ns``, and ``start_ns`` and ``end_ns`` of the epoch.
-    """
-    run = opened.pag.run
-    windows = run.windows()
-    same: pl.DataFrame | None = None
-    if known is not None:
-        there = run.epochs.select("epoch", "start_ns", "end_ns")
-        same = known.join(there, on=["epoch", "start_ns", "end_ns"], how="semi")
-        done = set(same["epoch"].to_list())
-        windows = [window for window in windows if window.epoch not in done]
-    parts = [] if same is None else [same]
-    if windows:
-        analysis = find_analysis("critical-path")
-        from pag_graph.analyses.runner import Runner
-        from pag_graph.api import make_engine
-        from pag_graph.builder.engine import silent
-
-        runner = Runner(run=run, engine=make_engine("local"), spread=None, progress=silent)
-        steps = pl.DataFrame(runner.each(analysis, windows, None))  # type: ignore[arg-type]
-        spans = pl.DataFrame(
-            {
-                "epoch": [window.epoch for window in windows],
-                "start_ns": [window.start_ns for window in windows],
-                "end_ns": [window.end_ns for window in windows],
-            }
-        )
-        by_type = steps.group_by("epoch", "type").agg(pl.col("duration_ns").sum())
-        parts.append(by_type.join(spans, on="epoch").select("epoch", "type", "duration_ns", "start_ns", "end_ns"))
-    return pl.concat(parts, how="vertical_relaxed").sort("start_ns", "epoch", "type")
 
 
 def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: int, hops: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreNotFoundError, UnsupportedPlanError
 from pag_graph.model.units import printable
-from pag_graph.workbench import answers
+from pag_graph.workbench import answers, facts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -94,12 +94,12 @@ class Workbench:
     async def run(self, request: Request) -> Response:
         """Say what the pages of a run need."""
         opened = await self.opened(request)
-        return _json(await self.work(partial(answers.run_facts, opened)))
+        return _json(await self.work(partial(facts.run_facts, opened)))
 
     async def epochs(self, request: Request) -> Response:
         """Say what the critical path of each epoch is made of."""
         opened, name = await self.opened(request), request.path_params["store"]
-        rows = await self.work(partial(answers.epochs, opened, self._epochs.get(name)))
+        rows = await self.work(partial(facts.epochs, opened, self._epochs.get(name)))
         self._epochs[name] = rows
         return _json({"version": opened.version, "columns": {key: rows[key].to_list() for key in rows.columns}})
 

@@ -1,0 +1,137 @@
+"""What the pages of a run need to know of it: its parts, its epochs, and what it can be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pag_graph.analyses import Analysis, all_entries, find_analysis
+from pag_graph.analyses.runner import Runner
+from pag_graph.api import make_engine
+from pag_graph.builder.engine import silent
+from pag_graph.model.units import printable
+from pag_graph.motif.patterns import PATTERNS
+from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
+from pag_graph.workbench.lanes import KINDS
+
+if TYPE_CHECKING:
+    from pag_graph.graph.run import Run
+    from pag_graph.workbench.library import Opened
+
+COLOURS = {
+    "serialization": "#8ab17d",
+    "deserialization": "#5b8c2a",
+    "buffer": "#c9a227",
+    "io": "#7a5ea8",
+    "scheduling": "#8a6d3b",
+    "gc": "#c1436d",
+    "application": "#4f6d7a",
+    "control_message": "#a23b3b",
+    "spawn": "#e07a1f",
+    **USUAL_COLOURS,
+}
+"""Colours of all types; those that pictures of Timely's runs show have the same there."""
+_LONGEST = 120
+"""Letters of a name."""
+_MOST_FINDINGS = 200
+
+
+def run_facts(opened: Opened) -> dict[str, Any]:
+    """Return what the pages of a run need to know once: workers, operators, types, epochs, findings."""
+    run = opened.pag.run
+    operators = [
+        {**row, "name": shortened(row["name"]), "address": shortened(row["address"])}
+        for row in run.operators.select("operator", "address", "name").sort("operator").to_dicts()
+    ]
+    findings = run.scan("findings").collect()
+    return {
+        "title": shortened(run.info.path.name),
+        "run": run.info.run["run_id"],
+        "rules": str(run.rules),
+        "aligned": run.aligned,
+        "end_ns": run.end_ns,
+        "version": opened.version,
+        "slowest": run.slowest().epoch,
+        "workers": [{"worker": worker, "name": shortened(run.worker_names.get(worker))} for worker in run.workers],
+        "operators": operators,
+        "kinds": KINDS,
+        "colours": COLOURS,
+        "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
+        "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
+        "findings": findings.head(_MOST_FINDINGS).to_dicts(),
+        "analyses": [_description(entry.load(), run) for entry in all_entries()],
+    }
+
+
+def shortened(name: str | None) -> str | None:
+    """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
+    if name is None or len(name) <= _LONGEST:
+        return name and printable(name)
+    return printable(name[:_LONGEST]) + "…"
+
+
+def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:
+    return {
+        "name": analysis.name,
+        "help": analysis.help,
+        "scope": str(analysis.scope),
+        "met": analysis.needs.met_by(run.rules),
+        "picture": analysis.chart is not None,
+        "parameters": [
+            {
+                "name": parameter.name,
+                "help": parameter.help,
+                "choices": parameter.choices,
+                "default": plain(parameter.default),
+            }
+            for parameter in analysis.parameter_list
+        ],
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return the value of a parameter as JSON has it; what it has not is null."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, str | int | float | bool) or value is None else None
+
+
+def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return what the critical path of each epoch is made of.
+
+    Parameters
+    ----------
+    opened
+        The run.
+    known
+        Rows of an earlier state of the run: epochs of it that have not changed are not looked at again.
+
+    Returns
+    -------
+    DataFrame
+        One row per epoch and type: ``epoch``, ``type``, ``duration_ns``, and ``start_ns`` and ``end_ns`` of the epoch.
+    """
+    run = opened.pag.run
+    windows = run.windows()
+    same: pl.DataFrame | None = None
+    if known is not None:
+        there = run.epochs.select("epoch", "start_ns", "end_ns")
+        same = known.join(there, on=["epoch", "start_ns", "end_ns"], how="semi")
+        done = set(same["epoch"].to_list())
+        windows = [window for window in windows if window.epoch not in done]
+    parts = [] if same is None else [same]
+    if windows:
+        analysis = find_analysis("critical-path")
+        runner = Runner(run=run, engine=make_engine("local"), spread=None, progress=silent)
+        steps = pl.DataFrame(runner.each(analysis, windows, None))  # type: ignore[arg-type]
+        spans = pl.DataFrame(
+            {
+                "epoch": [window.epoch for window in windows],
+                "start_ns": [window.start_ns for window in windows],
+                "end_ns": [window.end_ns for window in windows],
+            }
+        )
+        by_type = steps.group_by("epoch", "type").agg(pl.col("duration_ns").sum())
+        parts.append(by_type.join(spans, on="epoch").select("epoch", "type", "duration_ns", "start_ns", "end_ns"))
+    return pl.concat(parts, how="vertical_relaxed").sort("start_ns", "epoch", "type")
