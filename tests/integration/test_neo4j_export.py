@@ -163,7 +163,8 @@ class Watch(threading.Thread):
 def test_what_was_visible_stays_so_while_an_append_is_exported(
     neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path, exchange_edges: int
 ) -> None:
-    options = replace(OPTIONS, exchange_edges=exchange_edges)
+    # An epoch is a group of its own.
+    options = replace(OPTIONS, exchange_edges=exchange_edges, group_edges=1)
     log = Growing(tmp_path)
     first = set(export_store(log.reach(4), connection, options=options).epochs)
     grown = log.reach(7)
