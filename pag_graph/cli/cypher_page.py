@@ -26,7 +26,7 @@ _HEAD = """\
 # Cypher queries
 
 <<<<<<< HEAD:pag_graph/cypher_page.py
-Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cypher_page > docs/cypher.md`.
+Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cli.cypher_page > docs/cypher.md`.
 =======
 Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cli.cypher_page > docs/cypher.md`.
 >>>>>>> graphdb:pag_graph/cli/cypher_page.py

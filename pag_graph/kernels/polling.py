@@ -204,6 +204,7 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
     --------
     A step works from 0 to 4; the steps from 6 and from 9 find nothing to do.
 
+    >>> from pag_graph.kernels.activations import SPINNING
     >>> kind, t = np.array([0, 1, 0, 1, 0, 1], np.int8), np.array([0, 4, 6, 7, 9, 10])
     >>> role = np.array([PROCESSING, 0, SPINNING, 0, SPINNING, 0], np.int8)
     >>> innermost, none = np.array([0, -1, 2, -1, 4, -1], np.int32), np.full(6, -1)
