@@ -96,7 +96,11 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
         "closed_epochs": result.closed,
         "commits": result.commits,
         "run_id": None if result.store is None else result.store.run["run_id"],
+        "untimed_epochs": result.untimed,
     }
+    if result.trouble is not None:
+        message = f"Not all could be noted beside the store, so pag timings and pag ongoing lack it: {result.trouble}"
+        stderr().print(message, style="yellow")
     if form is Format.JSON:
         print_json(facts)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from pag_graph.builder.build import commit_derived, nothing_more
 from pag_graph.builder.clocks import Clock
 from pag_graph.builder.follow import Follower
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
-from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
 from pag_graph.graph.following import Committed
 from pag_graph.model.units import nanoseconds
 from pag_graph.runtime import memory
@@ -113,6 +114,10 @@ class FollowReport:
     """Rows that were read by this process, those that were looked at again included."""
     complete: bool
     """Whether the source had ended, so that the store holds all of it."""
+    untimed: int = 0
+    """Epochs of which `pag timings` does not know, because its file could not be written."""
+    trouble: str | None = None
+    """What could not be written beside the store, if anything."""
 
 
 class Following:
@@ -169,6 +174,8 @@ class Following:
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
         self._derive = derive
         self._commits, self._closed_ns = 0, 0
+        self._untimed: list[dict[str, int]] = []
+        self._trouble: str | None = None
         self._report: FollowReport | None = None
 
     @property
@@ -288,6 +295,8 @@ class Following:
             closed=0 if follower.store is None else follower.store.closed_epochs,
             scanned=follower.scanned,
             complete=tail.complete,
+            untimed=len(self._untimed),
+            trouble=self._trouble,
         )
 
     def _commit(self, follower: Follower, tail: Tail) -> Committed:
@@ -307,8 +316,19 @@ class Following:
         clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
         known = [self._timing(row, tail, clocks, origin) for row in closed]
         after = {"committed_ns": committed, "answered_ns": time.time_ns(), "commit": commit.version}
-        add_timings(self._store / LIVE, [row | after for row in known])
+        self._untimed += [row | after for row in known]
+        if self._beside(partial(add_timings, self._store / LIVE, self._untimed)):
+            self._untimed = []
         return commit
+
+    def _beside(self, write: Callable[[], None]) -> bool:
+        """Write what the store itself does without; where that fails the follower goes on, and its report says so."""
+        try:
+            write()
+        except StoreError as error:
+            self._trouble = str(error)
+            return False
+        return True
 
     def _timing(self, row: ClosedEpoch, tail: Tail, clocks: Mapping[str, Any], origin: int) -> dict[str, int]:
         """Say when an epoch ended, was written, was read, and was found to be closed."""
@@ -336,7 +356,7 @@ class Following:
             "complete": tail.complete,
             "looked_ns": self._closed_ns,
         }
-        write_status(self._store / LIVE, status)
+        self._beside(partial(write_status, self._store / LIVE, status))
 
     def _say(self, follower: Follower, tail: Tail) -> None:
         if self._tell is not None:

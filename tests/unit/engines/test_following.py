@@ -16,7 +16,13 @@ from pag_graph import api
 from pag_graph.cli.app import app
 from pag_graph.cli.follow import NOT_COMPLETE, _stopping
 from pag_graph.engines.following import Following, Until
-from pag_graph.errors import InvalidParameterError, StoreConflictError, TraceFormatError, UnsupportedPlanError
+from pag_graph.errors import (
+    InvalidParameterError,
+    StoreConflictError,
+    StoreError,
+    TraceFormatError,
+    UnsupportedPlanError,
+)
 from pag_graph.store.delta import open_store
 from pag_graph.store.live import followed
 from pag_graph.testing.traces import draw
@@ -257,3 +263,27 @@ def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
     again = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
     assert [row["epoch"] for row in again["epochs"]] == list(range(8))
     assert "the run has ended" in CliRunner().invoke(app, ["ongoing", store]).output
+
+
+def test_what_cannot_be_noted_beside_the_store_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pag_graph.engines import following as loop
+
+    growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
+    write, refused = loop.add_timings, [True, False]
+
+    def sometimes(folder: Path, rows: Any) -> None:
+        if refused and refused.pop(0):
+            message = "There is no room."
+            raise StoreError(message)
+        write(folder, rows)
+
+    monkeypatch.setattr(loop, "add_timings", sometimes)
+    report = following(growing, store, lambda: growing.write_until(2), lambda: growing.write_until(4)).run()
+    assert (report.untimed, report.trouble) == (0, "There is no room.")
+    found = json.loads(CliRunner().invoke(app, ["timings", str(store), "--format", "json"]).output)
+    assert [(row["epoch"], row["commit"]) for row in found["epochs"]] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    refused[:] = [True] * 9
+    growing.finish()
+    result = CliRunner().invoke(app, ["follow", str(growing.path), str(store)])
+    assert result.exit_code == 0
+    assert "There is no room." in result.stderr
