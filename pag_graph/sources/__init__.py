@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.sources import st2, timely_prototype
 from pag_graph.sources.activities import convert as activities
-from pag_graph.sources.kineto import convert as kineto
-from pag_graph.sources.spans import convert as spans
 from pag_graph.sources.spark import convert as spark
 from pag_graph.store.safe_files import check_folder, check_regular
 
@@ -30,14 +28,26 @@ class _Reader(NamedTuple):
     """Whether it leaves texts out unless it is asked for them: its `convert` takes ``keep_texts``."""
 
 
+def _compiled(package: str, **form: str) -> _Reader:
+    """Return a reader whose module calls kernels: it is imported when it reads, for the compiler takes long to load."""
+
+    def later(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            return getattr(import_module(f"{__name__}.{package}.convert"), name)(*arguments, **form, **options)
+
+        return call
+
+    return _Reader(later("mismatch"), later("convert"))
+
+
 _READERS: dict[str, _Reader] = {
     timely_prototype.FORMAT: _Reader(timely_prototype.mismatch, timely_prototype.convert),
     st2.RAW_FORMAT: _Reader(st2.raw_mismatch, st2.convert_raw),
     st2.RECORDS_FORMAT: _Reader(st2.records_mismatch, st2.convert_records),
     activities.FORMAT: _Reader(activities.mismatch, activities.convert),
-    kineto.FORMAT: _Reader(kineto.mismatch, kineto.convert),
+    "kineto": _compiled("kineto"),
     spark.FORMAT: _Reader(spark.mismatch, spark.convert, texts=True),
-    **{form: _Reader(partial(spans.mismatch, form=form), partial(spans.convert, form=form)) for form in spans.FORMATS},
+    **{form: _compiled("spans", form=form) for form in ("jaeger", "otlp", "zipkin")},
 }
 
 FORMATS = tuple(_READERS)

@@ -124,7 +124,8 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
 
 def code(name: str) -> str:
     """Return a query on one line, as the editor would otherwise indent and close brackets of its own."""
-    lines = load_query(name).code.splitlines()
+    query = load_query(name)
+    lines = browser.for_browser(query, query.code).splitlines()
     return " ".join(line.strip() for line in lines if not line.strip().startswith("//"))
 
 

@@ -40,13 +40,15 @@ PLACES: dict[str, dict[str, str]] = {
         "eventlogs/app-20260110120000-0001": "log",
         "last-week.pag": "store",
         ".pag/skewed.pag": "store",
-        "run.trace": "trace",
+        "recorded.trace": "trace",
+        "traces.json": "spans",
+        "last-week.json": "spans",
         "w1.pag": "store",
         "w2.pag": "store of bfs",
         "w4.pag": "store of triangles",
     },
     "docs/analyses.md": {"run.trace": "trace", "run.pag": "store"},
-    "docs/cli.md": {"run.pag": "store", "last-good.pag": "store"},
+    "docs/cli.md": {"run.pag": "store", "last-good.pag": "store", "new": "log", "base": "log"},
     "docs/cypher.md": {"run.pag": "store"},
     "docs/export.md": {"run.pag": "store"},
     "docs/graphframes.md": {"run.pag": "store"},
@@ -55,7 +57,14 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/neo4j.md": {"run.pag": "store"},
     "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
-    "docs/spark.md": {"eventlogs/app-20261121183148-0000": "log", "app-1": "log"},
+    "docs/spans.md": {
+        **dict.fromkeys(("traces.json", "last-week.json", "folder/traces.json"), "spans"),
+        "pag_graph/samples/spans/traces.json": "spans",
+    },
+    "docs/spark.md": {
+        **dict.fromkeys(("eventlogs/app-20261121183148-0000", "app-1", "new", "base", "a", "b", "c", "d", "e"), "log"),
+    },
+    "docs/torch.md": {"traces": "training job"},
 }
 """What is there before a page is followed; all else its own commands make."""
 
@@ -87,6 +96,9 @@ NOT_HERE = (
     NotHere("docs/scaling.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
     NotHere("docs/scaling.md", "pag build w1.trace", "builds what is not recorded"),
     NotHere("docs/spark-cores.md", "python -m bench", "measures for hours"),
+    NotHere("docs/spark-truth.md", "python -m bench", "runs Spark for an hour"),
+    NotHere("docs/workbench.md", "pip install", "installs; test_spark_submit.py runs an installed wheel"),
+    NotHere("docs/workbench.md", "pag serve", "serves until somebody ends it; test_workbench.py does"),
     NotHere("docs/spark-cores.md", "python bench/", "measures for hours"),
 )
 NEEDS_JAR = (NotHere("README.md", "graph = pag.graphframe", "needs GraphFrames' jar"),)
@@ -270,6 +282,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "trace": samples.path("skewed"),
         "log": LOGS / "two-jobs.zstd",
         "log of five jobs": LOGS / "cores" / "cores-many-jobs-1.zstd",
+        "spans": samples.FOLDER / "spans" / "traces.json",
+        "training job": ROOT / "docs" / "examples" / "torch",
     }
 
 
@@ -289,7 +303,7 @@ def test_a_page_can_be_followed(
         (tmp_path / name).symlink_to(ROOT / name)
     for name, what in PLACES.get(page, {}).items():
         place = tmp_path / name
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if places[what].is_dir() else shutil.copyfile)(places[what], place)
     monkeypatch.chdir(tmp_path)
 

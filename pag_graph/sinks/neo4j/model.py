@@ -178,6 +178,7 @@ PROPERTIES = tuple(
             *(column for nodes in (EPOCH, *NODES) for column in nodes.columns),
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
             *("run", "published", "detail", "model", "current"),
+            *("name", "tags", "program", "hosts", "started"),
         )
     )
 )
