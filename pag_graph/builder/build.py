@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from pag_graph.builder import saved
-from pag_graph.builder.append import FOLLOWED, check_same_run, nothing_new
+from pag_graph.builder.append import check_same_run, nothing_new
+from pag_graph.builder.commit import commit_derived, commit_finished, last_to_answer, nothing_more, small_tables
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
@@ -30,69 +27,26 @@ from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.tables import PAG_FINDINGS, STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
-from pag_graph.store.contents import GROWING
-from pag_graph.store.delta import StoreInfo, check_target, commit
+from pag_graph.store.delta import StoreInfo, check_target
 from pag_graph.store.leftovers import staging as staging_of
-from pag_graph.store.parts import write_part
-from pag_graph.store.staged import staged
-from pag_graph.store.state_files import write_state
 from pag_graph.store.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
+    from pag_graph.builder.commit import Derive
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.contents import About, Live
+    from pag_graph.store.contents import Live
     from pag_graph.store.delta import Mode
-    from pag_graph.store.parts import PartFile
 
     Progress = Callable[[str, int, int], None]
-
-
-class Derive(Protocol):
-    """Makes what is committed beside a graph, out of the graph."""
-
-    def __call__(
-        self, state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False
-    ) -> Live | None:
-        """Look at a state before it is committed.
-
-        Parameters
-        ----------
-        state
-            What is about to be committed.
-        kept
-            The state that it adds to.
-        answered
-            The last epoch whose answers hold, or -1.
-        only_new
-            Whether the graph is that of `kept`, so that only what was not asked before is to be answered.
-
-        Returns
-        -------
-        Live or None
-            None where nothing is to be added.
-        """
-
-
-def nothing_more(state: StoreInfo, kept: StoreInfo | None, answered: int, *, only_new: bool = False) -> Live | None:
-    """Derive nothing from a state that is to be committed.
-
-    Raises
-    ------
-    UnsupportedPlanError
-        If there are standing queries, which would fall behind.
-    """
-    del state, answered
-    if kept is not None and kept.live is not None and not only_new:
-        message = f"{kept.path} has standing queries, which this way of appending would leave behind."
-        raise UnsupportedPlanError(message, "Append with `pag_graph.build`, or build with `--replace`.")
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +133,8 @@ def build(
         plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
-        derived = partial(derive, kept=kept, answered=answered(built, opened))
+        derived = partial(derive, kept=kept, answered=last_to_answer(built, opened))
         return _commit(target, plan, built, begin, forced, previous, derived)
-
-
-def answered(built: Finished, trace: Trace) -> int:
-    """Return the last epoch whose answers hold: the last closed one; of a log that has ended its last window; or -1."""
-    last: int | None = pc.max(built.open_epochs["epoch"]).as_py() if trace.meta.complete else None
-    return built.last_closed if last is None else last
 
 
 def construct(
@@ -252,122 +200,8 @@ def _commit(
     info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
     before = {} if begin is None else begin.rows
     rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
-    rows |= {name: table.num_rows for name, table in _small_tables(plan.trace).items()}
+    rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
     return BuildReport(store=info, rows=rows, committed=True)
-
-
-def _small_tables(trace: Trace) -> dict[str, pa.Table]:
-    return {"operators": trace.operators, "channels": trace.channels, "workers": trace.workers}
-
-
-def commit_finished(
-    target: Path,
-    plan: RunPlan,
-    built: Finished,
-    begin: Saved | None,
-    forced: pa.Table,
-    previous: StoreInfo | None,
-    *,
-    derive: Callable[[StoreInfo], Live | None],
-    followed: bool = False,
-) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
-    """Write the small tables and the state, and commit.
-
-    Parameters
-    ----------
-    target
-        Directory of the store.
-    plan, built
-        The build, and what there is to commit.
-    begin
-        Where it began; without it nothing stays of what was there.
-    forced
-        Findings about the choice of the rules.
-    previous
-        The state that the store is in.
-    derive
-        Makes what is committed beside the graph.
-    followed
-        Whether the commit is one of a follower.
-
-    Returns
-    -------
-    info
-        The new state of the store.
-    parts
-        Per table: files that are new in it.
-    """
-    keep, begin = begin is not None, begin or Saved()
-    trace = plan.trace
-    small = _small_tables(trace)
-    checksums = {name: saved.checksum(content) for name, content in small.items()}
-    unchanged = {name for name in small if keep and begin.tables.get(name) == checksums[name]}
-    provisional = {"findings": pa.concat_tables([forced, built.open_findings]), "epochs": built.open_epochs}
-    final = {"findings": built.findings, "epochs": built.epochs}
-    parts: dict[str, list[PartFile]] = {name: list(built.parts.get(name, ())) for name in ("vertices", "edges")}
-    for name, content in small.items():
-        part = None if name in unchanged else write_part(target, name, content)
-        parts[name] = [part] if part else []
-    for name in ("findings", "epochs"):
-        written = write_part(target, name, provisional[name], provisional=True), write_part(target, name, final[name])
-        parts[name] = [part for part in written if part is not None]
-    state = None
-    if built.saved is not None:
-        state = write_state(target, built.saved(checksums, trace.meta.complete).content())
-    run = {
-        **plan.metadata(),
-        "last_closed_epoch": built.last_closed,
-        "last_answered_epoch": built.last_answered,
-        "closed_fingerprint": built.fingerprint,
-    }
-    same: About = {
-        "run": {**run, FOLLOWED: True} if followed else run,
-        "closed_epochs": built.closed_epochs,
-        "dropped": built.dropped,
-        "events": trace.rows,
-        "previous": previous,
-        "keep": keep,
-        "unchanged": unchanged,
-    }
-    return commit(target, parts, **same, state=state, live=derive(staged(target, parts, **same))), parts
-
-
-def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
-    """Commit a state once more, with what is derived from it; None where that is nothing new.
-
-    Parameters
-    ----------
-    kept
-        The latest state of a store.
-    derive
-        As for `build`.
-
-    Returns
-    -------
-    StoreInfo or None
-        The new state; its graph is the same, down to the files.
-    """
-    provisional = {name: [part for part in kept.parts(name) if part.provisional] for name in GROWING}
-    same: About = {
-        "run": kept.run,
-        "closed_epochs": kept.closed_epochs,
-        "dropped": kept.dropped,
-        "events": kept.events,
-        "previous": kept,
-        "keep": True,
-        "unchanged": set(STORE_TABLES) - {"epochs"},
-    }
-    done = last_answered(kept) if kept.live is None else int(kept.live["answered"])
-    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
-    return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
-
-
-def last_answered(info: StoreInfo) -> int:
-    """Return the last epoch of a state whose answers hold (see `answered`)."""
-    begin = saved.load(info)
-    complete = begin is not None and begin.complete
-    last = info.scan("epochs").select(pl.col("epoch").max()).collect().item() if complete else None
-    return int(info.run["last_closed_epoch"] if last is None else last)
 
 
 def _nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:

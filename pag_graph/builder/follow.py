@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.build import answered, commit_finished, nothing_more
+from pag_graph.builder.commit import commit_finished, last_to_answer, nothing_more
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from pag_graph.builder.build import Derive
+    from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
     from pag_graph.builder.made import Made
     from pag_graph.builder.ongoing import Ongoing
@@ -217,7 +217,7 @@ class Follower:
             if row["epoch"] <= built.last_closed
         ]
         _, forced = choose_rules(plan.trace, plan.rules)
-        derive = partial(self._derive, kept=self._kept, answered=answered(built, plan.trace))
+        derive = partial(self._derive, kept=self._kept, answered=last_to_answer(built, plan.trace))
         info, _ = commit_finished(
             self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True
         )

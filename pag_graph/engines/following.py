@@ -9,8 +9,8 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pag_graph.builder.build import commit_derived, nothing_more
 from pag_graph.builder.clocks import Clock
+from pag_graph.builder.commit import commit_derived, nothing_more
 from pag_graph.builder.follow import Follower
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pag_graph.builder.build import Derive
+    from pag_graph.builder.commit import Derive
     from pag_graph.builder.follow import ClosedEpoch
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.graph.following import Observer

@@ -70,7 +70,7 @@ class _Written:
 class Standings:
     """Queries and rules to be registered with the next commit, beside those that the store has.
 
-    It is called with a state before that is committed (`pag_graph.builder.build.Derive`).
+    It is called with a state before that is committed (`pag_graph.builder.commit.Derive`).
     """
 
     queries: Sequence[Query] = ()

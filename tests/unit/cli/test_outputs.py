@@ -166,7 +166,7 @@ def test_an_answer_that_does_not_fit_is_an_error(store: Path, form: str) -> None
 BUILDS = """
 import signal, sys, time
 from pag_graph.cli import app
-from pag_graph.builder import build
+from pag_graph.builder import commit as commits
 
 def slow(*_, **__):
     print("writing", flush=True)
@@ -177,7 +177,7 @@ def cancel(*_):
     print("jobs are cancelled", file=sys.stderr)
     raise KeyboardInterrupt
 
-build.commit = slow
+commits.commit = slow
 signal.signal(signal.SIGINT, cancel)
 sys.argv = ["pag", *sys.argv[1:]]
 app.main()

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pag_graph import api
-from pag_graph.builder import build as pag_build
+from pag_graph.builder import commit as commits
 from pag_graph.builder import made, scan
 from pag_graph.errors import (
     FormatVersionError,
@@ -299,9 +299,9 @@ INTERRUPTS = [
     (scan, "check_order", 0, False),
     # Files of vertices and edges, and those of the small tables.
     *((made, "write_part", at, False) for at in (0, 1)),
-    *((pag_build, "write_part", at, False) for at in (0, 2)),
-    (pag_build, "write_state", 0, False),
-    (pag_build, "write_state", 0, True),
+    *((commits, "write_part", at, False) for at in (0, 2)),
+    (commits, "write_state", 0, False),
+    (commits, "write_state", 0, True),
     *((delta, "_commit_table", at, False) for at in range(3)),
     (delta, "_commit_table", 2, True),
     (delta, "_publish", 0, False),
@@ -309,7 +309,7 @@ INTERRUPTS = [
 ]
 # An append leaves tables alone that did not change; what was empty and stays so nobody writes.
 ONLY_REPLACED = [
-    (pag_build, "write_part", 4, False),
+    (commits, "write_part", 4, False),
     (delta, "_commit_table", 3, False),
     (delta, "_commit_table", 3, True),
 ]

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pag_graph import api
-from pag_graph.builder import build as pag_build
+from pag_graph.builder import commit as commits
 from pag_graph.errors import InvalidParameterError, StoreError, StoreNotFoundError
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store import held, leftovers
@@ -112,7 +112,7 @@ def test_a_build_that_fails_removes_what_it_wrote(
     build(traces[0], place)
     before = present(place)
     with monkeypatch.context() as patch:
-        patch.setattr(pag_build, "commit" if at else "write_part", full)
+        patch.setattr(commits, "commit" if at else "write_part", full)
         with pytest.raises(StoreError, match="No space left"):
             build(traces[1], place)
     assert present(place) == before
