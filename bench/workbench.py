@@ -28,7 +28,7 @@ def run(session: Session) -> None:
     stick = polars_reads(run_of.info.files("edges"), name="Polars reads all edges")
     session.measure(
         "first view of the whole run",
-        lambda: app._bytes(first_view(store, 0, run_of.end_ns)),  # noqa: SLF001  (what is sent)
+        lambda: app.in_bytes(first_view(store, 0, run_of.end_ns)),
         against=stick,
         items=edges,
         unit="edges",
@@ -67,7 +67,7 @@ def _moves(library: Library, name: str) -> Figure:
         middle = float(np.clip(middle + generator.normal() * span / 3, span / 2, end - span / 2))
         begin = int(middle - span / 2)
         started = time.perf_counter()
-        app._bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))  # noqa: SLF001  (what is sent)
+        app.in_bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))
         seconds.append(time.perf_counter() - started)
     ordered = sorted(seconds)
     return Figure(

@@ -8,7 +8,7 @@ the modules, so that listing all analyses imports none.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
@@ -227,6 +227,35 @@ class Analysis(Generic[P]):
             return ()
         return (self.parameters() if parameters is None else parameters,)
 
+    def plain(
+        self, result: pa.Table | Report, parameters: P | None, window: Window | None, *, most: int | None = None
+    ) -> dict[str, Any]:
+        """Return an answer as plain values: what ``--format json`` prints.
+
+        Parameters
+        ----------
+        result
+            What it returned.
+        parameters
+            What it was asked with.
+        window
+            The window that it looked at, of an analysis of one.
+        most
+            Rows, the first ones; all where absent.
+
+        Returns
+        -------
+        dict
+            Facts of the window, the parameters, what a report sums up, and the rows under their own name.
+        """
+        table = table_of(result)
+        return {
+            **({} if window is None else window.facts),
+            **plain_parameters(parameters),
+            **({} if table is result else result.summary()),
+            self.rows: (table if most is None else table.slice(0, most)).to_pylist(),
+        }
+
     def check(self, run: Run, *, across: bool = False) -> None:
         """Refuse a run that the analysis has no meaning for.
 
@@ -415,6 +444,13 @@ def table_of(result: pa.Table | Report) -> pa.Table:
     import pyarrow as pa
 
     return result if isinstance(result, pa.Table) else result.table
+
+
+def plain_parameters(parameters: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass of parameters as JSON has them; nothing of None."""
+    if parameters is None:
+        return {}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(parameters).items()}
 
 
 def typed_table(rows: pl.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -96,7 +96,7 @@ class Outputs:
         return self.run.snapshot(self._window(epoch=epoch, role=role, between=between, latency=latency))
 
     def _window(self, **choice: Any) -> Window:
-        return self.run.window(**choice) if any(v is not None for v in choice.values()) else self.run.slowest()
+        return self.run.choose(**choice)
 
     def rounds(self) -> list[Window]:
         """Return the windows of all rounds in time order; startup and shutdown only where the run has no round."""

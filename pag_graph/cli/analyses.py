@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import MISSING, asdict
+from dataclasses import MISSING
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pag_graph.analyses import Analysis, Parameter, Scope, all_entries, table_of
+from pag_graph.analyses.definition import plain_parameters
 from pag_graph.cli.output import (
     Format,
     compiling,
@@ -293,11 +294,6 @@ def _run(analysis: Analysis[Any], given: dict[str, Any], values: dict[str, Any])
     with progress(quiet=quiet) as report, compiling(*_parts(analysis), quiet=quiet, report=report):
         shown = report if analysis.scope is Scope.RUN else _unseen
         result = pag.analyse(analysis.name, parameters, progress=shown, **options)
-    facts: dict[str, Any] = {}
-    if analysis.scope is Scope.WINDOW:
-        facts = _window_facts(pag, options)
-    if parameters is not None:
-        facts |= {name: _plain(value) for name, value in asdict(parameters).items()}
     if given["picture"] is not None:
         _draw(pag, analysis, result, options, given["picture"])
     if given["form"] is _AnswerFormat.HTML:
@@ -305,8 +301,11 @@ def _run(analysis: Analysis[Any], given: dict[str, Any], values: dict[str, Any])
 
         snapshot = _snapshot(pag, analysis, options)
         sys.stdout.write(page(analysis, result, run=pag.run, snapshot=snapshot, top=given["top"]))
+    elif given["form"] is _AnswerFormat.JSON:
+        window = pag.run.choose(**options) if analysis.scope is Scope.WINDOW else None
+        print_json(analysis.plain(result, parameters, window))
     else:
-        _print(analysis, result, facts, form=given["form"], top=given["top"], workers=pag.run.worker_names)
+        _print(analysis, result, form=given["form"], top=given["top"], workers=pag.run.worker_names)
     if analysis.alarm and table_of(result).num_rows:
         sys.stdout.flush()
         raise typer.Exit(ALARM)
@@ -360,9 +359,7 @@ def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, 
         )
     rows = table.to_pylist()
     if given["form"] is _AnswerFormat.JSON:
-        if parameters is not None:
-            facts |= {name: _plain(value) for name, value in asdict(parameters).items()}
-        print_json({**facts, analysis.rows if given["each"] else "windows": rows})
+        print_json({**facts, **plain_parameters(parameters), analysis.rows if given["each"] else "windows": rows})
     elif given["form"] is _AnswerFormat.CSV:
         print_csv(rows, table.column_names)
     else:
@@ -375,20 +372,9 @@ def _run_many(analysis: Analysis[Any], given: dict[str, Any], window: dict[str, 
         show(with_worker_names(rows[:top], names), columns, f"{analysis.name} ({min(top, len(rows))} of {len(rows)})")
 
 
-def _window_facts(pag: Pag, options: dict[str, Any]) -> dict[str, Any]:
-    chosen = any(value is not None for value in options.values())
-    window = pag.run.window(**options) if chosen else pag.run.slowest()
-    return window.facts
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _print(
     analysis: Analysis[Any],
     result: pa.Table | Report,
-    facts: dict[str, Any],
     *,
     form: _AnswerFormat,
     top: int,
@@ -397,9 +383,6 @@ def _print(
     table = table_of(result)
     rows = table.to_pylist()
     report: Report | None = None if result is table else result
-    if form is _AnswerFormat.JSON:
-        print_json({**facts, **(report.summary() if report else {}), analysis.rows: rows})
-        return
     if form is _AnswerFormat.CSV:
         print_csv(rows, table.column_names)
         return

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.model.units import in_cell, in_markdown, printable, printable_lines
+from pag_graph.model.units import in_markdown, printable, printable_lines
+from pag_graph.sinks.csv_tables import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,18 +96,7 @@ def _cell(value: Any) -> str:
 
 def print_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
     """Print rows as CSV with a header; texts as `in_cell` has them, numbers as they are."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(columns), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _in_csv(value) for name, value in row.items()} for row in rows)
-    sys.stdout.write(text.getvalue())
-
-
-def _in_csv(value: Any) -> Any:
-    if value is None or isinstance(value, int | float):
-        return value
-    # Lists and mappings are written as Python has them, in which a name can stand as well.
-    return in_cell(str(value))
+    sys.stdout.write(csv_text(rows, columns))
 
 
 def print_text(text: str) -> None:

@@ -225,6 +225,10 @@ class Run:
             alone=self._one_round,
         )
 
+    def choose(self, **choice: Any) -> Window:
+        """Return the window that is meant (see `window`); the slowest round where nothing is chosen."""
+        return self.window(**choice) if any(value is not None for value in choice.values()) else self.slowest()
+
     def windows(self, epochs: Collection[int] | None = None) -> list[Window]:
         """Return the windows of all epochs, or of some, in time order."""
         rows = self.epochs.with_row_index("number")

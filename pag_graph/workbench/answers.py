@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pag_graph.analyses import Analysis, Scope, find_analysis, table_of
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.slack import SlackParameters
+from pag_graph.analyses.slack import SlackParameters, slack
 from pag_graph.analyses.view import view_of
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
-from pag_graph.model.units import in_cell
 from pag_graph.sinks.charts import picture
-from pag_graph.workbench.facts import plain
+from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.workbench.lanes import thinned
 
 if TYPE_CHECKING:
@@ -73,11 +69,6 @@ def choice(epoch: int | None, begin_ns: int | None, end_ns: int | None) -> dict[
     return {} if epoch is None else {"epoch": epoch}
 
 
-def window_of(pag: Pag, chosen: Mapping[str, Any]) -> Window:
-    """Return the window that is meant, the slowest round where none is."""
-    return pag.run.window(**chosen) if chosen else pag.run.slowest()
-
-
 class Answer:
     """What an analysis says of a window, or of a run.
 
@@ -119,7 +110,7 @@ class Answer:
             other, other_window = against
             options |= {"against": other, **{f"against_{key}": value for key, value in other_window.items()}}
         self.result: pa.Table | Report = self.pag.analyse(name, self.parameters, **options)
-        self.window = window_of(self.pag, chosen) if self.analysis.scope is Scope.WINDOW else None
+        self.window = self.pag.run.choose(**chosen) if self.analysis.scope is Scope.WINDOW else None
 
     @property
     def table(self) -> pa.Table:
@@ -139,36 +130,19 @@ class Answer:
         dict
             Plain values; the rows under their own name, with names of workers in ``labels``.
         """
-        table = self.table
-        report: Report | None = None if self.result is table else self.result
-        facts = {} if self.window is None else self.window.facts
-        if self.parameters is not None:
-            facts |= {name: plain(value) for name, value in asdict(self.parameters).items()}
-        rows = table.slice(0, most).to_pylist() if most is not None else table.to_pylist()
+        report: Report | None = None if self.result is self.table else self.result
         return {
-            **facts,
-            **(report.summary() if report else {}),
-            self.analysis.rows: rows,
+            **self.analysis.plain(self.result, self.parameters, self.window, most=most),
             "rows_name": self.analysis.rows,
-            "columns": list(self.analysis.columns) or table.column_names,
-            "count": table.num_rows,
+            "columns": list(self.analysis.columns) or self.table.column_names,
+            "count": self.table.num_rows,
             "headline": report.headline() if report else "",
             "text": (report.text(top=20) or "") if report else "",
         }
 
     def as_csv(self) -> str:
         """Return all rows as ``--format csv`` prints them."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=self.table.column_names, lineterminator="\n")
-        writer.writeheader()
-        for row in self.table.to_pylist():
-            writer.writerow(
-                {
-                    key: value if value is None or isinstance(value, int | float) else in_cell(str(value))
-                    for key, value in row.items()
-                }
-            )
-        return text.getvalue()
+        return csv_text(self.table.to_pylist(), self.table.column_names)
 
     def as_svg(self) -> str:
         """Return the picture of the answer (see `pag_graph.sinks.charts.picture`)."""
@@ -216,7 +190,7 @@ def path(opened: Opened, chosen: Mapping[str, Any], shown: tuple[int, int] | Non
     dict
         ``by_type``, which sums to ``span_ns``, and ``steps``: per column a list.
     """
-    window = window_of(opened.pag, chosen)
+    window = opened.pag.run.choose(**chosen)
     key = (window.start_ns, window.end_ns, window.epoch)
     with opened.lock:
         steps = opened.paths.get(key)
@@ -269,7 +243,7 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     InvalidParameterError
         If the window shows no such activity.
     """
-    snapshot = opened.pag.run.snapshot(window_of(opened.pag, chosen))
+    snapshot = opened.pag.run.snapshot(opened.pag.run.choose(**chosen))
     vertex = worker * _OF_WORKER + position
     own = snapshot.local.filter(pl.col("dst") == vertex)
     if not own.height:
@@ -290,8 +264,6 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
 
 
 def _slack_of(snapshot: Snapshot, edge: Mapping[str, Any]) -> int | None:
-    from pag_graph.analyses.slack import slack
-
     rows = slack(view_of(snapshot), SlackParameters())
     own = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
     value = own["slack_ns"][0] if own.height else None
@@ -336,7 +308,7 @@ def replays(opened: Opened, chosen: Mapping[str, Any], changes: Sequence[str]) -
         What ``what-if`` answers under its defaults, and ``least_ns`` and ``most_ns`` over all assumptions: what the
         log does not say is an interval.
     """
-    snapshot = opened.pag.run.snapshot(window_of(opened.pag, chosen))
+    snapshot = opened.pag.run.snapshot(opened.pag.run.choose(**chosen))
     spans = {}
     answer: dict[str, Any] = {}
     for loop in ("closed", "open"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -236,13 +235,7 @@ def make_app(library: Library) -> Starlette:
         Route(of_run + "/analysis/{name:str}.{form:str}", bench.analysis),
     ]
     handlers: Any = {PagGraphError: _told, BusyError: _busy}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=_lifespan)
-
-
-@asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    del app
-    yield
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 async def _page_file(request: Request) -> Response:
@@ -294,14 +287,15 @@ def _answered(
     answer = answers.Answer(opened, name, chosen, values, against)
     if form == "csv":
         return answer.as_csv()
-    return answer.as_svg() if form == "svg" else _bytes(answer.as_json())
+    return answer.as_svg() if form == "svg" else in_bytes(answer.as_json())
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(_bytes(value), status, media_type="application/json")
+    return Response(in_bytes(value), status, media_type="application/json")
 
 
-def _bytes(value: Any) -> bytes:
+def in_bytes(value: Any) -> bytes:
+    """Return an answer as the JSON that is sent."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
 
 

@@ -157,19 +157,6 @@ class Lanes:
         distance = pl.min_horizontal((pl.col("begin") - t_ns).abs(), (pl.col("end") - t_ns).abs())
         return messages.filter(sent | read).sort(distance, "target", "position").head(most).to_dicts()
 
-    def activity_at(self, worker: int, t_ns: int) -> int | None:
-        """Return the id of the vertex with which the activity of a worker at an instant ends; None where it has none.
-
-        O(log edges) once the stretch around it is read.
-        """
-        stretch = self.stretch(t_ns, min(t_ns + 1, self.run.end_ns)) if t_ns < self.run.end_ns else None
-        if stretch is None:
-            return None
-        first = stretch.activities.first
-        low, high = first[self._place(worker)], first[self._place(worker) + 1]
-        row = low + int(np.searchsorted(stretch.activities.end[low:high], t_ns, side="right"))
-        return int(stretch.ids[row]) if row < high and stretch.activities.start[row] <= t_ns else None
-
     def edges_between(self, begin_ns: int, end_ns: int) -> float:
         """Estimate how many edges a part of the run has."""
         edges = np.interp([begin_ns, end_ns], self._ends, self._edges)
