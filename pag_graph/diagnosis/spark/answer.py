@@ -95,6 +95,8 @@ class SparkAnswer:
             "plan_nodes": self.plan_nodes,
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
+            "suspicions": [suspicion.facts() for suspicion in diagnosis.suspicions],
+            "not_recorded": [missing.facts() for missing in diagnosis.not_recorded],
             "core_time_ns": diagnosis.core_ns,
             "stages": diagnosis.stages.to_dicts(),
             "jobs": [
