@@ -233,7 +233,7 @@ def cache_recomputed(spark: SparkSession, role: Role, folder: Path) -> None:  # 
 
 
 def plan_patterns(spark: SparkSession, role: Role, data: Path) -> None:
-    """Queries whose plans look dear, one pattern each; the twin and the decoy have none."""
+    """Run queries whose plans look dear, one pattern each; the twin and the decoy have none."""
     del data
     planted = role == "planted"
     rows = spark.range(200_000).withColumn("key", f.col("id") % 20)
