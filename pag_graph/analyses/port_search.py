@@ -1,8 +1,8 @@
 """Where to insert threads: the search of Tang and Gedik (2013), "Auto-pipelining for Data Stream Processing".
 
-A port at an operator hands what lies downstream of it to a thread of its own. Every busy thread gets exactly one port in
-its way, so that no bottleneck is left, and of the sets of ports that give it one, that is searched for which leaves the
-busiest thread least to do. Definitions: `docs/model.md`, section "Advice".
+A port at an operator hands what lies downstream of it to a thread of its own. Every busy thread gets one port
+in its way, so that no bottleneck is left; of the sets of ports for which that holds, one is searched for that leaves
+the busiest thread least to do. Definitions: `docs/model.md`, section "Advice".
 """
 
 from __future__ import annotations
