@@ -12,8 +12,8 @@ import pyarrow as pa
 TRACE_FORMAT_VERSION = 1
 """Version of contract 1, the canonical trace."""
 
-STORE_FORMAT_VERSION = 1
-"""Version of contract 2, the store of a program activity graph."""
+STORE_FORMAT_VERSION = 2
+"""Version of contract 2, the store of a program activity graph; 1 lacks the table `traffic`."""
 
 
 def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False, optional: bool = False) -> pa.Field:
@@ -169,9 +169,24 @@ PAG_FINDINGS = pa.schema(
 )
 """One row per violated property or unmatched event."""
 
+PAG_TRAFFIC = pa.schema(
+    [
+        _column("epoch", _I64, "epoch of the event that sent them"),
+        _column("channel", _I64, "their channel; null where the log names none", null=True),
+        _column("from_worker", _I32, "sender"),
+        _column("to_worker", _I32, "worker that read them; the sender itself where they never left it"),
+        _column("type", _STR, "ActivityType of the messages"),
+        _column("messages", _I64, "how many were read"),
+        _column("records", _I64, "records in them; null where one of them does not tell", null=True),
+        _column("bytes", _I64, "their size; null where one of them does not tell", null=True),
+    ]
+)
+"""One row per epoch, channel, sender, reader and type; files hold such sums slice by slice, which readers add up."""
+
 STORE_TABLES: dict[str, pa.Schema] = {
     "vertices": PAG_VERTICES,
     "edges": PAG_EDGES,
+    "traffic": PAG_TRAFFIC,
     "operators": TRACE_OPERATORS,
     "channels": TRACE_CHANNELS,
     "workers": TRACE_WORKERS,

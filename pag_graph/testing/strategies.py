@@ -180,6 +180,8 @@ class _Program:
                 peer=message.sender,
                 message_seq=message.number,
                 records=message.records,
+                # Some do not tell.
+                bytes=8 * message.records or None,
             )
 
     def _nap(self, me: _Worker, argument: int, gap: int) -> None:

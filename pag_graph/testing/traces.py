@@ -75,6 +75,7 @@ class Event:
     peer: int | None = None
     message_seq: int | None = None
     records: int | None = None
+    bytes: int | None = None
     timeout_ns: int | None = None
     activity: str | None = None
     inferred: bool | None = None
