@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from pag_graph.analyses.open_stacks import NOTHING, Stacks, stacks
 from pag_graph.analyses.operator_choice import operators_called
@@ -19,6 +20,7 @@ from pag_graph.analyses.pipelines import Dataflow, Pact, Traffic, dataflow, exch
 from pag_graph.analyses.port_search import Threads
 from pag_graph.analyses.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
 from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Moved(NamedTuple):
     """What is handed over as a whole; -1 where that is nothing."""
     thread: I64
     """The new thread that takes it, from 0."""
+    outer: I64
+    """The occurrence of another port around it; -1 where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,10 +168,12 @@ class Ports:
         if self.stacks is not None:
             starts = self.stacks.openings
             open_at = np.where(local, starts.at(src), NOTHING)
-            occurrence = np.append(starts.occurrences(operators), NOTHING)[open_at]
+            all_occurrences = np.append(starts.occurrences(operators), NOTHING)
+            occurrence = all_occurrences[open_at]
+            outer = all_occurrences[np.append(starts.parent, NOTHING)[occurrence]]
             port = np.append(starts.operator, NOTHING)[occurrence]
             thread = np.searchsorted(np.array(sorted(operators), np.int64), port)
-            return Moved(np.where(occurrence >= 0, 1.0, 0.0), occurrence, np.where(occurrence >= 0, thread, 0))
+            return Moved(np.where(occurrence >= 0, 1.0, 0.0), occurrence, np.where(occurrence >= 0, thread, 0), outer)
         assert self.flow is not None  # noqa: S101  (one of both there is)
         [operator] = operators
         worker = src >> POSITION_BITS
@@ -177,7 +183,8 @@ class Ports:
             for reader, bounds in shares.items():
                 share[local & (number == other) & (worker == reader)] = bounds.likely
         rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
-        return Moved(share, np.where(share > 0, base.number("activation"), nothing), rank % new_threads)
+        activation = np.where(share > 0, base.number("activation"), nothing)
+        return Moved(share, activation, rank % new_threads, nothing)
 
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
@@ -296,5 +303,13 @@ def read_traffic(run: Run, snapshot: Snapshot) -> Traffic:
     Traffic
         Without counts where the store was written before there was a table of them.
     """
-    del snapshot
-    return Traffic(exchanged=exchanged_channels(run), records={}, known=False)
+    if "traffic" not in run.info.tables:
+        return Traffic(exchanged=exchanged_channels(run), records={}, known=False)
+    data = run.scan("traffic").filter(pl.col("type") == str(ActivityType.DATA_MESSAGE)).drop_nulls("channel").collect()
+    remote = data.filter(pl.col("from_worker") != pl.col("to_worker"))
+    window = snapshot.window
+    rounds = run.epochs.filter(pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns)["epoch"]
+    shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
+    counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())
+    records = {(row["channel"], row["to_worker"]): row["records"] for row in counts.to_dicts() if not row["lost"]}
+    return Traffic(exchanged=frozenset(remote["channel"].to_list()), records=records, known=True)
