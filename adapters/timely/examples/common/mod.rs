@@ -204,6 +204,9 @@ impl Run {
 
     /// Takes a step; parks if there is nothing to do, until something comes or the time is over, unless told to spin.
     pub fn step(&self, worker: &mut Worker, at_most: Option<Duration>) {
+        if let Some(tracer) = &self.tracer {
+            tracer.before_step();
+        }
         if self.arguments.step {
             worker.step();
         } else {
