@@ -558,7 +558,8 @@ def _chain(
             segment = arrival["id"]
         vertex = _vertex(item, segment)
         if vertices:
-            graph.edges.append(_covered(_local_edge(vertices[-1], vertex, previous, interval), item.applied))
+            edge = _local_edge(vertices[-1], vertex, previous, interval, ends_program=item.kind == "program")
+            graph.edges.append(_covered(edge, item.applied))
         vertices.append(vertex)
         previous = item
     if vertices[-1]["t_ns"] < end and not life.exits:
@@ -570,7 +571,7 @@ def _chain(
     graph.vertices.extend(vertices)
 
 
-def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None) -> Row:
+def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None, *, ends_program: bool) -> Row:
     if interval:
         kind = "wake_up" if interval.type == "waiting" else interval.type
         return _edge(src, dst, kind, flags=int(interval.polled and kind == "input_wait"))
@@ -578,7 +579,7 @@ def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval 
         return _edge(src, dst, "unknown")
     activation = previous.inside
     if activation is None:
-        return _edge(src, dst, "busy")
+        return _edge(src, dst, "program" if ends_program else "busy")
     return _edge(
         src,
         dst,

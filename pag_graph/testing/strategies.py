@@ -47,6 +47,8 @@ _ACTIONS = (
     "progress",
     "nap",
     "spin",
+    "step_stop",
+    "step_stop",
     "apply",
     "apply",
     "await",
@@ -221,6 +223,12 @@ class _Program:
         self._log(me, EventKind.IDLE_STOP, gap, records=argument)
         if argument % 4:
             self._receive(me, argument, 1)
+
+    def _step_stop(self, me: _Worker, argument: int, gap: int) -> None:
+        """End a step, after which the program itself runs for a while; mostly where no operator is active."""
+        self._log(me, EventKind.STEP_STOP, 1)
+        if argument % 4:
+            self._log(me, EventKind.PROGRAM, gap)
 
     def _apply(self, me: _Worker, argument: int, gap: int) -> None:
         """Start or stop one of two activities of the program, properly nested or not, with a type or without."""

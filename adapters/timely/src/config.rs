@@ -37,6 +37,7 @@ pub struct Config {
     /// Progress streams, and whether the program named them itself.
     pub(crate) streams: Vec<Registration>,
     pub(crate) keep_unused: bool,
+    pub(crate) steps: bool,
 }
 
 impl std::fmt::Debug for Config {
@@ -53,6 +54,7 @@ impl std::fmt::Debug for Config {
             .field("trust_wall_clock", &self.trust_wall_clock)
             .field("streams", &self.streams.len())
             .field("keep_unused", &self.keep_unused)
+            .field("steps", &self.steps)
             .finish()
     }
 }
@@ -80,6 +82,7 @@ impl Config {
             trust_wall_clock: true,
             streams: Vec::new(),
             keep_unused: false,
+            steps: true,
         }
         .usual::<()>()
         .usual::<usize>()
@@ -115,6 +118,12 @@ impl Config {
     /// Whether to keep the usual streams that no scope uses; false unless told.
     pub fn keep_unused(mut self, keep: bool) -> Self {
         self.keep_unused = keep;
+        self
+    }
+
+    /// Whether to mark where steps end and the program's own code runs; true unless told. Two events a step.
+    pub fn steps(mut self, mark: bool) -> Self {
+        self.steps = mark;
         self
     }
 

@@ -114,6 +114,7 @@
 
 #![deny(missing_docs)]
 
+mod between;
 mod clock;
 mod config;
 mod directory;
