@@ -67,7 +67,7 @@ class _Lane:
     @property
     def ended(self) -> bool:
         """Whether nothing more comes, and all is there."""
-        return self.last is not None and self.next_seq > self.last
+        return self.last is not None
 
     def step_over(self) -> None:
         """Go on behind what is lost."""
