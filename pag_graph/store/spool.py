@@ -250,8 +250,8 @@ class Spool:
             lane.step_over()
             return repeated
 
-    def lose(self, process: int, worker: int, first: int, last: int) -> None:
-        """Take note that a program could not keep the events `first` to `last` of a worker.
+    def lose(self, process: int, worker: int, stretches: Iterable[tuple[int, int]]) -> None:
+        """Take note that a program could not keep events of a worker: first and last number of each stretch.
 
         Raises
         ------
@@ -260,15 +260,20 @@ class Spool:
         """
         with self._mutex, refusals(self.root, "The spool", StoreError):
             lane = self._lane(process, worker)
-            if not 1 <= first <= last:
-                message = f"Events {first} to {last} of worker {worker} cannot be lost: there are none."
-                raise TraceFormatError(message, _HINT, {"worker": worker})
-            if last < lane.next_seq or (first, last) in lane.lost:
+            known = list(lane.lost)
+            for first, last in stretches:
+                if not 1 <= first <= last:
+                    message = f"Events {first} to {last} of worker {worker} cannot be lost: there are none."
+                    raise TraceFormatError(message, _HINT, {"worker": worker})
+                if last >= lane.next_seq:
+                    known.append((max(first, lane.next_seq), last))
+            known = _united(known)
+            if known == lane.lost:
                 return
-            lane.lost = _united([*lane.lost, (max(first, lane.next_seq), last)])
-            if len(lane.lost) > _MOST_LOST:
+            if len(known) > _MOST_LOST:
                 message = f"Worker {worker} lost events in more than {_MOST_LOST} places."
                 raise TraceFormatError(message, "Give the recorder more room for what waits.", {"worker": worker})
+            lane.lost = known
             lane.step_over()
             self._note(process)
             self._publish()

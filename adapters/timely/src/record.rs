@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     ApplicationStop,
     IdleStart,
     IdleStop,
+    /// No event: `count` of them were dropped here.
+    Lost,
 }
 
 /// The words of contract 1, indexed by [`Kind`].

@@ -12,7 +12,7 @@ WELCOME    server     JSON: ``next`` sequence number per worker, ``credit`` in b
 TABLES     client     files: a length (u8) and a name, a length (u32) and the content, for each file of the description
 EVENTS     client     worker (u32), first number (i64), Unix time of publication (i64), a file of events
 ACK        server     JSON: ``next`` per worker, all before it is in the spool; ``ended`` workers; ``credit``
-LOST       client     JSON: worker, first, last
+LOST       client     JSON: worker, ``lost`` stretches: first and last number of each
 END        client     JSON: worker, last, finished
 MARK       client     empty: it lives
 ERROR      server     JSON: ``code`` and ``text``; the server closes then
@@ -197,6 +197,20 @@ def number(content: dict[str, Any], name: str, kind: Kind, most: int = 1 << 62) 
     if type(value) is not int or not 0 <= value <= most:
         raise malformed(kind, f"{name} is {value!r}")
     return value
+
+
+def stretches(content: dict[str, Any], name: str, kind: Kind) -> list[tuple[int, int]]:
+    """Return an entry that must be a list of pairs of numbers.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is none.
+    """  # noqa: DOC501  (what makes an error is taken for one)
+    value = content.get(name)
+    if not isinstance(value, list) or any(not isinstance(pair, list) or len(pair) != len("ab") for pair in value):
+        raise malformed(kind, f"{name} is no list of pairs")
+    return [(number({name: first}, name, kind), number({name: last}, name, kind)) for first, last in value]
 
 
 def malformed(kind: Kind, what: str) -> TraceFormatError:

@@ -158,10 +158,10 @@ class Listener:
             raise frames.malformed(kind, "a recorder does not send it here")
         content_of = frames.read_json(body, kind)
         worker = frames.number(content_of, "worker", kind)
-        last = frames.number(content_of, "last", kind)
         if kind is Kind.LOST:
-            self._spool.lose(process, worker, frames.number(content_of, "first", kind), last)
+            self._spool.lose(process, worker, frames.stretches(content_of, "lost", kind))
         else:
+            last = frames.number(content_of, "last", kind)
             self._spool.end(process, worker, last, finished=content_of.get("finished") is True)
 
 

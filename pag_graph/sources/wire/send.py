@@ -221,8 +221,8 @@ class Sender:
 
     @staticmethod
     def _send_portion(connection: socket.socket, portion: Portion, content: bytes) -> None:
-        for first, last in portion.lost:
-            lost = {"worker": portion.worker, "first": first, "last": last}
+        if portion.lost:
+            lost = {"worker": portion.worker, "lost": portion.lost}
             connection.sendall(frames.json_frame(Kind.LOST, lost))
         head = frames.EVENTS_HEAD.pack(portion.worker, portion.first, portion.published_ns)
         connection.sendall(frames.frame(Kind.EVENTS, head, content))

@@ -110,13 +110,12 @@ def test_what_is_lost_is_listed_and_what_is_missing_is_refused(tmp_path: Path, s
     first, content = part(source, tmp_path, 0, slice(8, 99, 2))
     with pytest.raises(TraceFormatError, match="Events 5 to 7 of worker 0 did not come"):
         spool.add(0, 0, first, 1, content)
-    spool.lose(0, 0, 5, 7)
+    spool.lose(0, 0, [(5, 7)])
     assert spool.state(0)[0][0] == 8
     with pytest.raises(TraceFormatError, match="Events 9 to 9 of worker 0 did not come"):
         spool.add(0, 0, first, 1, content)
     last = last_of(source, 0)
-    for seq in range(9, last + 1, 2):
-        spool.lose(0, 0, seq, seq)
+    spool.lose(0, 0, [(seq, seq) for seq in range(9, last + 1, 2)])
     spool.add(0, 0, first, 1, content)
     assert spool.state(0)[0] == {0: last + 1, 1: 0}
     spool.close()
