@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     IdleStop,
     StepStop,
     Program,
+    /// No event: `count` of them were dropped here.
+    Lost,
 }
 
 /// The words of contract 1, indexed by [`Kind`].
