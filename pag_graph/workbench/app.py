@@ -8,7 +8,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import orjson
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreNotFoundError, UnsupportedPlanError
 from pag_graph.model.units import printable
 from pag_graph.workbench import answers, facts
+from pag_graph.workbench.answers import in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -100,7 +100,7 @@ class Workbench:
         opened, name = await self.opened(request), request.path_params["store"]
         rows = await self.work(partial(facts.epochs, opened, self._epochs.get(name)))
         self._epochs[name] = rows
-        return _json({"version": opened.version, "columns": {key: rows[key].to_list() for key in rows.columns}})
+        return _json({"version": opened.version, **facts.epochs_answer(rows)})
 
     async def lanes(self, request: Request) -> Response:
         """Draw a part of a run."""
@@ -292,11 +292,6 @@ def _answered(
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(in_bytes(value), status, media_type="application/json")
-
-
-def in_bytes(value: Any) -> bytes:
-    """Return an answer as the JSON that is sent."""
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
 
 
 def _given(request: Request) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 import { make, replace, table } from "./dom.js";
 import { duration, ink, percent } from "./format.js";
-import { go, link, note } from "./place.js";
+import { go, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
+import { ways } from "./ways.js";
 import { showWhy } from "./why.js";
 
 const HIGH = 240;
@@ -89,11 +90,7 @@ export async function show(main, given) {
     replace(
       choiceBar,
       make("strong", {}, words),
-      make("a", { href: link("window", here), id: "open-window" }, "Lanes"),
-      make("a", { href: link("panels", here) }, "Analyses"),
-      make("a", { href: link("what-if", here) }, "What if"),
-      make("a", { href: link("compare", here) }, "Compare"),
-      make("a", { href: link("motif", here) }, "Motifs"),
+      ways("run", here),
     );
     draw();
     showWhy(told, store, window);
