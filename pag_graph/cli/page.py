@@ -30,7 +30,7 @@ def page(
     It is the workbench with its answers in it: lanes are zoomed and clicked without a server, and nothing is loaded.
     What is there is replaced.
 
-    Example: pag page run.pag -o slowest.html
+    Example: pag page run.pag -o page.html
     """
     from pag_graph.store.in_place import check_output, write_whole
     from pag_graph.workbench.page import page as make_page

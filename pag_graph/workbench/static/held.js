@@ -15,6 +15,7 @@ export const offers = (page) => held.pages.includes(page);
 export const memory = { getItem: () => null, setItem: () => null };
 export const limits = (run, whole) => whole;
 export const listen = () => () => null;
+export const address = named;
 
 // Names of what a question is about, in their order, as the file was written with them.
 function named(path, query) {

@@ -1,9 +1,10 @@
 // The page: an address chooses what is shown, and news of commits show it anew.
 
 import { failure, make, replace } from "./dom.js";
+import { follow } from "./news.js";
 import { link, read } from "./place.js";
-import { forget, of, runFacts } from "./server.js";
-import { home, listen as hear, memory, offers, ready } from "./transport.js";
+import { runFacts } from "./server.js";
+import { home, memory, offers, ready } from "./transport.js";
 
 const PAGES = {
   runs: () => import("./runs.js"), run: () => import("./run.js"), window: () => import("./window.js"), panels: () => import("./panels.js"),
@@ -14,7 +15,6 @@ const main = document.getElementById("main");
 const where = document.getElementById("where");
 const news = document.getElementById("news");
 let leave = null;
-let listening = null;
 let turn = 0;
 
 async function show() {
@@ -22,11 +22,15 @@ async function show() {
   const { page, given } = read(home());
   leave?.();
   leave = null;
-  listen(given.store);
   try {
     const shown = await (PAGES[page] ?? PAGES.runs)();
-    const title = given.store ? (await runFacts(given.store)).title : null;
+    const facts = given.store ? await runFacts(given.store) : null;
+    const title = facts?.title;
     if (own !== turn) return;
+    follow(given.store, facts, news, (grown) => {
+      const now = read().page;
+      if (now === "runs" || (now === "run" && !grown)) show();
+    });
     replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], title && make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title), page !== "run" && title && ` / ${page}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
@@ -40,21 +44,6 @@ async function show() {
       main.dataset.page = "error";
     }
   }
-}
-
-// One event per commit of the run that is shown.
-function listen(store) {
-  if (listening?.store === store) return;
-  listening?.close();
-  listening = null;
-  news.textContent = "";
-  if (!store) return;
-  const commit = ({ epochs }) => {
-    forget(store);
-    news.textContent = `${epochs} epochs`;
-    if (read().page === "run" || read().page === "runs") show();
-  };
-  listening = { store, close: hear(`${of(store)}/events`, { commit }) };
 }
 
 const root = document.documentElement;

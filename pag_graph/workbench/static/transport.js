@@ -50,8 +50,9 @@ export async function answer(path, query, signal, asText) {
 export const fileOf = async (path, query) => address(path, query);
 
 // News of a run; the browser asks again by itself after a lost connection, behind the last event that it saw.
-export function listen(path, handlers) {
+export function listen(path, handlers, lost) {
   const source = new EventSource(path);
+  source.addEventListener("error", lost);
   for (const [name, handle] of Object.entries(handlers)) source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
   return () => source.close();
 }

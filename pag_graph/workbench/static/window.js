@@ -1,10 +1,9 @@
 // A window: one lane per worker, to be moved and zoomed; a click says all of an activity.
 
 import { failure, make, replace, table } from "./dom.js";
-import { duration, ink, operatorName, percent, workerName } from "./format.js";
+import { duration, ink, operatorName, percent, swatch, workerName } from "./format.js";
 import { Lanes, LEFT } from "./lanes.js";
 import { chosen, list, note } from "./place.js";
-import { swatch } from "./run.js";
 import { ask, of, runFacts } from "./server.js";
 import { texts } from "./texts.js";
 import { limits } from "./transport.js";
