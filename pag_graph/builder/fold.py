@@ -203,7 +203,7 @@ class _Fold:
         late = held.scan.epochs.filter(pl.col("epoch") <= self._closed.last)
         if late.height:
             raise another_story(late["epoch"].unique().sort().to_list())
-        self._state.sends.add(held.scan.sends)
+        self._state.sends.add(held.scan.sends, held.scan.readers)
         self._fronts.scanned(held.scan)
         self._spawns += held.scan.spawns
         for worker, known in held.scan.workers.items():

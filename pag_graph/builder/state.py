@@ -88,6 +88,8 @@ class SliceScan:
     """Sends without all their receives, columns `pag_graph.builder.match.SENDS`."""
     receives: pl.DataFrame
     """Receives without their send, columns `pag_graph.builder.match.RECEIVES`."""
+    readers: pl.DataFrame
+    """Who read some of the sends, columns `pag_graph.builder.match.READERS`."""
     spawns: tuple[Spawn, ...]
     operators: frozenset[int]
     """Operators that start or stop here, or get progress."""

@@ -125,7 +125,7 @@ def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | N
             if number + 1 < count:
                 reading = ahead.submit(read_slice, plan, plan.slices[number + 1], whole=number + 1 < numbers.stop)
             found = scan(plan, part, read, waits=False)
-            state.sends.add(found.sends)
+            state.sends.add(found.sends, found.readers)
             if back is not None:
                 if not _look_back(plan, numbers.start, back, stretch, state):
                     return None
@@ -141,7 +141,8 @@ def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | N
             before = _Seen(part, found, read)
             del read
         if before is not None and numbers.stop < count:
-            state.sends.add(reading.result().sends)
+            behind = reading.result()
+            state.sends.add(behind.sends, behind.readers)
             _make(plan, sink, before, stretch, state)
             if state.is_open:
                 _discard(stretch, sink)
@@ -161,7 +162,7 @@ class _Seen(NamedTuple):
 def _look_back(plan: RunPlan, number: int, read: SliceRows, stretch: Stretch, state: RunState) -> bool:
     """Take from the slice before one what is open where that begins; say whether it tells all that must be known."""
     part = plan.slices[number - 1]
-    state.sends.add(read.sends)
+    state.sends.add(read.sends, read.readers)
     read = settled(plan, read, state.sends.find(read.receives, plan.parameters.horizon_ns))
     found = scan(plan, part, read)
     births = _births(part, _births_in([found], plan))
