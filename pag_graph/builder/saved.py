@@ -69,7 +69,7 @@ class Saved:
         return Known(
             run=run,
             estimate=self.estimate,
-            rows={worker: known.rows for worker, known in workers.items()},
+            rows=self.state.rows,
             parks=frozenset(worker for worker, known in workers.items() if known.parks),
             last_rows={w: (known.rows, known.last_row) for w, known in workers.items() if known.last_row is not None},
         )

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.match import SENDS, STITCHED, first_sends, frame_of
+from pag_graph.kernels.messages import EVERYONE
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -151,6 +152,26 @@ class SendBook:
         columns = self.columns()
         times = columns["t"][columns["missing"] > 0]
         return int(times.min()) if len(times) else None
+
+    def unread_since(self, workers: Sequence[int], stitched: pl.DataFrame) -> dict[int, int]:
+        """Return, per worker that has not read all that was sent to it, when the first such message was sent.
+
+        Parameters
+        ----------
+        workers
+            Of the run.
+        stitched
+            Reads that `take` has not counted, as from `find`.
+        """
+        columns = self.columns()
+        everyone, since = columns["receiver"] == EVERYONE, {}
+        here = dict(stitched.group_by("worker").agg(pl.col("id")).iter_rows())
+        for worker in workers:
+            read = [vertex for vertex, readers in self.readers.items() if worker in readers] + here.get(worker, [])
+            unread = (everyone | (columns["receiver"] == worker)) & ~np.isin(columns["id"], read)
+            if unread.any():
+                since[worker] = int(columns["t"][unread].min())
+        return since
 
     def copy(self) -> SendBook:
         """Return a book that stays as it is when this one goes on."""

@@ -153,6 +153,11 @@ class RunState:
         """Return where a worker stands."""
         return self.workers.get(worker, NOWHERE)
 
+    @property
+    def rows(self) -> dict[int, int]:
+        """Per worker: how many of its rows are done."""
+        return {worker: known.rows for worker, known in self.workers.items()}
+
     def add(self, scan: SliceScan, segments: Mapping[int, int]) -> None:
         """Go on behind a slice, whose sends are in the book, in which these segments are open at the end."""
         for worker, part in scan.workers.items():

@@ -135,10 +135,10 @@ class SparkEngine:
         if sum(file.stat().st_size for files in left for file in files) <= _FEW:
             stitch_here(staging, horizon_ns)
             return
-        sends, receives, readers = (
-            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) if files else None for files in left
+        sends, receives, *readers = (
+            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in left if files
         )
-        joined = stitch(sends, receives, readers, horizon_ns)
+        joined = stitch(sends, receives, readers[0] if readers else None, horizon_ns)
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
 
 
