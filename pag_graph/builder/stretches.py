@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from pag_graph.builder.assemble import Given, assemble, known_segments
+from pag_graph.builder.epochs import NONE_CLOSED
 from pag_graph.builder.findings import without_send
-from pag_graph.builder.fold import Folded, Whole, goes_on_open
+from pag_graph.builder.fold import Folded, Whole, fold, goes_on_open
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.leftovers import (
     Leftovers,
@@ -270,19 +271,26 @@ def finished(
         to go on from, and nothing counts as closed.
     """
     label = "finish" if made else "assemble"
-    done = engine.map(partial(_finish, plan, sink, staging), items, label=label, progress=progress)
     lost, last = lost_reads(staging), plan.slices[-1].number
-    whole.state.sends = unread_sends(staging)
-    decided = [*made, *done[:-1], Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
-    undecided = replace(done[-1], lost=without_send(plan, lost.filter(pl.col("slice") >= last)))
     fronts = Fronts(plan, RunState())
     for found in scans:
         fronts.scanned(found)
-    if not all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1]):
-        return Folded(decided, [undecided], RunState(), list(scans[-1:]), whole, resumable=False)
+    resumable = all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1])
+    # Of a log that goes on part of the last slice may be decided: a fold finds that out.
+    here = plan.tail and resumable
+    todo = items[:-1] if here else items
+    done = engine.map(partial(_finish, plan, sink, staging), todo, label=label, progress=progress)
+    behind = [] if here else [done.pop()]
+    decided = [*made, *done, Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
     frontier = before.copy()
     frontier.sends = sends_before(staging, last)
-    return Folded(decided, [undecided], frontier, list(scans[-1:]), whole)
+    if here:
+        folded = fold(replace(plan, slices=plan.slices[-1:]), sink, frontier, NONE_CLOSED, progress)
+        return folded._replace(decided=[*decided, *folded.decided])
+    whole.state.sends = unread_sends(staging)
+    undecided = [replace(part, lost=without_send(plan, lost.filter(pl.col("slice") >= last))) for part in behind]
+    state = frontier if resumable else RunState()
+    return Folded(decided, undecided, state, list(scans[-1:]), whole, resumable=resumable)
 
 
 def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:
