@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pag_graph import __version__
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.look import Thresholds
@@ -194,7 +194,7 @@ def survey(
     """
     check_file_place(file)
     limits = thresholds or Thresholds()
-    read_by = hashlib.sha256(orjson.dumps([__version__, asdict(limits)])).hexdigest()[:16]
+    read_by = hashlib.sha256(orjson.dumps([version("pag-graph"), asdict(limits)])).hexdigest()[:16]
     known = {row["path"]: row for row in _rows_of(file)}
     read = 0
     for done, (place, log) in enumerate(logs):
