@@ -33,6 +33,9 @@ def spark(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
     ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE.md", help="Also write it as Markdown, for a comment or an issue.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
     ] = None,
@@ -83,10 +86,12 @@ def spark(
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
     check_output(html, ".html", ".htm")
-    options: dict[str, Any] = {"html": html, "out": out, "replace": replace, "cores": cores or (), "top": top}
+    check_output(markdown, ".md", ".markdown")
+    written = [file for file in (html, markdown) if file is not None]
+    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "cores": cores or (), "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
     if fleet is not None:
-        _say_fleet(logs or [], fleet, [html, out, cores, against, history, keep_texts], top=top, form=form)
+        _say_fleet(logs or [], fleet, [html, markdown, out, cores, against, history, keep_texts], top=top, form=form)
         return
     with _places(logs or [], history, apps or [], name, last) as places:
         _say(places, compared, keep_texts=keep_texts, form=form, **options)
@@ -127,7 +132,7 @@ def _say(
     logs: list[Path],
     compared: dict[str, Any],
     *,
-    html: Path | None,
+    written: Sequence[Path],
     out: Path | None,
     replace: bool,
     cores: Sequence[int],
@@ -159,8 +164,8 @@ def _say(
     if compared["against"] or compared["fail_over"] is not None:
         _say_against(answers, keep_texts=keep_texts, top=top, form=form, **compared)
         return
-    if html is not None:
-        _write_page(html, answers, keep_texts=keep_texts)
+    for file in written:
+        _write_page(file, answers, keep_texts=keep_texts)
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)
@@ -169,8 +174,8 @@ def _say(
     else:
         for number, told in enumerate(answers):
             stdout().print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
-        if html is not None:
-            stdout().print(f"Wrote {html}.")
+        for file in written:
+            stdout().print(f"Wrote {file}.")
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
@@ -189,14 +194,18 @@ def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts:
     say_against(answers[0], baselines, **options)
 
 
-def _write_page(html: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:
+def _write_page(file: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:
+    """Write all answers as a page, or as Markdown where the file's name says so."""
+    from pag_graph.diagnosis.spark.markdown import markdown_text
     from pag_graph.diagnosis.spark.page import html_page
     from pag_graph.sources.spark.texts import private
 
+    markdown = file.suffix in {".md", ".markdown"}
+    text = "\n".join(map(markdown_text, answers)) if markdown else html_page(answers)
     with private(keep_texts):
-        if keep_texts and html.is_file():
-            html.chmod(0o600)
-        write_whole(html, html_page(answers))
+        if keep_texts and file.is_file():
+            file.chmod(0o600)
+        write_whole(file, text)
 
 
 def _answered(log: LogFiles, *, quiet: bool, **options: Any) -> SparkAnswer:
