@@ -27,8 +27,11 @@ _CAUSE_COLUMNS = [
 
 def spark(
     logs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="LOG...", help="Event logs: files, rolling directories, or directories of logs."),
+        list[str] | None,
+        typer.Argument(
+            metavar="LOG...",
+            help="Event logs: files, rolling directories, directories of logs; or such at s3://, gs://, abfss://.",
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
@@ -51,7 +54,7 @@ def spark(
         ),
     ] = False,
     against: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
     ] = None,
     fail_over: Annotated[
@@ -98,34 +101,51 @@ def spark(
 
 
 @contextmanager
-def _places(
-    logs: list[Path], history: str | None, apps: list[str], name: str | None, last: int
-) -> Iterator[list[Path]]:
-    """Give the places of logs; those of a History Server are there for as long as they are read."""
-    if history is None:
-        if not logs:
-            message = "No log is given."
-            raise errors.InvalidParameterError(message, "pag spark LOG, or pag spark --history URL --app ID", {})
-        yield logs
-        return
-    from pag_graph.sources.spark.history import choose_applications, fetch_application
+def _places(logs: list[str], history: str | None, apps: list[str], name: str | None, last: int) -> Iterator[list[Path]]:
+    """Give the places of logs; those of a server or an object store are there for as long as they are read."""
+    if history is None and not logs:
+        message = "No log is given."
+        raise errors.InvalidParameterError(message, "pag spark LOG, or pag spark --history URL --app ID", {})
+    with _local(logs) as places:
+        if history is None:
+            yield places
+            return
+        from pag_graph.sources.spark.history import choose_applications, fetch_application
 
-    chosen = apps or choose_applications(history, name=name, last=last)
-    if not chosen:
-        message = "The History Server has no application of this name."
-        raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
-    with TemporaryDirectory(prefix="pag-history-") as folder:
-        yield [*logs, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+        chosen = apps or choose_applications(history, name=name, last=last)
+        if not chosen:
+            message = "The History Server has no application of this name."
+            raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
+        with TemporaryDirectory(prefix="pag-history-") as folder:
+            yield [*places, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
 
 
-def _say_fleet(logs: list[Path], file: Path, others: Sequence[object], *, top: int, form: Format) -> None:
+@contextmanager
+def _local(logs: Sequence[str]) -> Iterator[list[Path]]:
+    """Give the places of logs on this machine; those in an object store are copied, and gone afterwards."""
+    from pag_graph.sources.spark.object_stores import fetch_logs, is_address
+
+    with TemporaryDirectory(prefix="pag-logs-") as folder:
+        yield [
+            fetch_logs(log, _new_folder(Path(folder), number)) if is_address(log) else Path(log)
+            for number, log in enumerate(logs)
+        ]
+
+
+def _new_folder(folder: Path, number: int) -> Path:
+    own = folder / str(number)
+    own.mkdir()
+    return own
+
+
+def _say_fleet(logs: list[str], file: Path, others: Sequence[object], *, top: int, form: Format) -> None:
     """Sum up many logs; the other options are about single ones."""
     from pag_graph.cli.spark_fleet import say_fleet
 
     if any(others):
         message = "--fleet sums up folders of logs, and goes with --top and --format only."
         raise errors.InvalidParameterError(message, "Ask for pages and comparisons of single logs.", {})
-    say_fleet(logs, file, top=top, form=form)
+    say_fleet([Path(log) for log in logs], file, top=top, form=form)
 
 
 def _say(
@@ -181,7 +201,7 @@ def _say(
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
 
 
-def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts: bool, **options: Any) -> None:
+def _say_against(answers: list[SparkAnswer], *, against: list[str], keep_texts: bool, **options: Any) -> None:
     from pag_graph.cli.spark_against import say_against
     from pag_graph.sources.spark.logfiles import find_logs
 
@@ -190,7 +210,8 @@ def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts:
         raise errors.InvalidParameterError(message, "pag spark NEW --against BASE", {"logs": len(answers)})
     quiet = options["form"] is not Format.TABLE
     given = {"folder": None, "replace": False, "keep_texts": keep_texts, "cores": ()}
-    baselines = [_answered(log, quiet=quiet, **given) for path in against for log in find_logs(path)]
+    with _local(against) as places:
+        baselines = [_answered(log, quiet=quiet, **given) for path in places for log in find_logs(path)]
     say_against(answers[0], baselines, **options)
 
 
