@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
 from pag_graph.model.names import with_worker_names
-from pag_graph.model.rescaling_tables import RESCALE_TABLES
 from pag_graph.model.units import nanoseconds
 from pag_graph.store.in_place import check_output, write_whole
 
@@ -21,7 +20,17 @@ if TYPE_CHECKING:
 
     from pag_graph.analyses.definition import Report
 
-_Table = StrEnum("_Table", {name: name for name in RESCALE_TABLES})  # type: ignore[misc]  # names are literals there
+
+class _Table(StrEnum):
+    """What to list."""
+
+    OPERATIONS = "operations"
+    PHASES = "phases"
+    LATENCY = "latency"
+    STEPS = "steps"
+    HELD_UP = "held_up"
+    ROUTING = "routing"
+    STATE = "state"
 
 
 class _Weight(StrEnum):
@@ -61,7 +70,7 @@ def rescale(
     cores: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Cores of each host: says where workers outnumber them.")
     ] = None,
-    table: Annotated[_Table, typer.Option(help="What to list.")] = _Table("operations"),
+    table: Annotated[_Table, typer.Option(help="What to list.")] = _Table.OPERATIONS,
     weight: Annotated[_Weight, typer.Option(help="What percentiles count.")] = _Weight.EPOCHS,
     routing: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CSV with t,bin,from,to: which bins of keys moved.")

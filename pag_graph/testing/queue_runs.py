@@ -189,15 +189,16 @@ class _Queue:
         source.start(t_ns, "processing", _SOURCE)
         source.stop(t_ns + _STEP, _SOURCE)
         now = t_ns + _STEP
+        gone = now + _TRANSFER + self.run.bootstrap_ns
         for log in self.active[self.run.added :]:
             self.send(_BOOTSTRAP, source, log, now, now + _TRANSFER, activity="control_message")
             log.stop(now + _TRANSFER)
             log.start(now + _TRANSFER, "application", _DRAIN)
-            log.stop(now + _TRANSFER + self.run.bootstrap_ns, _DRAIN)
-            log.add(now + _TRANSFER + self.run.bootstrap_ns, EventKind.EXIT)
+            log.stop(gone, _DRAIN)
+            log.add(gone, EventKind.EXIT)
         self.active = self.active[: self.run.added]
         source.start(now, "input_wait")
-        return now + _TRANSFER + self.run.bootstrap_ns, now + _TRANSFER + self.run.bootstrap_ns, now
+        return gone, gone, gone
 
 
 def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
@@ -227,12 +228,12 @@ def simulate(run: QueueRun) -> tuple[SmallTrace, Truth]:
     work: int | None = None
     for number in range(run.before + run.after):
         if number == run.before and run.added:
-            request, old = free, len(queue.logs)
+            request = free
             birth, ready, free = queue.join(free) if run.added > 0 else queue.leave(free)
             if run.added < 0:
                 request = birth - run.bootstrap_ns
         taken, free, shares = queue.epoch(number, free)
-        if number == run.before and len(queue.logs) > old:
+        if number == run.before and run.added > 0:
             work = taken + _SHARE_OUT + _TRANSFER
         backlog.append(taken - number * run.period_ns)
         records.append(shares)

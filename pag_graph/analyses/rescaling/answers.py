@@ -80,9 +80,9 @@ def _work(local: pl.DataFrame, old: set[int]) -> Work:
         unknown=inside.filter(kind == UNKNOWN).sum(),
     )
     there = by_worker.filter(pl.col("worker").is_in(sorted(old)))
-    waited = there["rests"].sum() / there["life"].sum() if there.height else None
-    busiest = by_worker.select((pl.col("busy") / pl.col("life")).max()).item()
-    return Work(busiest, waited, 1 - by_worker["unknown"].sum() / life)
+    waited = int(there["rests"].sum()) / int(there["life"].sum()) if there.height else None
+    busiest = float(by_worker.select((pl.col("busy") / pl.col("life")).max()).item())
+    return Work(busiest, waited, 1 - int(by_worker["unknown"].sum()) / life)
 
 
 def saturated(course: Course, epochs: Epochs, work: Work, *, cores_shared: bool) -> str:

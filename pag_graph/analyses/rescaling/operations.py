@@ -107,7 +107,7 @@ class Operation:
 
 
 def marks_of(run: Run) -> list[Mark]:
-    """Return the activities of a run whose names begin with `PREFIX`, in time order; one that never ends is left out."""
+    """Return the activities whose names begin with `PREFIX`, in time order; one that never ends is left out."""
     names = {
         row["operator"]: row["name"].removeprefix(PREFIX)
         for row in run.operators.to_dicts()
@@ -133,6 +133,21 @@ def marks_of(run: Run) -> list[Mark]:
     return sorted(marks, key=lambda mark: (mark.start_ns, mark.worker, mark.end_ns))
 
 
+def check_spawned(run: Run, marks: Sequence[Mark]) -> None:
+    """Refuse a run in which a worker was bootstrapped of which nobody says when it was spawned.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        Names the worker.
+    """
+    spawned = {birth.worker for birth in _births(run)}
+    for mark in marks:
+        if mark.side == "client" and mark.worker not in spawned:
+            message = f"{run.worker_label(mark.worker)} was bootstrapped, and no worker logged to have spawned it."
+            raise UnsupportedPlanError(message, "Log a row `spawn` where the server handles the rescale message.")
+
+
 def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
     """Find the operations of a run, in time order.
 
@@ -152,14 +167,13 @@ def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
     Raises
     ------
     UnsupportedPlanError
-        If there is none, or a worker was bootstrapped of which nobody says when it was spawned.
+        If there is none.
     """
     ends = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))["end_ns"]
     begin, end = (int(ends.min()), int(ends.max())) if len(ends) else (0, 0)  # type: ignore[arg-type]
     births = [birth for birth in _births(run) if birth.spawned_ns > begin]
     exits = [gone for gone in _exits(run) if begin < gone.t_ns < end]
     later = [mark for mark in marks if mark.start_ns > begin]
-    _check_spawned(run, births, later)
     processes = dict(run.scan("workers").select("worker", "process").collect().iter_rows())
     found = [_joined(group, later, since) for group, since in _grouped(births, processes)]
     found += [_left(group, later, since) for group, since in _grouped(exits, processes)]
@@ -198,14 +212,6 @@ def _exits(run: Run) -> list[Exit]:
     rows = gone.lazy().join(before, on="id", how="left").collect()
     found = (Exit(row["worker"], row["t_ns"], bool(row["working"])) for row in rows.to_dicts())
     return sorted(found, key=lambda exit_: (exit_.t_ns, exit_.worker))
-
-
-def _check_spawned(run: Run, births: Sequence[Birth], marks: Sequence[Mark]) -> None:
-    spawned = {birth.worker for birth in births}
-    for mark in marks:
-        if mark.side == "client" and mark.worker not in spawned:
-            message = f"{run.worker_label(mark.worker)} was bootstrapped, and no worker logged to have spawned it."
-            raise UnsupportedPlanError(message, "Log a row `spawn` where the server handles the rescale message.")
 
 
 def _grouped(items: Sequence[Item], processes: Mapping[int, int]) -> Iterator[tuple[list[Item], int]]:

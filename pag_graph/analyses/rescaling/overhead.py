@@ -113,7 +113,7 @@ def _measures(run: Run, common: Sequence[int]) -> dict[str, float]:
 
 
 def _row(name: str, base: Sequence[float], fork: Sequence[float]) -> dict[str, Any]:
-    low, high = min(fork) / max(max(base), 1e-9), max(fork) / max(min(base), 1e-9)
+    low, high = min(fork) / (max(base) or 1.0), max(fork) / (min(base) or 1.0)
     decided = min(len(base), len(fork)) >= _LEAST
     decision = "slower" if decided and low > 1 else "faster" if decided and high < 1 else "undecided"
     return {

@@ -29,7 +29,7 @@ from pag_graph.analyses.rescaling.latencies import (
     epochs_of,
     nearest_rank,
 )
-from pag_graph.analyses.rescaling.operations import marks_of, operations
+from pag_graph.analyses.rescaling.operations import check_spawned, marks_of, operations
 from pag_graph.analyses.rescaling.routing import read_moves, routing, state_sizes
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import ActivityType
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pag_graph.analyses.rescaling.latencies import Course, Epochs
-    from pag_graph.analyses.rescaling.operations import Operation
     from pag_graph.graph.run import Run
 
     Row = dict[str, Any]
@@ -236,8 +235,8 @@ class Rescaling(Report):
         rows = self.run.scan(TRAFFIC).filter(pl.col("epoch").is_in(epochs)).collect()
         found = records_of(self.run, epochs)
         records = None if None in found else sum(count or 0 for count in found)
-        progress = rows.filter(pl.col("type") == str(ActivityType.PROGRESS_MESSAGE))["messages"].sum()
-        per_record = rows["messages"].sum() / records if records else None
+        progress = int(rows.filter(pl.col("type") == str(ActivityType.PROGRESS_MESSAGE))["messages"].sum())
+        per_record = int(rows["messages"].sum()) / records if records else None
         return {"messages_per_record": per_record, "progress_per_epoch": progress / len(epochs)}
 
     def _latency(self) -> list[Row]:
@@ -325,9 +324,10 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     if setting.schedule is not None and setting.schedule.period_ns < 1:
         message = f"The period is {setting.schedule.period_ns} ns; it must be at least 1."
         raise InvalidParameterError(message)
+    marks = marks_of(run)
+    check_spawned(run, marks)
     epochs = epochs_of(run, setting.schedule)
-    found: list[Operation] = operations(run, marks_of(run))
-    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(found, epochs))
+    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks), epochs))
     if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
         message = f"{run.info.path} does not tell how many records each epoch had, so none can weigh by them."
         raise UnsupportedPlanError(message, "Leave out `--weight records`.")

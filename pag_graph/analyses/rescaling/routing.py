@@ -67,7 +67,7 @@ def read_moves(file: Path) -> list[Move]:
 
 
 def moved_share(moves: list[Move], course: Course) -> float | None:
-    """Return the share of the bins that changed their owner from a request until latencies settled; None without bins."""
+    """Return the share of bins that changed their owner from a request until latencies settled; None without bins."""
     start = course.operation.request_ns
     end = course.until_ns if course.settled_ns is None else course.settled_ns
     before: dict[str, str] = {}
