@@ -62,7 +62,7 @@ def _latencies(answer: Rescaling, top: int) -> list[str]:
     """Draw a point per epoch, joined by a line, over the phases."""
     rows = answer.named("latency").to_pylist()
     last = answer.epochs.last_ns or 1
-    highest = max(row["latency_ns"] for row in rows) or 1
+    highest = max((row["latency_ns"] for row in rows), default=0) or 1
 
     def x(t_ns: float) -> float:
         return _LEFT + _PLOT_WIDTH * t_ns / last

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 _BOOTSTRAP = f"{PREFIX}bootstrap"
+_SPARK = "spark"
 _CLIENT, _UNKNOWN, _GAP, _STARTUP = "client", "unknown", "gap", "startup"
 
 
@@ -62,7 +63,7 @@ def steps(run: Run, number: int, course: Course, shown: Snapshot | None, startup
         Rows of `RESCALE_STEPS`. What a client did between steps is a ``gap``, so that steps and gaps tile its time
         from the spawn until it was ready. Where nobody logged steps there is one row ``unknown`` per new worker.
     """
-    pieces = list(_pieces(course, startup))
+    pieces = list(_pieces(course, startup, str(run.info.run.get("source", {}).get("system"))))
     path = None if shown is None else _local_path(shown)
     carried = _carried(run, pieces)
     rows = []
@@ -73,7 +74,7 @@ def steps(run: Run, number: int, course: Course, shown: Snapshot | None, startup
     return sorted(rows, key=lambda row: (row["start_ns"], row["worker"], row["side"], row["step"]))
 
 
-def _pieces(course: Course, startup: dict[int, int]) -> Iterator[_Piece]:
+def _pieces(course: Course, startup: dict[int, int], system: str) -> Iterator[_Piece]:
     operation = course.operation
     for mark in operation.marks:
         yield _Piece(mark.worker, mark.side, mark.step, mark.start_ns, mark.end_ns)
@@ -81,7 +82,12 @@ def _pieces(course: Course, startup: dict[int, int]) -> Iterator[_Piece]:
         if before := startup.get(birth.worker):
             yield _Piece(birth.worker, _CLIENT, _STARTUP, birth.first_ns - before, birth.first_ns)
         own = [mark for mark in operation.marks if mark.worker == birth.worker and mark.side == _CLIENT]
-        if not operation.marks:
+        if not operation.marks and system == _SPARK:
+            yield _Piece(birth.worker, _CLIENT, "request_to_added", birth.spawned_ns, birth.first_ns)
+            work = operation.worked_ns.get(birth.worker)
+            if work is not None:
+                yield _Piece(birth.worker, _CLIENT, "added_to_first_launch", birth.first_ns, work)
+        elif not operation.marks:
             yield _Piece(birth.worker, _UNKNOWN, _UNKNOWN, birth.spawned_ns, max(operation.ready_ns, birth.spawned_ns))
         else:
             yield from _gaps(birth, own, operation.ready_ns)

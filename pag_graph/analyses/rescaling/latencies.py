@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.rescaling.settled import settling
-from pag_graph.errors import UnsupportedPlanError
+from pag_graph.analyses.rescaling.settled import LEAST, settling
 from pag_graph.model.enums import EpochRole
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ class Epochs:
     """When the last worker had completed it."""
     due_ns: I64 | None
     """When its input was due; None where nobody says."""
+    run_end_ns: int
 
     @property
     def latency_ns(self) -> I64:
@@ -61,13 +61,13 @@ class Epochs:
 
     @property
     def warm_ns(self) -> int:
-        """When the third round was complete."""
-        return int(self.end_ns[min(_WARM_UP, len(self.end_ns)) - 1])
+        """When the third round was complete; where there is none, the run's origin."""
+        return int(self.end_ns[:_WARM_UP].max(initial=0))
 
     @property
     def last_ns(self) -> int:
-        """When the last round was complete."""
-        return int(self.end_ns[-1])
+        """When the last round was complete; where there is none, the run's end."""
+        return int(self.end_ns[-1]) if len(self.end_ns) else self.run_end_ns
 
     def inside(self, start_ns: int, end_ns: int) -> I64:
         """Return the places of rounds that were complete in a stretch, open at its start."""
@@ -79,22 +79,13 @@ class Epochs:
 
 
 def epochs_of(run: Run, schedule: Schedule | None) -> Epochs:
-    """Return the rounds of a run.
-
-    Raises
-    ------
-    UnsupportedPlanError
-        If it has none.
-    """
+    """Return the rounds of a run; it may have none."""
     rows = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).sort("end_ns", "epoch")
-    if rows.is_empty():
-        message = f"{run.info.path} has no round: latencies are those of epochs that every worker completed."
-        raise UnsupportedPlanError(message, "Record a run of several epochs.")
     epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
     # An epoch of which nobody logged an event took the time of its window.
     begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()
     due = None if schedule is None else schedule.first_ns + schedule.period_ns * epoch
-    return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due)
+    return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due, run_end_ns=run.end_ns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +131,18 @@ class Course:
 
 
 def courses(found: Sequence[Operation], epochs: Epochs) -> list[Course]:
-    """Say how latencies went on after each operation; what is asked for before they settled is part of it."""
+    """Say how latencies went on after each operation; what is asked for before they settled is part of it.
+
+    In a run of too few rounds they can never settle, so that its operations are listed each for itself.
+    """
+    comparable = len(epochs.epoch) >= LEAST
     done: list[Course] = []
     todo = list(found)
     while todo:
         operation = todo.pop(0)
         before = done[-1].settled_ns if done else None
         course = _course(operation, todo[0].request_ns if todo else None, epochs, before)
-        if todo and (course.settled_ns is None or course.settled_ns >= todo[0].request_ns):
+        if comparable and todo and (course.settled_ns is None or course.settled_ns >= todo[0].request_ns):
             todo[0] = operation.and_also(todo[0])
             continue
         done.append(course)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from pag_graph.analyses.expressions import END, SPAWN, worker_of
 from pag_graph.analyses.rescaling.data import PREFIX
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EpochRole, EventKind
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,11 +81,17 @@ class Operation:
     request_ns: int
     birth_ns: int
     ready_ns: int
-    work_ns: int | None = None
+    worked_ns: Mapping[int, int] = field(default_factory=dict)
+    """Per new worker that worked: when it first did."""
     births: tuple[Birth, ...] = ()
     exits: tuple[Exit, ...] = ()
     marks: tuple[Mark, ...] = ()
     """Steps that belong to it."""
+
+    @property
+    def work_ns(self) -> int | None:
+        """When the first new worker first worked; None where none did."""
+        return min(self.worked_ns.values(), default=None)
 
     @property
     def new(self) -> set[int]:
@@ -94,12 +100,11 @@ class Operation:
 
     def and_also(self, later: Operation) -> Operation:
         """Return both as one."""
-        work = [t for t in (self.work_ns, later.work_ns) if t is not None]
         return replace(
             self,
             kind=SEVERAL,
             ready_ns=max(self.ready_ns, later.ready_ns),
-            work_ns=min(work, default=None),
+            worked_ns={**self.worked_ns, **later.worked_ns},
             births=self.births + later.births,
             exits=self.exits + later.exits,
             marks=self.marks + later.marks,
@@ -161,17 +166,17 @@ def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
     Returns
     -------
     list of Operation
-        What happens before the first round is complete is the run's beginning, and exits after the last one are its
-        end. O(edges).
+        Who is spawned before anybody else worked belongs to the run's beginning, and who ends after the last work to
+        its end. O(edges).
 
     Raises
     ------
     UnsupportedPlanError
         If there is none.
     """
-    ends = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND))["end_ns"]
-    begin, end = (int(ends.min()), int(ends.max())) if len(ends) else (0, 0)  # type: ignore[arg-type]
-    births = [birth for birth in _births(run) if birth.spawned_ns > begin]
+    born = _births(run)
+    begin, end = _worked(run, {birth.by_worker for birth in born})
+    births = [birth for birth in born if birth.spawned_ns > begin]
     exits = [gone for gone in _exits(run) if begin < gone.t_ns < end]
     later = [mark for mark in marks if mark.start_ns > begin]
     processes = dict(run.scan("workers").select("worker", "process").collect().iter_rows())
@@ -179,11 +184,20 @@ def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
     found += [_left(group, later, since) for group, since in _grouped(exits, processes)]
     found += _activated(found, later)
     if not found:
-        message = f"{run.info.path} has no rescaling: after its first round no worker is spawned, activated or ends."
+        message = f"{run.info.path} has no rescaling: while it works no worker is spawned, activated or ends."
         raise UnsupportedPlanError(message, "`docs/rescaling.md` says what a trace must carry.")
-    found.sort(key=lambda operation: (operation.request_ns, operation.birth_ns))
+    # Who is to replace somebody who is gone is asked for in the same instant.
+    found.sort(key=lambda operation: (operation.request_ns, operation.birth_ns, not operation.exits))
     worked = _first_work(run, {worker for operation in found for worker in operation.new})
     return [_whole(operation, following, later, worked) for operation, following in _with_next(found)]
+
+
+def _worked(run: Run, spawners: set[int]) -> tuple[int, int]:
+    """Return when workers that spawn no others began to process something, and when they were done."""
+    work = run.scan("edges").filter(pl.col("type") == str(ActivityType.PROCESSING))
+    bounds = work.select(worker_of("dst").is_in(sorted(spawners)).alias("spawner"), "start_ns", end_ns=END)
+    by = bounds.group_by("spawner").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("spawner").collect()
+    return (by["start_ns"][0], by["end_ns"][0]) if by.height else (run.end_ns, run.end_ns)
 
 
 def _births(run: Run) -> list[Birth]:
@@ -298,13 +312,13 @@ def _whole(
         for mark in marks
         if mark.is_step and mark.start_ns >= operation.request_ns and (until is None or mark.start_ns < until)
     )
-    work = min((worked[worker] for worker in operation.new if worker in worked), default=None)
+    own = {worker: worked[worker] for worker in sorted(operation.new) if worker in worked}
     ready = operation.ready_ns
     if operation.kind == ACTIVATE:
         ready = max([ready, *(mark.end_ns for mark in steps)])
     elif ready < 0:
-        ready = work if work is not None else max(birth.first_ns for birth in operation.births)
-    return replace(operation, marks=steps, work_ns=work, ready_ns=ready)
+        ready = min(own.values(), default=max(birth.first_ns for birth in operation.births))
+    return replace(operation, marks=steps, worked_ns=own, ready_ns=ready)
 
 
 def _first_work(run: Run, new: set[int]) -> dict[int, int]:

@@ -51,6 +51,7 @@ _SERVICE = (
     "Latencies are service times, from an epoch's first event: what its input waited before that is missing."
     " Say when input was due: --period and --first."
 )
+_NO_ROUNDS = "The run has no rounds, so there are no latencies to be compared."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ class Rescaling(Report):
     @cached_property
     def warnings(self) -> list[str]:
         """What has to be known beside the numbers; sentences."""
-        found = [_SERVICE] if self.epochs.kind == SERVICE else []
+        found = [_NO_ROUNDS] if not len(self.epochs.epoch) else [_SERVICE] if self.epochs.kind == SERVICE else []
         if self.setting.cores is None:
             found.append("No trace says how many cores there were: give --cores, so that it is said who lacked one.")
         elif self._cores_shared:
@@ -312,8 +313,8 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     Raises
     ------
     UnsupportedPlanError
-        If the run has no operation or no round, clocks that are not aligned, or a worker that was bootstrapped without
-        a spawn; or if something needs the table `traffic`, and the store lacks it.
+        If the run has no operation, clocks that are not aligned, or a worker that was bootstrapped without a spawn; or
+        if something needs the table `traffic`, and the store lacks it.
     InvalidParameterError
         If a number is out of range.
     """

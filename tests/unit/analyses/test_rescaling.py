@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,17 +24,16 @@ from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
 from pag_graph.store import delta
 from pag_graph.testing.queue_runs import QueueRun, simulate
-from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pag_graph.analyses.rescaling.report import Rescaling
     from pag_graph.api import Pag
     from pag_graph.testing.queue_runs import Truth
     from pag_graph.testing.traces import SmallTrace
 
+SPARK_LOGS = Path(__file__).parents[2] / "data" / "spark"
 OVERLOADED = QueueRun(work_ns=2_400_000)
 PERIOD = OVERLOADED.period_ns
 
@@ -219,7 +219,7 @@ def test_cost_is_paid_back_by_what_is_gained_later() -> None:
     def course(after: int) -> tuple[int | None, str]:
         latency = np.array([10] * 10 + [30] * 5 + [8] * after)
         end = np.arange(1, len(latency) + 1) * 100
-        epochs = Epochs(epoch=np.arange(len(end)), begin_ns=end - latency, end_ns=end, due_ns=None)
+        epochs = Epochs(epoch=np.arange(len(end)), begin_ns=end - latency, end_ns=end, due_ns=None, run_end_ns=9_999)
         operation = Operation(kind="join", request_ns=1_000, birth_ns=1_000, ready_ns=1_001)
         known = Course(operation=operation, before_ns=300, until_ns=int(end[-1]), status="settled", settled_ns=1_600)
         return payback(known, epochs)
@@ -343,6 +343,45 @@ def test_overhead_is_an_interval_over_runs(run_pag: Callable[..., tuple[int, str
 
 
 def test_a_run_without_rounds_has_no_latencies(tmp_path: Path) -> None:
-    pag = built(draw("0 start 1 | 5 stop 1 | 9 end"), tmp_path)
-    with pytest.raises(UnsupportedPlanError, match="no round"):
-        api.rescale(pag)
+    trace, truth = simulate(QueueRun(before=2, after=1))
+    logs = (tuple(event for event in log if event.kind is not EventKind.EPOCH_END) for log in trace.events)
+    logs = (tuple(replace(event, epoch=0) for event in log) for log in logs)
+    answer = api.rescale(built(replace(trace, events=tuple(logs)), tmp_path))
+    [row] = rows(answer, "operations")
+    assert (row["request_ns"], row["ready_ns"], row["before_ns"]) == (truth.request_ns, truth.ready_ns, None)
+    assert row["verdict"] == "cannot_tell"
+    assert answer.warnings[0].startswith("The run has no rounds")
+    assert rows(answer, "latency") == []
+    assert "<svg" in rescaling_picture(answer)
+
+
+@pytest.mark.parametrize(
+    ("log", "kinds"),
+    # The lost executor had nothing to do just then, and only Spark knows why it is gone.
+    [("dynamic-allocation", ["leave", "leave", "join", "join"]), ("lost-executor", ["leave", "join"])],
+)
+def test_executors_that_come_and_go_are_operations(tmp_path: Path, log: str, kinds: list[str]) -> None:
+    api.convert(SPARK_LOGS / f"{log}.zstd", tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    answer = api.rescale(tmp_path / "store")
+    found = rows(answer, "operations")
+    assert [row["kind"] for row in found] == kinds
+    joins = [row["operation"] for row in found if row["kind"] == "join"]
+    steps = ["request_to_added", "added_to_first_launch"]
+    assert [(row["operation"], row["step"]) for row in rows(answer, "steps")] == [
+        (number, step) for number in joins for step in steps
+    ]
+    # Between the request and the first launch there is nothing else.
+    for number in joins:
+        lasted = sum(row["duration_ns"] for row in rows(answer, "steps") if row["operation"] == number)  # type: ignore[misc]
+        assert lasted == found[number]["work_ns"] - found[number]["request_ns"]  # type: ignore[operator]
+
+
+def test_who_ends_in_the_middle_of_its_work_is_lost(tmp_path: Path) -> None:
+    run = QueueRun(workers=3, added=-1, work_ns=900_000)
+    trace, _ = simulate(run)
+    # Nobody logged that the last activity of the worker was over.
+    gone = trace.events[3]
+    lost = tuple(replace(event, seq=seq) for seq, event in enumerate([*gone[:-2], gone[-1]]))
+    [row] = rows(api.rescale(built(replace(trace, events=(*trace.events[:3], lost)), tmp_path)), "operations")
+    assert (row["kind"], row["request_ns"]) == ("loss", gone[-1].t_ns)
