@@ -44,7 +44,7 @@ def rescale(
     Returns
     -------
     Rescaling
-        `answer.named("phases")` and so on are its tables, `answer.headline()` says the most important of it, and
+        Its tables by name, such as ``named("phases")``; its headline says the most important of it, and
         `pag_graph.sinks.rescaling.rescaling_picture` draws it.
 
     Raises

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.rescaling.latencies import RESPONSE
 from pag_graph.formats import svg
 from pag_graph.model.units import duration, printable
-from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,7 @@ def rescaling_picture(answer: Rescaling) -> str:
     sections: list[tuple[str, str, Callable[[Sequence[Row], int], list[str]], float]] = [
         ("steps", "steps", _steps, _BAR / 2)
     ]
-    if TRAFFIC in answer.run.info.tables:
+    if answer.run.has_traffic:
         sections.append(("routing", "share of the records, before and after", _shares, _BAR * 2 / 3))
         sections.append(("state", "updates in the progress state", _sizes, _BAR / 2))
     for table, name, draw, high_of_shape in sections:

@@ -20,21 +20,25 @@ OPPOSITE |= {wrong: {right} for right, wrongs in OPPOSITE.items() for wrong in w
 
 
 def drawn(seed: int) -> QueueRun:
-    """Draw a queue that is clearly saturated, or clearly not."""
+    """Draw a queue that is clearly saturated, or clearly not, before and after."""
     chance = random.Random(seed)
-    workers, added = chance.randint(1, 3), chance.choice([1, 1, 2, -1])
-    added = added if workers + added > 0 else 1
-    wanted = chance.choice([chance.uniform(0.2, 0.7), chance.uniform(1.1, 1.3)])
-    return QueueRun(
-        work_ns=int(wanted * 1_000_000 * workers),
-        coordination_ns=chance.choice([0, 0, 60_000]),
-        noise=chance.uniform(0, 0.05),
-        workers=workers,
-        added=added,
-        bootstrap_ns=chance.randint(100_000, 3_000_000),
-        records=chance.choice([60, 61]),
-        seed=seed,
-    )
+    while True:
+        workers, added = chance.randint(1, 3), chance.choice([1, 1, 2, -1])
+        wanted = chance.choice([chance.uniform(0.2, 0.7), chance.uniform(1.1, 1.3)])
+        if workers + added < 1:
+            continue
+        run = QueueRun(
+            work_ns=int(wanted * 1_000_000 * workers),
+            coordination_ns=chance.choice([0, 0, 60_000]),
+            noise=chance.uniform(0, 0.05),
+            workers=workers,
+            added=added,
+            bootstrap_ns=chance.randint(100_000, 3_000_000),
+            records=chance.choice([60, 61]),
+            seed=seed,
+        )
+        if not any(0.8 < run.utilisation(count) < 1.05 for count in (workers, workers + added)):
+            return run
 
 
 def true_verdict(run: QueueRun) -> str:

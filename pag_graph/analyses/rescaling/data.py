@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pag_graph.model.enums import ActivityType
-from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +27,7 @@ def data_traffic(run: Run) -> pl.LazyFrame:
     """
     channels = run.channels.lazy().select("channel", data="type").unique("channel", keep="first")
     return (
-        run.scan(TRAFFIC)
+        run.scan("traffic")
         .filter(pl.col("type") == str(ActivityType.DATA_MESSAGE))
         .join(channels, on="channel", how="left")
         .filter(~pl.col("data").fill_null("").str.starts_with(PREFIX))
@@ -38,7 +37,7 @@ def data_traffic(run: Run) -> pl.LazyFrame:
 
 def records_of(run: Run, epochs: Sequence[int]) -> list[int | None]:
     """Return, per epoch, how many records its data messages held, local ones included; None where that is not known."""
-    if TRAFFIC not in run.info.tables:
+    if not run.has_traffic:
         return [None] * len(epochs)
     known = pl.when(pl.col("records").is_not_null().all()).then(pl.col("records").sum())
     sums = dict(data_traffic(run).group_by("epoch").agg(known).collect().iter_rows())

@@ -35,7 +35,6 @@ from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.rescaling_tables import RESCALE_TABLES
 from pag_graph.model.units import duration
-from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -231,9 +230,9 @@ class Rescaling(Report):
     def _messages(self, epochs: list[int]) -> dict[str, float | None]:
         """Return messages per record, and progress messages per epoch, of some epochs."""
         nothing: dict[str, float | None] = {"messages_per_record": None, "progress_per_epoch": None}
-        if TRAFFIC not in self.run.info.tables or not epochs:
+        if not self.run.has_traffic or not epochs:
             return nothing
-        rows = self.run.scan(TRAFFIC).filter(pl.col("epoch").is_in(epochs)).collect()
+        rows = self.run.scan("traffic").filter(pl.col("epoch").is_in(epochs)).collect()
         found = records_of(self.run, epochs)
         records = None if None in found else sum(count or 0 for count in found)
         progress = int(rows.filter(pl.col("type") == str(ActivityType.PROGRESS_MESSAGE))["messages"].sum())

@@ -11,7 +11,6 @@ import polars as pl
 from pag_graph.analyses.rescaling.data import PREFIX, data_traffic
 from pag_graph.analyses.rescaling.latencies import AFTER, BEFORE
 from pag_graph.errors import InvalidParameterError
-from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,5 +131,5 @@ def state_sizes(run: Run) -> pl.DataFrame:
     """Return the sizes of the progress state, as workers measured it: columns of `RESCALE_STATE`."""
     channels = run.channels.filter(pl.col("type") == f"{PREFIX}state")["channel"]
     own = pl.col("from_worker") == pl.col("to_worker")
-    rows = run.scan(TRAFFIC).filter(own, pl.col("channel").is_in(channels.implode()))
+    rows = run.scan("traffic").filter(own, pl.col("channel").is_in(channels.implode()))
     return rows.select("epoch", "bytes", worker="to_worker", updates="records").sort("epoch", "worker").collect()

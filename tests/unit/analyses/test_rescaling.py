@@ -24,6 +24,7 @@ from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
 from pag_graph.store import delta
 from pag_graph.testing.queue_runs import QueueRun, simulate
+from tests.support.rescaled import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from pag_graph.testing.queue_runs import Truth
     from pag_graph.testing.traces import SmallTrace
 
+DOCS = Path(__file__).parents[3] / "docs"
 SPARK_LOGS = Path(__file__).parents[2] / "data" / "spark"
-OVERLOADED = QueueRun(work_ns=2_400_000)
+OVERLOADED = SHOWN
 PERIOD = OVERLOADED.period_ns
 
 
@@ -165,6 +167,13 @@ def test_shares_are_the_programs_own_counters(answer: Rescaling, truth: Truth, p
 
 def test_the_state_that_was_measured_is_listed(answer: Rescaling) -> None:
     assert rows(answer, "state") == [{"epoch": OVERLOADED.before, "worker": 0, "updates": 64, "bytes": None}]
+
+
+def test_the_page_shows_this_run(answer: Rescaling) -> None:
+    page = (DOCS / "rescaling.md").read_text(encoding="utf-8")
+    assert answer.headline() in " ".join(page.split("```text\n")[1].split("```")[0].split())
+    written = (DOCS / "pictures" / "rescaling.svg").read_text(encoding="utf-8")
+    assert written == rescaling_picture(answer), "run: python -m tests.support.rescaled docs/pictures/rescaling.svg"
 
 
 def test_workers_that_leave_are_an_operation(tmp_path: Path) -> None:
