@@ -50,6 +50,7 @@ _KINDS = {
     "end": EventKind.EPOCH_END,
     "app": EventKind.APPLICATION_START,
     "endapp": EventKind.APPLICATION_STOP,
+    "stepped": EventKind.STEP_STOP,
 }
 _MESSAGES = {EventKind.SEND, EventKind.RECEIVE, EventKind.PROGRESS_SEND, EventKind.PROGRESS_RECEIVE}
 _OPERATORS = {

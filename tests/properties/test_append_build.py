@@ -243,7 +243,7 @@ def test_a_damaged_state_is_told_and_changes_nothing(tmp_path: Path) -> None:
     assert info.state is not None
     state = tmp_path / "store" / "epochs" / info.state["file"]
     content = state.read_bytes()
-    for broken in (content[:-1], content.replace(b'"version":2', b'"version":9'), b""):
+    for broken in (content[:-1], content.replace(b'"version":3', b'"version":9'), b""):
         state.write_bytes(broken)
         with pytest.raises(StoreError, match="damaged"):
             api.build(whole.write(tmp_path / "whole", replace=True), tmp_path / "store", mode="append", engine="local")
