@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.rescaling.settled import LEAST, settling
-from pag_graph.model.enums import EpochRole
+from pag_graph.model.enums import EpochRole, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,8 +79,20 @@ class Epochs:
 
 
 def epochs_of(run: Run, schedule: Schedule | None) -> Epochs:
-    """Return the rounds of a run; it may have none."""
-    rows = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).sort("end_ns", "epoch")
+    """Return the rounds of a run; it may have none.
+
+    A round's window closes when the first worker sees it complete; here the last one counts. Where no log says when
+    epochs end, the window does.
+    """
+    rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).lazy()
+    ends = run.scan("vertices").filter(pl.col("kind") == str(EventKind.EPOCH_END))
+    last = ends.group_by("epoch").agg(last_ns=pl.col("t_ns").max())
+    rows = (
+        rounds.join(last, on="epoch", how="left")
+        .with_columns(end_ns=pl.max_horizontal("end_ns", "last_ns"))
+        .sort("end_ns", "epoch")
+        .collect()
+    )
     epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
     # An epoch of which nobody logged an event took the time of its window.
     begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()

@@ -16,7 +16,7 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
-from pag_graph.analyses.rescaling.latencies import Course, Epochs, nearest_rank
+from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of, nearest_rank
 from pag_graph.analyses.rescaling.operations import Operation
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import EventKind
@@ -24,6 +24,7 @@ from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
 from pag_graph.store import delta
 from pag_graph.testing.queue_runs import QueueRun, simulate
+from pag_graph.testing.traces import draw
 from tests.support.rescaled import SHOWN
 
 if TYPE_CHECKING:
@@ -236,6 +237,13 @@ def test_cost_is_paid_back_by_what_is_gained_later() -> None:
     # Ten epochs, five that cost 20 each, and fifty that win 2 each.
     assert course(60) == (64, "paid")
     assert course(20) == (64, "not_yet")
+
+
+def test_an_epoch_takes_until_the_last_worker_has_completed_it(tmp_path: Path) -> None:
+    logs = ("0 start 1 | 5 stop 1 | 6 end | 9 start 1 | 15 end | 16 stop 1", "7 end | 19 end | 20 start 1 | 21 stop 1")
+    epochs = epochs_of(built(draw(*logs), tmp_path).run, Schedule(period_ns=8, first_ns=0))
+    assert (epochs.epoch.tolist(), epochs.begin_ns.tolist(), epochs.end_ns.tolist()) == ([1], [9], [19])
+    assert epochs.latency_ns.tolist() == [11]
 
 
 def test_percentiles_are_nearest_ranks_and_may_weigh_records() -> None:
