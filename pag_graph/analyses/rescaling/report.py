@@ -315,7 +315,7 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
         If the run has no operation, clocks that are not aligned, or a worker that was bootstrapped without a spawn; or
         if something needs the table `traffic`, and the store lacks it.
     InvalidParameterError
-        If a number is out of range.
+        If a number is out of range, or an epoch is complete before its input is said to be due.
     """
     run.require_aligned("Rescaling compares times of different workers")
     if setting.cores is not None and setting.cores < 1:
@@ -327,6 +327,11 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     marks = marks_of(run)
     check_spawned(run, marks)
     epochs = epochs_of(run, setting.schedule)
+    early = np.flatnonzero(epochs.latency_ns < 0)
+    if len(early):
+        epoch, ns = int(epochs.epoch[early[0]]), -int(epochs.latency_ns[early[0]])
+        message = f"Epoch {epoch} was complete {duration(ns)} before its input is said to be due."
+        raise InvalidParameterError(message, "`--first` is when the input of epoch 0 was due, from the run's origin.")
     made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks), epochs))
     if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
         message = f"{run.info.path} does not tell how many records each epoch had, so none can weigh by them."

@@ -17,7 +17,7 @@ from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of, nearest_rank
-from pag_graph.analyses.rescaling.operations import Operation
+from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
@@ -275,6 +275,8 @@ def test_numbers_that_make_no_sense_are_refused(pag: Pag, tmp_path: Path) -> Non
         api.rescale(pag, period_ns=5)
     with pytest.raises(InvalidParameterError, match="period"):
         api.rescale(pag, period_ns=0, first_ns=0)
+    with pytest.raises(InvalidParameterError, match=r"Epoch 1 was complete .* before its input is said to be due"):
+        api.rescale(pag, period_ns=PERIOD, first_ns=100 * PERIOD)
     with pytest.raises(InvalidParameterError, match="cores"):
         api.rescale(pag, cores=0)
     with pytest.raises(InvalidParameterError, match="weight"):
@@ -299,6 +301,8 @@ def test_a_store_without_traffic_answers_all_but_what_needs_it(tmp_path: Path, m
     assert rows(answer, "phases")[0]["messages_per_record"] is None
     assert rows(answer, "latency")[0]["records"] is None
     assert "<svg" in rescaling_picture(answer)
+    with pytest.raises(UnsupportedPlanError, match="how many records"):
+        api.rescale(pag, weight="records")
     for table in ("routing", "state"):
         with pytest.raises(UnsupportedPlanError, match="before stores had the table traffic"):
             answer.named(table)
@@ -392,6 +396,18 @@ def test_executors_that_come_and_go_are_operations(tmp_path: Path, log: str, kin
     for number in joins:
         lasted = sum(row["duration_ns"] for row in rows(answer, "steps") if row["operation"] == number)  # type: ignore[misc]
         assert lasted == found[number]["work_ns"] - found[number]["request_ns"]  # type: ignore[operator]
+
+
+def test_programs_mark_steps_under_timely_as_well(tmp_path: Path) -> None:
+    log = "0 start 1 | 5 stop 1 | 6 app 2 | 7 app 3 | 9 endapp 3 | 12 endapp 2 | 13 app 2 | 20 end | 21 end"
+    names = ((2, "rescale:server:listen"), (3, "rescale:request"))
+    run = built(replace(draw(log), operators=names), tmp_path).run
+    marks = [Mark(0, "server:listen", 6, 12), Mark(0, "request", 7, 9)]
+    assert marks_of(run) == marks
+    assert [(mark.side, mark.step, mark.is_step) for mark in marks] == [
+        ("server", "listen", True),
+        ("request", "request", False),
+    ]
 
 
 def test_who_ends_in_the_middle_of_its_work_is_lost(tmp_path: Path) -> None:
