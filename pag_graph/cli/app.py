@@ -50,6 +50,7 @@ from pag_graph.cli.output import (
 from pag_graph.cli.page import page
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
+from pag_graph.cli.rescaling import rescale, rescale_overhead
 from pag_graph.cli.scaling import scaling
 from pag_graph.cli.serve import serve
 from pag_graph.cli.spans import spans
@@ -240,6 +241,8 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(scaling)
+app.command()(rescale)
+app.command()(rescale_overhead)
 app.command()(spark)
 app.command()(spans)
 app.command()(torch)

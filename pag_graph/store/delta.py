@@ -242,7 +242,8 @@ class StoreInfo:
         files = self.files(name, near)
         if not files:
             return pl.LazyFrame(schema=schema)
-        rows = pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+        # Files of earlier releases may lack a column that is optional.
+        rows = pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False, missing_columns="insert")
         return summed(rows) if name == TRAFFIC else rows
 
 
