@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pag_graph.analyses.constraints import WindowGraph
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
@@ -239,7 +240,7 @@ def read_ports(
         return Ports(
             work=work, stacks=nested, flow=None, status=status, flags=dict.fromkeys(status, ()), counted_records=False
         )
-    traffic = read_traffic(run, snapshot)
+    traffic = read_traffic(run, snapshot.window)
     flow = dataflow(run, traffic, level=level, pacts=known)
     work = ThreadWork(rows=rows._replace(operator=folded(rows.operator, flow.fold)))
     operators = set(_operators(work)) | {node[0] for link in flow.links for node in (link.source, link.target)}
@@ -290,12 +291,12 @@ def _read_pacts(texts: Sequence[str]) -> dict[int, Pact]:
     return pacts
 
 
-def read_traffic(run: Run, snapshot: Snapshot) -> Traffic:
+def read_traffic(run: Run, window: Window) -> Traffic:
     """Return what a store tells of the records on its channels.
 
     Parameters
     ----------
-    run, snapshot
+    run, window
         A window of a dataflow.
 
     Returns
@@ -307,7 +308,6 @@ def read_traffic(run: Run, snapshot: Snapshot) -> Traffic:
         return Traffic(exchanged=exchanged_channels(run), records={}, known=False)
     data = run.scan("traffic").filter(pl.col("type") == str(ActivityType.DATA_MESSAGE)).drop_nulls("channel").collect()
     remote = data.filter(pl.col("from_worker") != pl.col("to_worker"))
-    window = snapshot.window
     rounds = run.epochs.filter(pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns)["epoch"]
     shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
     counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())

@@ -6,24 +6,14 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pag_graph import api
-from pag_graph.analyses.advise import AdviseParameters, advise
-from pag_graph.analyses.constraints import constraint_graph
-from pag_graph.analyses.port_replay import Transfer, port_replay
-from pag_graph.analyses.ports import Moved, read_ports
-from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
-from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS
 from pag_graph.testing.traces import draw
+from tests.support.named_operators import built
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pag_graph.api import Pag
@@ -51,10 +41,8 @@ def nested(*activities: Activity, until: int, rest: str = "idle") -> str:
     return " | ".join([*events, f"{until} end"])
 
 
-def built(place: Path, *logs: str, rules: RuleSet = RuleSet.STATED, name: str = "drawn") -> Pag:
-    draw(*logs, rules=rules).write(place / f"{name}.trace", trace_id=name)
-    api.build(place / f"{name}.trace", place / f"{name}.pag", engine="local")
-    return api.open(place / f"{name}.pag")
+def stated(place: Path, *logs: str) -> Pag:
+    return built(draw(*logs, rules=RuleSet.STATED), place, operators=range(12))
 
 
 EXAMPLE = (
@@ -68,7 +56,7 @@ EXAMPLE = (
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Pag:
-    return built(tmp_path_factory.mktemp("example"), *EXAMPLE)
+    return stated(tmp_path_factory.mktemp("example"), *EXAMPLE)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +65,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Pag:
     batch: Activity = (7, 1_000, [])
     for operator in range(6, -1, -1):
         batch = (operator, 1_000, [batch])
-    return built(tmp_path_factory.mktemp("chain"), nested(*[batch] * 10, until=80_000))
+    return stated(tmp_path_factory.mktemp("chain"), nested(*[batch] * 10, until=80_000))
 
 
 def rows(pag: Pag, **parameters: Any) -> list[dict[str, Any]]:
@@ -88,8 +76,21 @@ def test_a_trace_gives_the_matrix_of_the_example(example: Pag) -> None:
     table = example.advise_ports()
     shares = {(row["operator"], row["worker"]): row["mu"] for row in table.table.to_pylist() if row["operator"] != 99}
     expected = {
-        **{(0, 0): 0.9, (1, 0): 0.15, (3, 0): 0.5, (4, 0): 0.2, (2, 1): 1.0, (3, 1): 0.5, (4, 1): 0.2, (5, 2): 0.9},
-        **{(4, 2): 0.15, (6, 2): 0.3, (10, 2): 0.05, (7, 3): 0.95, (8, 3): 0.6, (9, 3): 0.3, (10, 3): 0.2},
+        (0, 0): 0.9,
+        (1, 0): 0.15,
+        (3, 0): 0.5,
+        (4, 0): 0.2,
+        (2, 1): 1.0,
+        (3, 1): 0.5,
+        (4, 1): 0.2,
+        (5, 2): 0.9,
+        (4, 2): 0.15,
+        (6, 2): 0.3,
+        (10, 2): 0.05,
+        (7, 3): 0.95,
+        (8, 3): 0.6,
+        (9, 3): 0.3,
+        (10, 3): 0.2,
     }
     assert shares == pytest.approx(expected, abs=1e-9)
     status = {row["operator"]: row["status"] for row in table.table.to_pylist()}
@@ -165,7 +166,7 @@ def test_the_middle_of_a_chain_comes_first(chain: Pag) -> None:
 
 def test_one_batch_gains_nothing_whatever_utility_says(tmp_path: Path) -> None:
     batch: Activity = (0, 4, [(1, 4, [])])
-    [row] = rows(built(tmp_path, nested(batch, until=8)), transfer="0:0")
+    [row] = rows(stated(tmp_path, nested(batch, until=8)), transfer="0:0")
     assert (row["utility"], row["predicted_ns"], row["verdict"], row["reason"]) == (0.5, 8, "no_gain", "one_batch")
 
 
@@ -176,7 +177,11 @@ def test_ports_in_steps_reach_one_operator_per_thread(chain: Pag) -> None:
             sets.setdefault(row["new_threads"], []).append(row)
     # Steps after the third find nothing to divide.
     assert sorted(sets) == [1, 3, 7]
-    assert [{row["operator"] for row in found} for _, found in sorted(sets.items())] == [{4}, {2, 4, 6}, set(range(1, 8))]
+    assert [{row["operator"] for row in found} for _, found in sorted(sets.items())] == [
+        {4},
+        {2, 4, 6},
+        set(range(1, 8)),
+    ]
     assert [found[0]["utility"] for _, found in sorted(sets.items())] == pytest.approx([0.5, 0.25, 0.125])
     assert [found[0]["predicted_ns"] for _, found in sorted(sets.items())] == [44_000, 26_000, 17_000]
 
@@ -190,7 +195,7 @@ def test_help_for_one_of_two_threads_helps_nobody(tmp_path: Path) -> None:
     wait = "0 start 98 =waiting | 2 recv 9<0 #0 | 2 stop 98 | 2 start 2"
     second = [f"{t + 3} start 3 | {t + 4} stop 3 | {t + 4} stop 2" for t in batches]
     reads = [wait, *(f"{t + 2} recv 9<0 #{t} | {t + 2} start 2" for t in batches[1:])]
-    pag = built(
+    pag = stated(
         tmp_path,
         " | ".join([*first, "200 start 99 =idle | 203 stop 99 | 203 end"]),
         " | ".join([*(f"{read} | {work}" for read, work in zip(reads, second, strict=True)), "202 end"]),
@@ -209,28 +214,10 @@ def diamond(tmp_path_factory: pytest.TempPathFactory) -> Pag:
         " | 20 start 3 | 20 recv 22<0 #0 *10 | 30 send 24>0 #0 *10 | 30 stop 3"
         " | 30 start 4 | 30 recv 23<0 #0 *30 | 30 recv 24<0 #0 *10 | 70 stop 4 | 70 end"
     )
-    return dataflow(tmp_path_factory.mktemp("diamond"), log, links=DIAMOND)
+    return built(draw(log), tmp_path_factory.mktemp("diamond"), links=DIAMOND)
 
 
 DIAMOND = {21: (1, 2), 22: (1, 3), 23: (2, 4), 24: (3, 4)}
-
-
-def dataflow(place: Path, *logs: str, links: dict[int, tuple[int, int]], types: dict[int, str] | None = None) -> Pag:
-    """Build a drawn trace whose channels are known."""
-    trace = draw(*logs, rules=RuleSet.TIMELY)
-    trace.write(place / "flow.trace", trace_id="flow")
-    numbers = sorted({number for ends in links.values() for number in ends})
-    operators = [{"operator": 1000, "address": "0", "name": "Dataflow"}]
-    operators += [{"operator": number, "address": f"0.{number}", "name": f"Op{number}"} for number in numbers]
-    channels = [
-        {"channel": channel, "scope": "0", "source_operator": source, "source_port": 0, "target_operator": target}
-        | {"target_port": 0, "type": (types or {}).get(channel, "alloc::vec::Vec<u64>")}
-        for channel, (source, target) in links.items()
-    ]
-    pq.write_table(pa.Table.from_pylist(operators, TRACE_OPERATORS), place / "flow.trace" / "operators.parquet")
-    pq.write_table(pa.Table.from_pylist(channels, TRACE_CHANNELS), place / "flow.trace" / "channels.parquet")
-    api.build(place / "flow.trace", place / "flow.pag", engine="local")
-    return api.open(place / "flow.pag")
 
 
 def test_records_say_what_is_downstream_in_a_dataflow(diamond: Pag) -> None:
