@@ -188,6 +188,8 @@ class _Chains(NamedTuple):
     work: I64
     """Nanoseconds that change their thread."""
     records: I64
+    handed: NDArray[np.bool_]
+    """Whether it is handed over itself; else it follows from what is, on the new thread."""
     epoch: I64
     inside: I64
     """Vertices inside of occurrences, but for their first, ascending."""
@@ -229,6 +231,7 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
         thread=moved.thread[row][first_row],
         work=work,
         records=records,
+        handed=moved.handed[row][first_row],
         epoch=base.number("epoch")[row][first_row],
         inside=dst[inside],
         inside_of=occurrence[inside],
@@ -329,7 +332,7 @@ class _Wider:
         wait
             Per occurrence: what its hand-over takes.
         at_ends
-            Whether messages leave at the end of what sends them.
+            Whether messages leave at the end of what sends them, and hand-overs keep the new thread from its work.
         """
         chains, parts = self.chains, self.parts
         sent = weight[self.sent]
@@ -337,7 +340,7 @@ class _Wider:
             "old": weight,
             "hand_over": wait,
             "nested": chains.outer_done[self.nested] + wait[self.nested],
-            "work": chains.work,
+            "work": chains.work + np.where(chains.handed & at_ends, wait, 0),
             "chain": np.zeros(len(parts["chain"][0]), np.int64),
             "sent": self.done + sent,
             "sent_late": sent if at_ends else np.full(len(sent), NEVER),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
 
 Status = Literal["candidate", "source", "never_cut", "blacklisted"]
 
@@ -64,6 +65,8 @@ class Moved(NamedTuple):
     """The new thread that takes it, from 0."""
     outer: I64
     """The occurrence of another port around it; -1 where there is none."""
+    handed: Bools
+    """Whether the occurrence is what is handed over, and not what follows from it on the new thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,13 @@ class Ports:
             outer = all_occurrences[np.append(starts.parent, NOTHING)[occurrence]]
             port = np.append(starts.operator, NOTHING)[occurrence]
             thread = np.searchsorted(np.array(sorted(operators), np.int64), port)
-            return Moved(np.where(occurrence >= 0, 1.0, 0.0), occurrence, np.where(occurrence >= 0, thread, 0), outer)
+            return Moved(
+                np.where(occurrence >= 0, 1.0, 0.0),
+                occurrence,
+                np.where(occurrence >= 0, thread, 0),
+                outer,
+                occurrence >= 0,
+            )
         assert self.flow is not None  # noqa: S101  (one of both there is)
         [operator] = operators
         worker = src >> POSITION_BITS
@@ -185,7 +194,7 @@ class Ports:
                 share[local & (number == other) & (worker == reader)] = bounds.likely
         rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
         activation = np.where(share > 0, base.number("activation"), nothing)
-        return Moved(share, activation, rank % new_threads, nothing)
+        return Moved(share, activation, rank % new_threads, nothing, (share > 0) & (number == operator))
 
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
