@@ -1,7 +1,7 @@
 """Advice checked by re-execution: what `advise` says of every cut of a pipeline, and how long it then takes.
 
-``python -m bench.advice`` records the adapter's program `pipeline` on one worker, asks for advice, runs it on two workers
-with each cut, and compares. ``--quick`` makes do with one run of each; ``--only NAME`` with some shapes.
+``python -m bench.advice`` records the adapter's program `pipeline` on one worker, asks for advice, runs it on two
+workers with each cut, and compares. ``--quick`` makes do with one run of each; ``--only NAME`` with some shapes.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def command(program: Path, shape: Shape, cut: int | None) -> list[str]:
 
 def recorded(program: Path, shape: Shape, cut: int | None, place: Path, *, rt: bool) -> Pag:
     """Run a shape once and build its graph."""
-    words = [*command(program, shape, cut), "--trace", str(place / "trace"), "--replace"]
+    words = [*command(program, shape, cut), "--trace", str(place / "trace")]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
-    api.build(place / "trace", place / "store", engine="local", replace=True)
+    api.build(place / "trace", place / "store", engine="local")
     return api.open(place / "store")
 
 
@@ -196,15 +196,16 @@ def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     cuts = [Cut(**entry) for entry in result["cuts"]]
     found, facts = summary(cuts), result["machine"]
+    first = ", before all other processes" if result["first_in_line"] else ""
     head = (
-        f"{found['cuts']} cuts of {found['shapes']} shapes: {found['inside']} lie between the least and the most, widened"
-        f" by `spread`; median error {found['median_error']:.1%}, the worst {found['worst_error']:.1%}. The first-ranked"
-        f" cut is within 5 % of the best of {found['first_within_5_percent']} shapes, the worst {found['worst_first']:.1%}"
-        f" slower. Inserts that made it slower: {found['inserted_but_slower']}. Each is {result['repeat']} recordings and"
-        f" as many runs of every cut, in turn, on {facts['cores']} cores ({facts['processor']}), load average"
-        f" {facts['load_average']} to {facts['load_average_after']}"
-        f"{', before all other processes' if result['first_in_line'] else ''}, commit {result['commit']},"
-        f" {result['begun']}."
+        f"{found['cuts']} cuts of {found['shapes']} shapes: {found['inside']} lie between the least and the most,"
+        f" widened by `spread`; median error {found['median_error']:.1%}, the worst {found['worst_error']:.1%}."
+        f" The first-ranked cut is within 5 % of the best of {found['first_within_5_percent']} shapes, the worst"
+        f" {found['worst_first']:.1%} slower. Inserts that made it slower: {found['inserted_but_slower']}."
+        f" Each is {result['repeat']} recordings and as many runs of every cut, in turn{first},"
+        f" on {facts['cores']} cores"
+        f" ({facts['processor']}), load average {facts['load_average']} to {facts['load_average_after']},"
+        f" commit {result['commit']}, {result['begun']}."
     )
     names = "shape | port at | utility | recorded ms | least | predicted | most | measured | error | spread | inside"
     names = f"| {names} | verdict | untraced |"

@@ -128,19 +128,22 @@ class Plan:
                 options.append(option)
         return replace(self, options=options)
 
-    def ranked(self, by: Literal["gain", "utility"]) -> list[Option]:
+    def ranked(self, by: Literal["gain", "utility"], span_ns: int) -> list[Option]:
         """Return the options, what promises most first; more workers where their bound is lower than that of all ports.
 
         Parameters
         ----------
         by
-            The length that is safe, or utility.
+            What is saved at least, in whole percent, then utility; or utility alone.
+        span_ns
+            Length of the window.
         """
         best = min((option.utility for option in self.options if option.kind == "port"), default=math.inf)
 
         def key(option: Option) -> tuple[float, ...]:
             ids = tuple(float(one) for one in option.operators)
-            safe = math.inf if option.bound is None else float(option.bound.high_ns)
+            gains = option.gains(span_ns)
+            safe = math.inf if gains is None else -round(100 * gains[0])
             if option.kind == "widen":
                 safe = -math.inf if option.utility < best else math.inf
             return (option.utility, *ids) if by == "utility" else (safe, option.utility, option.new_threads, *ids)

@@ -166,10 +166,10 @@ def test_a_cut_chain_takes_what_the_formula_says(chain: Pag, cut: int) -> None:
 
 
 def test_the_middle_of_a_chain_comes_first(chain: Pag) -> None:
-    first = rows(chain)[0]
-    assert (first["operator"], first["utility"], first["verdict"]) == (4, 0.5, "cannot_tell")
+    # At most, a hand-over takes 1 us, and both threads lose as much; that all is done comes back as late.
     first = rows(chain, transfer="0:1us")[0]
-    assert (first["operator"], first["verdict"], first["high_ns"]) == (4, "insert", 54_000)
+    assert (first["operator"], first["utility"], first["verdict"]) == (4, 0.5, "insert")
+    assert first["high_ns"] == 1_000 * (4 + 1 + 10 * 5 + 1)
     assert chain.advise(transfer="0:1us").halt is None
 
 
