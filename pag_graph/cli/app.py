@@ -20,6 +20,7 @@ import typer
 
 from pag_graph import errors
 from pag_graph.analyses import find_analysis
+from pag_graph.cli.advise_evaluate import advise_evaluate
 from pag_graph.cli.analyses import (
     AnalysisGroup,
     BetweenOption,
@@ -243,6 +244,7 @@ app.command()(export)
 app.command()(scaling)
 app.command()(rescale)
 app.command()(rescale_overhead)
+app.command()(advise_evaluate)
 app.command()(spark)
 app.command()(spans)
 app.command()(torch)
