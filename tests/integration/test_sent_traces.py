@@ -42,13 +42,14 @@ def test_a_follower_that_is_stopped_and_killed_misses_nothing_and_the_program_ne
     listening = ["--listen", f"127.0.0.1:{port}", "--token-file", str(token)]
 
     def follow() -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "pag_graph.cli.app", "follow", str(spool), str(store), *listening]
+        code = "from pag_graph.cli.app import main; main()"
+        command = [sys.executable, "-c", code, "follow", str(spool), str(store), *listening]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def received() -> int:
         return len(list((spool / "events").glob("*.parquet"))) if spool.is_dir() else 0
 
-    rounds = "3000" if os.environ.get("PAG_PROVE") else "300"
+    rounds = "3000" if os.environ.get("PAG_PROVE") else "100"
     program = [str(build_program("bfs", optimised=False)), "-w", "2", "--rounds", rounds, "--trace"]
     sending = ["--send", f"127.0.0.1:{port}", "--token-file", str(token)]
     first = follow()
