@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.store.compaction import Swap
     from pag_graph.store.contents import Live
     from pag_graph.store.parts import PartFile
 
@@ -522,6 +523,7 @@ def commit(
     unchanged: Collection[str] = (),
     state: Mapping[str, Any] | None = None,
     live: Live | None = None,
+    swaps: Mapping[str, Swap] | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -543,6 +545,8 @@ def commit(
         The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
     live
         What standing queries made of it.
+    swaps
+        Per table: a file in the place of others of `previous` with the same rows.
 
     Returns
     -------
@@ -569,7 +573,7 @@ def commit(
             files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
             check_sizes(path / name, files.values())
             stays = keep and name in GROWING if beside is None else beside.kept is not None
-            step = _step(path / name, files, previous, keep=stays)
+            step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
@@ -599,6 +603,8 @@ class _Step(NamedTuple):
     """What it shall hold, beside those that the tip does not name."""
     digest: str
     """Of all that it shall hold."""
+    moved: frozenset[str] = frozenset()
+    """Paths of files that come or go without any row coming or going."""
 
 
 class _Pinned(NamedTuple):
@@ -650,20 +656,30 @@ def _is_latest(directory: Path, info: StoreInfo) -> bool:
     )
 
 
-def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool) -> _Step:
-    """Say what becomes of a table: `keep` leaves what is not provisional in it."""
+def _step(
+    directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool, swap: Swap | None = None
+) -> _Step:
+    """Say what becomes of a table: `keep` leaves what is not provisional in it, but for what is swapped."""
     name = directory.name
+    out: dict[str, PartFile] = {}
+    if swap is not None:
+        check_sizes(directory, [swap.come])
+        new, out = {**new, swap.come.path: swap.come}, {part.path: part for part in swap.gone}
+    moved = frozenset(out) | ({swap.come.path} if swap is not None else frozenset())
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
         newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()
         if digest_before.startswith(_SUM) and not newer:
             before = previous.tip(name)
-            gone = [part for part in before.files.values() if part.provisional]
-            stay = {path: part for path, part in before.files.items() if not part.provisional}
-            return _Step(before, {**stay, **new}, digest(new.values(), beside=digest_before, without=gone))
-        stay = {path: part for path, part in previous.table(name).files.items() if not part.provisional}
-        new = {**stay, **new}
-    return _Step(_newest(directory, previous, name), new, digest(new.values()))
+            # A tip need not name what goes.
+            before = replace(before, files={**before.files, **out})
+            gone = [part for path, part in before.files.items() if part.provisional or path in out]
+            stay = {path: part for path, part in before.files.items() if not part.provisional and path not in out}
+            total = digest(new.values(), beside=digest_before, without=gone)
+            return _Step(before, {**stay, **new}, total, moved)
+        there = previous.table(name).files.items()
+        new = {**{path: part for path, part in there if not part.provisional and path not in out}, **new}
+    return _Step(_newest(directory, previous, name), new, digest(new.values()), moved)
 
 
 def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableState:
@@ -697,7 +713,9 @@ def _publish(
 def _write(directory: Path, step: _Step, info: Mapping[str, str], transaction: tuple[str, int]) -> TableState:
     """Add the next version of a table, and read it back."""
     schema = ALL_TABLES[directory.name]
-    version = write_version(directory, schema, step.before, step.files, info=info, transaction=transaction)
+    version = write_version(
+        directory, schema, step.before, step.files, info=info, transaction=transaction, moved=step.moved
+    )
     now = read_next(directory, step.before)
     if now.files != step.files:
         raise damaged(commit_file(directory, version), "it does not read as it was written")
