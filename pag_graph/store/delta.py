@@ -125,6 +125,10 @@ class StoreInfo:
             self._tables[name] = state
         return self._tables[name]
 
+    def known(self, name: str) -> TableState | None:
+        """Return what `table` does if that needs no look at the log."""
+        return self._tables.get(name)
+
     def tip(self, name: str) -> TableState:
         """Return what the version of a table says itself, without those before it: an append reads nothing older.
 
@@ -562,12 +566,12 @@ def commit(
     """  # noqa: DOC501  (the named constructor is taken for an exception)
     commit_id = uuid.uuid4().hex
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
-    pinned = _Pinned({}, {}, {})
+    pinned = _Pinned(previous, {}, {}, {}, {})
     try:
         _check_latest(path, previous)
         for name in ALL_TABLES if live is not None else STORE_TABLES:
             if previous is not None and previous.digests is not None and name in unchanged:
-                pinned.keep(previous, name)
+                pinned.keep(name)
                 continue
             beside = live if name in LIVE_TABLES else None
             files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
@@ -581,7 +585,7 @@ def commit(
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
-                pinned.keep(previous, name)
+                pinned.keep(name)
             else:
                 pinned.take(name, step, _commit_table(path / name, step, commit_id, transaction))
     except FileExistsError as error:
@@ -591,7 +595,7 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips)
+    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips, _tables=pinned.tables)
 
 
 class _Step(NamedTuple):
@@ -610,23 +614,36 @@ class _Step(NamedTuple):
 class _Pinned(NamedTuple):
     """What a commit says of the tables, so far."""
 
+    previous: StoreInfo | None
     versions: dict[str, int]
     digests: dict[str, str]
     tips: dict[str, TableState]
     """For the next commit of this process."""
+    tables: dict[str, TableState]
+    """Lists of all files, where this process knows that of the state before: nobody reads the log for them again."""
 
-    def keep(self, previous: StoreInfo, name: str) -> None:
+    def keep(self, name: str) -> None:
         """Leave a table as it is."""
+        if (previous := self.previous) is None:
+            return
         self.versions[name] = previous.versions[name]
         self.digests[name] = (previous.digests or {})[name]
         if name in previous.tips:
             self.tips[name] = previous.tips[name]
+        if (known := previous.known(name)) is not None:
+            self.tables[name] = known
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""
         self.versions[name], self.digests[name] = now.version, step.digest
         provisional = {path: part for path, part in now.files.items() if part.provisional}
         self.tips[name] = replace(now, files=provisional, more=now.more or len(provisional) < len(now.files))
+        known = None if self.previous is None else self.previous.known(name)
+        if not now.more:
+            self.tables[name] = now
+        elif known is not None:
+            stay = {path: part for path, part in known.files.items() if path not in step.before.files}
+            self.tables[name] = replace(now, files={**stay, **step.files}, more=False)
 
 
 def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
