@@ -447,11 +447,19 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the Neo4j server running.")] = True,
     trace: Annotated[str, typer.Option(help="Bundled trace: skewed or bfs.")] = "skewed",
     folder: Annotated[Path, typer.Option(help="Where to put the store.")] = Path(".pag"),
+    live: Annotated[bool, typer.Option("--live", help="Follow a program that runs instead; 10 s, no Java.")] = False,
 ) -> None:
     """See it all once: build a real trace on Spark, hear why it was slow, and query it in Neo4j.
 
+    With --live, a program is followed while it runs: it sends its trace, epochs close, and alerts open.
+
     Example: pag demo --no-keep
     """
+    if live:
+        from pag_graph.cli.demo_live import run_live_demo
+
+        run_live_demo(trace=trace, folder=folder)
+        return
     from pag_graph.cli.demo import run_demo
 
     run_demo(trace=trace, folder=folder, keep=keep)
