@@ -18,6 +18,7 @@ from pag_graph.store.delta import commit
 from pag_graph.store.parts import write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
+from pag_graph.store.trace_files import written_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,10 @@ def commit_finished(
         "keep": keep,
         "unchanged": unchanged,
     }
-    return commit(target, parts, **same, state=state, live=derive(staged(target, parts, **same))), parts
+    # A follower commits several times a second, before the files of the trace are whole.
+    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path)}
+    live = derive(staged(target, parts, **same))
+    return commit(target, parts, **same, state=state, live=live, source=source), parts
 
 
 def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:

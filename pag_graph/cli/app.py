@@ -47,6 +47,7 @@ from pag_graph.cli.output import (
     stderr,
     stdout,
 )
+from pag_graph.cli.provenance import provenance
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.scaling import scaling
@@ -243,6 +244,7 @@ app.command()(spark)
 app.command()(spans)
 app.command()(torch)
 app.command()(vacuum)
+app.command()(provenance)
 app.command()(follow)
 app.command()(replay)
 app.command()(timings)

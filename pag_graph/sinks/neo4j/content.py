@@ -189,6 +189,8 @@ class Reader:
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
         hosts = self.run.scan("workers").collect()
+        made = commits(self.run.info)[-1].made
+        files = sorted(made.get("files", {}).items())
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
             "store": str(self.run.info.path.absolute()),
@@ -196,6 +198,10 @@ class Reader:
             "usual_name": self.run.info.path.absolute().stem,
             "tags": None if self.labels.tags is None else list(self.labels.tags),
             "program": self.labels.program,
+            "trace_path": made.get("trace"),
+            "file_names": [name for name, _ in files],
+            "file_bytes": [sums["bytes"] for _, sums in files],
+            "file_crc32": [sums["crc32"] for _, sums in files],
             "hosts": sorted(hosts["host"].drop_nulls().unique()) if "host" in hosts.columns else [],
             "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
             "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
@@ -212,6 +218,7 @@ class Reader:
                 "last_closed_epoch": commit.run["last_closed_epoch"],
                 "events": commit.events,
                 "product_version": commit.run["product_version"],
+                **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
             }
             for commit in commits(self.run.info)
             if commit.run["run_id"] == self.run_id

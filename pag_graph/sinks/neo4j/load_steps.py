@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from functools import partial
@@ -32,6 +31,7 @@ from pag_graph.sinks.neo4j.model import (
     WORKER,
 )
 from pag_graph.sinks.neo4j.writer import execute
+from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,7 +73,7 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     origin = {
         "trace_id": described["trace_id"],
         "rules": described["rules"],
-        "parameters_id": hashlib.sha256(parameters.encode()).hexdigest()[:16],
+        "parameters_id": parameters_id(described["parameters"]),
     }
     query = load_query("load/run")
     values = {name: described.get(name) for name in query.params} | {
