@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +33,13 @@ from pag_graph.sinks.neo4j.writer import execute
 from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable
 
     import neo4j
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
-    from pag_graph.sinks.neo4j.writer import Work, Writer
+    from pag_graph.sinks.neo4j.writer import Writer
 
 
 def prepare_schema(driver: neo4j.Driver) -> None:
@@ -133,21 +132,9 @@ def write_summary(
         (SNAPSHOT, content.snapshots, [(SPENT, content.spent)]),
         (STEP, content.steps, [(CONTAINS_STEP, content.steps)]),
     ]
-    add = partial(bring, writer) if alone else partial(_merges, writer)
-    work = [add(nodes, rows, relationships, batch_rows) for nodes, rows, relationships in parts]
+    work = [bring(writer, nodes, rows, ends, batch_rows, ask=alone) for nodes, rows, ends in parts]
     findings = writer.merges([(CONTAINS_FINDING, content.findings)], batch_rows)
     writer.write_in_order(chain(*work, findings), batch_rows, advance)
-
-
-def _merges(
-    writer: Writer,
-    nodes: NodeTable,
-    rows: pl.DataFrame,
-    relationships: Sequence[tuple[RelationshipTable, pl.DataFrame]],
-    batch_rows: int,
-) -> Iterator[Work]:
-    """Do what `bring` does without asking what is there."""
-    return writer.merges([(nodes, rows), *relationships], batch_rows)
 
 
 def publish(writer: Writer, content: Content) -> None:

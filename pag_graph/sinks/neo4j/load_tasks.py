@@ -83,7 +83,7 @@ def run_task(step: str, task: Task) -> Done:
                 write_summary(writer, content, task.batch_rows, unseen)
                 sync.mark_critical()
 
-        patiently(load, task.patience_s)
+        patiently(load, task.patience_s, writer)
     counts = Counts()
     counts.add(content)
     return Done(content=content.small(), counts=counts.values)

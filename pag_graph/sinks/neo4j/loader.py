@@ -262,7 +262,7 @@ class _Load:
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
             ) as lease:
                 writer = Writer(self.driver, lease)
-                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s)
+                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
                 skipped = tuple(
                     epoch
@@ -278,7 +278,7 @@ class _Load:
                 groups = self._groups([windows[epoch] for epoch in missing], details, self.options.group_edges)
                 for epoch in details.keys() & set(missing):
                     text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
-                    patiently(partial(writer.write, text, values), self.options.patience_s)
+                    patiently(partial(writer.write, text, values), self.options.patience_s, writer)
                 counts = Counts()
                 if self._exchanged is not None:
                     counts.add(self._exchanged)
@@ -376,7 +376,7 @@ class _Load:
                 write_summary(writer, content, self.options.batch_rows, advance, alone=True)
                 publish(writer, content)
 
-            patiently(load, self.options.patience_s)
+            patiently(load, self.options.patience_s, writer)
             counts.add(content)
             base += content.rows
             self.progress(_label(content), base, total)
@@ -411,13 +411,13 @@ class _Load:
         done: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
         for each in done:
             # Here and one after the other, or two neighbours would not see each other.
-            patiently(partial(begin, writer, each.content), self.options.patience_s)
+            patiently(partial(begin, writer, each.content), self.options.patience_s, writer)
             for name, count in each.counts.items():
                 counts.values[name] += count
         for step, label in (("relationships", "load activities"), ("summary", "load segments")):
             engine.map(partial(run_task, step), tasks, label=label, progress=self.progress)
         for each in done:
-            patiently(partial(publish, writer, each.content), self.options.patience_s)
+            patiently(partial(publish, writer, each.content), self.options.patience_s, writer)
 
     def _size(self, group: Group) -> int:
         epochs = [window.epoch for window in group.windows]
