@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pag_graph.errors import Neo4jError
 from pag_graph.neo4j_server import server
 from pag_graph.neo4j_server.home import READ_ONLY, held, home_folder, importing, is_half_imported, is_read_only
-from pag_graph.store.held import scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,15 +57,16 @@ def copy(target: Path, home: Path | None = None, *, replace: bool = False, progr
         if server.status(folder).running:
             message = f"The Neo4j server in {folder} runs; copying needs it stopped."
             raise Neo4jError(message, f"Stop it: `pag neo4j stop --home {folder}`.", {"home": str(folder)})
-    with scratch_folder("pag-graph-copy-") as scratch:
-        report("dump", 0, 1)
-        server.administer(["database", "dump", "neo4j", f"--to-path={scratch}"], source)
-        report("dump", 1, 1)
-        with held(target):
-            (target / READ_ONLY).touch()
-        report("load", 0, 1)
-        with importing(target):
-            arguments = ["database", "load", "neo4j", f"--from-path={scratch}", "--overwrite-destination=true"]
-            server.administer(arguments, target)
-        report("load", 1, 1)
+    with held(target):
+        (target / READ_ONLY).touch()
+    # What a killed call has left there is written over.
+    between, again = target / "import", "--overwrite-destination=true"
+    report("dump", 0, 1)
+    server.administer(["database", "dump", "neo4j", f"--to-path={between}", again], source)
+    report("dump", 1, 1)
+    report("load", 0, 1)
+    with importing(target):
+        server.administer(["database", "load", "neo4j", f"--from-path={between}", again], target)
+    (between / "neo4j.dump").unlink()
+    report("load", 1, 1)
     return target
