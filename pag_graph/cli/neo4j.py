@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pag_graph.cli.neo4j_load import export, load, remove
+from pag_graph.cli.neo4j_load import export, follow, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
 from pag_graph.cli.output import Format, print_json, progress, stdout
@@ -78,6 +78,7 @@ def status(home: Home = None, form: _Format = Format.TABLE) -> None:
 
 app.command()(load)
 app.command()(export)
+app.command()(follow)
 app.command()(remove)
 
 

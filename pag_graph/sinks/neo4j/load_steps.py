@@ -33,7 +33,7 @@ from pag_graph.sinks.neo4j.writer import execute
 from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import neo4j
 
@@ -148,7 +148,11 @@ def publish(writer: Writer, content: Content) -> None:
         "commit": content.snapshots["commit"].to_list(),
     }
     ends = {"run": writer.run_id, **content.ends.to_dict(as_series=False)}
-    writer.write_all([(load_query("load/publish_ends").text, ends), (load_query("load/publish").text, shown)])
+    statements: list[tuple[str, Mapping[str, Any]]] = [
+        (load_query("load/publish_ends").text, ends),
+        (load_query("load/publish").text, shown),
+    ]
+    writer.write_all([*statements, *writer.beside])
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:

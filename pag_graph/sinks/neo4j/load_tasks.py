@@ -106,7 +106,7 @@ class Counts:
         activities = content.activities.filter(in_windows)
         segments = content.segments.filter(pl.col("round").is_in(epochs))
         critical = activities["critical"]
-        if content.detail is Detail.WAITS:
+        if not content.detail.covers(Detail.CRITICAL):
             critical = content.released.filter(pl.col("target").is_in(segments["id"].implode()))["critical"]
         for name, rows in (
             ("events", content.events.filter(inside_events).height),

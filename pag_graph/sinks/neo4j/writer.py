@@ -51,6 +51,8 @@ class Writer:
         self.lease = lease
         self.lane = lane or 0
         self._lanes = 1 if lane is not None else lease.lanes
+        self.beside: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+        """Queries that belong into the transaction which shows epochs."""
         self.heard = time.monotonic()
         """When the server has answered last."""
 
