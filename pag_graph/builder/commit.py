@@ -18,6 +18,7 @@ from pag_graph.store.delta import commit
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
+from pag_graph.store.trace_files import written_sums
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
@@ -159,10 +160,12 @@ def commit_finished(
         "keep": keep,
         "unchanged": unchanged,
     }
+    # A follower commits several times a second, before the files of the trace are whole.
+    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path)}
     # Who derives compares files: what is swapped looks to him as it did.
     live = derive(staged(target, parts, **same))
     beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}
-    return commit(target, parts, **same, state=state, live=live, swaps=swaps), {**parts, **beside}
+    return commit(target, parts, **same, state=state, live=live, swaps=swaps, source=source), {**parts, **beside}
 
 
 def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
