@@ -158,7 +158,9 @@ class Workbench:
     async def what_if(self, request: Request) -> Response:
         """Replay a window with changes."""
         opened, changes = await self.opened(request), request.query_params.getlist("change")
-        return _json(await self.work(partial(answers.replays, opened, _choice(request), changes), replay=True))
+        assumptions = _given(request).get("assumptions", "all")
+        work = partial(answers.replays, opened, _choice(request), changes, assumptions)
+        return _json(await self.work(work, replay=True))
 
     async def motif(self, request: Request) -> Response:
         """Look for a motif."""

@@ -9,13 +9,15 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.analyses.slack import SlackParameters, slack
+from pag_graph.analyses.view import view_of
 from pag_graph.api import Pag
 from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.delta_log import commit_file
 from pag_graph.workbench.lanes import Lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import polars as pl
@@ -32,15 +34,32 @@ _ID = 12
 
 
 @dataclass
+class AskedWindow:
+    """A window, and what was worked out of it."""
+
+    snapshot: Snapshot
+    lock: Lock = field(default_factory=Lock)
+    _slack: pl.DataFrame | None = None
+
+    @property
+    def slack(self) -> pl.DataFrame:
+        """Rows of the slack of its activities; worked out once."""
+        with self.lock:
+            if self._slack is None:
+                self._slack = slack(view_of(self.snapshot), SlackParameters())
+            return self._slack
+
+
+@dataclass
 class Opened:
     """A run as of one commit, and what is kept of it for the next question."""
 
     pag: Pag
     lock: Lock = field(default_factory=Lock)
     paths: OrderedDict[Any, pl.DataFrame] = field(default_factory=OrderedDict)
-    click_lock: Lock = field(default_factory=Lock)
-    clicked: tuple[Snapshot, pl.DataFrame] | None = None
-    """The window in which something was clicked last, and its slack."""
+    window_lock: Lock = field(default_factory=Lock)
+    asked: AskedWindow | None = None
+    """The window in which something was clicked or replayed last."""
 
     @property
     def version(self) -> int:
@@ -51,6 +70,14 @@ class Opened:
     def lanes(self) -> Lanes:
         """Pictures of the run."""
         return Lanes(self.pag.run)
+
+    def ask(self, chosen: Mapping[str, Any]) -> AskedWindow:
+        """Return a window to be looked at in detail; it is kept until another one is asked for."""
+        window = self.pag.run.choose(**chosen)
+        with self.window_lock:
+            if self.asked is None or self.asked.snapshot.window != window:
+                self.asked = AskedWindow(self.pag.run.snapshot(window))
+            return self.asked
 
     def newer(self) -> bool:
         """Say whether there is a later commit."""

@@ -24,7 +24,7 @@ from pag_graph.workbench import server
 from pag_graph.workbench.app import make_app
 from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
-from tests.support.growing import GrowingTrace
+from tests.support.growing import GrowingTrace, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
     from tests.support.chromium import Chromium
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
 TOKEN = "token-of-the-browser-test"
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=alert(1)>\u202eevil\x00" + 20_000 * "long"
 PAGE = "document.getElementById('main').dataset.page"
@@ -109,6 +110,11 @@ def numbers(page: Chromium) -> list[float]:
     return [
         float(text) for text in page.evaluate("[...document.querySelectorAll('[data-ns]')].map((e) => e.dataset.ns)")
     ]
+
+
+def resident() -> int:
+    """Return how many bytes of memory this process has, in which the server runs."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +202,8 @@ def test_a_slider_replays(page: Chromium, library: Library, pag: Pag, tmp_path: 
     page.until(f"Number(document.querySelector('#answer').dataset.span) < {whole}", "faster replay")
     expected = what_if(pag.snapshot(epoch=4), WhatIfParameters(worker=(0,), factor=0.5)).span_ns
     assert int(page.evaluate("document.querySelector('#answer').dataset.span")) == expected
+    least, most = page.until("document.querySelector('#answer').dataset.interval", "interval").split()
+    assert int(least) <= expected <= int(most)
     assert "change=worker%3D0+factor%3D0.5" in page.evaluate("location.hash")
     picture(page, "what-if", tmp_path)
 
@@ -262,6 +270,41 @@ def test_a_run_that_is_followed_grows_on_its_page(
     assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
     # Nothing was drawn anew: columns were added to the page that there was.
     assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
+def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, folder: Path, tmp_path: Path) -> None:
+    """With ``PAG_PROVE=1`` over 10,000 epochs: browser and server grow by the epochs that they know, and no more."""
+    count, portions = (10_000, 20) if PROVE else (240, 4)
+    trace, store, stop = GrowingTrace(rounds(count), tmp_path / "long.trace"), folder / "long.pag", threading.Event()
+    options = {"stop": stop, "commit_every_s": 0.0}
+    follower = threading.Thread(target=api.follow, args=(trace.path, store), kwargs=options)
+    shown = "Number(document.querySelector('#epochs').dataset.epochs)"
+    trace.write_until(count // portions)
+    follower.start()
+    heaps, residents = [], []
+    try:
+        while not (store / "epochs" / "_delta_log").exists():
+            time.sleep(0.05)
+        show(page, f"run?store={store_of(library, 'long.pag')}")
+        for portion in range(1, portions):
+            trace.write_until((portion + 1) * count // portions)
+            page.until(f"{shown} >= {(portion + 1) * count // portions - 2}", "closed epochs")
+            page.call("HeapProfiler.collectGarbage")
+            heaps.append(page.call("Runtime.getHeapUsage")["usedSize"])
+            residents.append(resident())
+        trace.finish()
+        page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
+    finally:
+        stop.set()
+        follower.join()
+    assert page.evaluate(shown) >= count
+    # A column for each pixel at most, and no more elements than at first.
+    assert page.evaluate("document.querySelectorAll('*').length") < 500
+    epochs = count * (portions - 2) // portions
+    assert heaps[-1] - heaps[0] < 4e6 + 1_000 * epochs, heaps
+    if PROVE:
+        # The second half takes nothing that the first did not, but for the epochs themselves.
+        assert residents[-1] - residents[len(residents) // 2] < 150e6, residents
 
 
 def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None:
