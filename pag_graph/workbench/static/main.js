@@ -17,9 +17,16 @@ const news = document.getElementById("news");
 let leave = null;
 let turn = 0;
 
+// What the address says; where it says nothing, it is given the beginning.
+function begin() {
+  const first = home();
+  if (read().page === null) history.replaceState(null, "", link(first.page, first.given));
+  return read();
+}
+
 async function show() {
   const own = ++turn;
-  const { page, given } = read(home());
+  const { page, given } = begin();
   leave?.();
   leave = null;
   try {
@@ -39,8 +46,8 @@ async function show() {
     main.dataset.page = page;
   } catch (error) {
     if (error.name !== "AbortError" && own === turn) {
-      const { page: first, given: begin } = home();
-      replace(main, failure(error), make("p", {}, make("a", { href: link(first, begin) }, "Back to the beginning")));
+      const first = home();
+      replace(main, failure(error), make("p", {}, make("a", { href: link(first.page, first.given) }, "Back to the beginning")));
       main.dataset.page = "error";
     }
   }
