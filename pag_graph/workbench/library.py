@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -90,7 +91,7 @@ class Library:
     Parameters
     ----------
     places
-        Stores, or folders of stores.
+        Stores, event logs of Spark, or folders of them.
 
     Raises
     ------
@@ -99,20 +100,21 @@ class Library:
     """
 
     def __init__(self, places: Iterable[Path]) -> None:
-        self._places = [place.absolute() for place in places]
-        for place in self._places:
-            if not place.is_dir():
-                message = f"{place} is no directory."
-                raise StoreNotFoundError(message, "Give stores, or folders of stores.", {"path": str(place)})
+        self.places = [place.absolute() for place in places]
+        for place in self.places:
+            if not place.exists():
+                message = f"There is nothing at {place}."
+                hint = "Give stores, event logs of Spark, or folders of them."
+                raise StoreNotFoundError(message, hint, {"path": str(place)})
         self._open: OrderedDict[str, Opened] = OrderedDict()
         self._lock = Lock()
 
     def stores(self) -> dict[str, Path]:
         """Return the stores by their names in addresses, which say nothing of where they are; in order of paths."""
         paths: list[Path] = []
-        for place in self._places:
-            paths += _stores_below(place)
-        return {_name(path): path for path in sorted(set(paths))[:MOST]}
+        for place in self.places:
+            paths += _stores_below(place) if place.is_dir() else []
+        return {name_of(path): path for path in sorted(set(paths))[:MOST]}
 
     def open(self, name: str) -> Opened:
         """Return a store as of its last commit.
@@ -147,6 +149,14 @@ class Library:
             while len(self._open) > OPEN:
                 self._open.popitem(last=False)
             return opened
+
+    def store_of_trace(self, trace_id: str) -> str | None:
+        """Return the name of a run that was built of a trace; None where there is none."""
+        for name in self.stores():
+            with suppress(PagGraphError, OSError):
+                if self.open(name).pag.run.info.run["trace_id"] == trace_id:
+                    return name
+        return None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what the list of runs shows, a row per store; of one that cannot be read, why."""
@@ -201,5 +211,6 @@ def _is_folder(entry: Path) -> bool:
     return entry.is_dir() and not entry.is_symlink() and not entry.name.startswith((".", "_"))
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """Return a name for addresses, which says nothing of where something is."""
     return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:_ID]

@@ -20,8 +20,11 @@ import uvicorn
 
 from pag_graph import api, samples
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.diagnosis.spark.answer import answer
+from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench import server
 from pag_graph.workbench.app import make_app
+from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
 from tests.support.growing import GrowingTrace, rounds
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 PROVE = os.environ.get("PAG_PROVE") == "1"
 TOKEN = "token-of-the-browser-test"
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=alert(1)>\u202eevil\x00" + 20_000 * "long"
+SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
 PAGE = "document.getElementById('main').dataset.page"
 
 
@@ -55,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(folder: Path) -> Library:
-    return Library([folder])
+    return Library([folder, SPARK_LOG])
 
 
 @pytest.fixture(scope="module")
@@ -270,6 +274,25 @@ def test_a_run_that_is_followed_grows_on_its_page(
     assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
     # Nothing was drawn anew: columns were added to the page that there was.
     assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
+def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, library: Library, tmp_path: Path) -> None:
+    (log,) = (name for name, each in Applications(library).logs().items() if each.name == "skewed-key.zstd")
+    show(page, "runs")
+    click(page, "[aria-label='Spark applications'] tr.pick")
+    page.until(f"{PAGE} === 'spark' && location.hash.includes('{log}')", "application")
+    told = answer(find_logs(SPARK_LOG)[0]).facts()
+    first = told["causes"][0]
+    assert page.evaluate("document.querySelector('#verdict').innerText").startswith(first["title"])
+    assert page.evaluate("document.querySelectorAll('#causes > li').length") == len(told["causes"])
+    assert page.evaluate("document.querySelectorAll('#timeline svg rect').length") > 10
+    for label, expected in (
+        ("The path by stage", [row["path_ns"] for row in told["path"]["by_stage"][:30]]),
+        ("Plan nodes", [row[name] for row in told["plan_nodes"][:30] for name in ("path_ns", "task_ns")]),
+    ):
+        cells = f"[...document.querySelectorAll('[aria-label=\"{label}\"] [data-ns]')]"
+        assert page.evaluate(f"{cells}.map((cell) => Number(cell.dataset.ns))") == expected
+    picture(page, "spark", tmp_path)
 
 
 def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, folder: Path, tmp_path: Path) -> None:

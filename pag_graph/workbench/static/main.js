@@ -8,7 +8,7 @@ import { home, memory, offers, ready } from "./transport.js";
 
 const PAGES = {
   runs: () => import("./runs.js"), run: () => import("./run.js"), window: () => import("./window.js"), panels: () => import("./panels.js"),
-  "what-if": () => import("./what-if.js"), compare: () => import("./compare.js"), motif: () => import("./motif.js"),
+  "what-if": () => import("./what-if.js"), compare: () => import("./compare.js"), motif: () => import("./motif.js"), spark: () => import("./spark.js"),
 };
 
 const main = document.getElementById("main");
@@ -32,13 +32,14 @@ async function show() {
   try {
     const shown = await (PAGES[page] ?? PAGES.runs)();
     const facts = given.store ? await runFacts(given.store) : null;
-    const title = facts?.title;
+    const title = facts?.title ?? (given.log && "Spark application");
+    const named = facts ? make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title) : title;
     if (own !== turn) return;
     follow(given.store, facts, news, (grown) => {
       const now = read().page;
       if (now === "runs" || (now === "run" && !grown)) show();
     });
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], title && make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title), page !== "run" && title && ` / ${page}`);
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${page}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
     if (own === turn) leave = left ?? null;
