@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
 TOKEN = "token-of-the-browser-test"
-HOSTILE = "<script>document.title='run'</script><img src=x onerror=alert(1)>\u202eevil\x00" + 20_000 * "long"
+HOSTILE = (
+    "<script>document.title='run'</script><img src=x onerror=alert(1)>"
+    "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
+)
 SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
 PAGE = "document.getElementById('main').dataset.page"
 
@@ -51,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(samples.path("skewed"), trace)
     rows = pq.read_table(trace / "operators.parquet")
     column = rows.schema.get_field_index("name")
-    names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows)])
+    names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows - 1)] + [HOSTILE + 10_000_000 * "x"])
     pq.write_table(rows.set_column(column, rows.schema.field(column), names), trace / "operators.parquet")
     api.build(trace, folder / "hostile.pag", engine="local")
     return folder
@@ -226,6 +229,15 @@ def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag) -
         ".reduce((sum, cell) => sum + Number(cell.querySelector('[data-ns]').dataset.ns), 0); })()"
     )
     assert difference == pag.run.window(epoch=4).span_ns - pag.run.window(epoch=6).span_ns
+    # The lanes of both stand above each other, at one scale.
+    page.until("document.querySelectorAll('#pair canvas[data-boxes]').length === 2", "lanes of both")
+    longer = str(max(pag.run.window(epoch=epoch).span_ns for epoch in (4, 6)))
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('#pair canvas')].map((each) => [each.dataset.span, each.dataset.boxes])"
+    )
+    assert [span for span, _ in drawn] == [longer, longer]
+    assert all(int(boxes) > 50 for _, boxes in drawn)
+    assert "before: epoch 6" in page.evaluate("document.querySelector('#pair').innerText")
 
 
 def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None:
