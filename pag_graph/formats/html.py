@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.model.units import in_html
+from pag_graph.model.units import in_html, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str
 def facts(title: str, values: Mapping[str, Any]) -> str:
     """Return what is known of a thing: a heading, and a line for each fact that there is."""
     known = [{"": name, " ": value} for name, value in values.items() if value is not None]
-    return f"<p><strong>{in_html(_short(title))}</strong></p>\n{rows_table(known, ('', ' '))}"
+    return f"<p><strong>{in_html(short(title, LONGEST))}</strong></p>\n{rows_table(known, ('', ' '))}"
 
 
 def _cell(value: Any) -> str:
@@ -46,8 +46,8 @@ def _cell(value: Any) -> str:
         return f"<td>{'yes' if value else 'no'}</td>"
     if isinstance(value, float):
         return f'<td class="number">{value:,.4f}</td>'
-    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f"<td>{in_html(_short(str(value)))}</td>"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return (
+        f'<td class="number">{value:,}</td>'
+        if isinstance(value, int)
+        else f"<td>{in_html(short(str(value), LONGEST))}</td>"
+    )

@@ -14,6 +14,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import short
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.workbench.lanes import thinned
@@ -36,6 +37,8 @@ MOST_MATCHES = 500
 HOPS = 5
 """Hops before the end of an activity that a click shows."""
 MOST_HOPS = 12
+LETTERS = 2_000
+"""Of a text in an answer; the CSV has all of it."""
 _Assumed = tuple[Literal["closed", "open"], Literal["shortest", "read"]]
 _USUAL: list[_Assumed] = [("closed", "shortest")]
 _OTHERS: list[_Assumed] = [("closed", "read"), ("open", "shortest"), ("open", "read")]
@@ -131,6 +134,8 @@ class Answer:
     def as_json(self, most: int | None = _LEAST_SHOWN) -> dict[str, Any]:
         """Return what ``--format json`` prints, and besides ``columns``, ``count`` and ``headline``.
 
+        Texts have `LETTERS` at most.
+
         Parameters
         ----------
         most
@@ -142,9 +147,12 @@ class Answer:
             Plain values; the rows under their own name, with names of workers in ``labels``.
         """
         report: Report | None = None if self.result is self.table else self.result
+        told = self.analysis.plain(self.result, self.parameters, self.window, most=most)
+        name = self.analysis.rows
         return {
-            **self.analysis.plain(self.result, self.parameters, self.window, most=most),
-            "rows_name": self.analysis.rows,
+            **told,
+            name: [{column: short(value, LETTERS) for column, value in row.items()} for row in told[name]],
+            "rows_name": name,
             "columns": list(self.analysis.columns) or self.table.column_names,
             "count": self.table.num_rows,
             "headline": report.headline() if report else "",

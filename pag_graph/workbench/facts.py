@@ -11,7 +11,7 @@ from pag_graph.analyses.runner import Runner
 from pag_graph.api import make_engine
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import find_query
-from pag_graph.model.units import printable
+from pag_graph.model.units import printable, short
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.neo4j_server.browser import for_browser
 from pag_graph.neo4j_server.home import home_folder
@@ -82,9 +82,7 @@ def cypher() -> dict[str, str | None]:
 
 def shortened(name: str | None) -> str | None:
     """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
-    if name is None or len(name) <= _LONGEST:
-        return name and printable(name)
-    return printable(name[:_LONGEST]) + "…"
+    return name and printable(short(name, _LONGEST))
 
 
 def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:
