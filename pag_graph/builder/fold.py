@@ -195,6 +195,7 @@ class _Fold:
     def __init__(self, plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> None:
         self._plan, self._sink, self._state, self._closed, self._progress = plan, sink, state, closed, progress
         self._fronts = Fronts(plan, state)
+        self._state.sends.place = sink
         self._held: deque[_Held] = deque()
         self._made: list[Made] = []
         self._scanned_again = 0
@@ -330,5 +331,6 @@ class _Fold:
             self._state.sends.take(stitched)
             self._state.add(held.scan, graph.segments)
             self._state.sends.forget(self._state.rows)
+            self._state.sends.spill(self._fronts.reached() - self._plan.parameters.horizon_ns, self._state.rows)
             made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
         return replace(made, lost=without_send(self._plan, lost))

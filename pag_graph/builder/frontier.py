@@ -58,6 +58,10 @@ class Fronts:
             gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
             self._set(worker, found.rows[1], t, ended=gone)
 
+    def reached(self) -> int:
+        """Return the last instant that all logs have reached."""
+        return int(self._t[list(self._plan.workers)].min())
+
     def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
         """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
         t = {other: int(self._t[other]) for other in self._plan.workers}

@@ -88,16 +88,15 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     parts = [epoch_frame([]), *folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
     epochs = merged_epochs(parts).filter(pl.col("epoch") > closed.last)
     epoch = None if epochs.is_empty() else int(epochs["epoch"].min())  # type: ignore[arg-type]  # of a column of integers
-    unread = folded.whole.state.sends.unread()
-    oldest = None if unread.is_empty() else unread.row(int(unread["t"].arg_min() or 0), named=True)
+    unread, oldest = folded.whole.state.sends.count_unread()
     return Ongoing(
         as_of_ns=as_of,
         epoch=epoch,
         holder=None if epoch is None else _holder(folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
         epoch_ns=max(as_of - closed.end_ns, 0),
-        unread=unread.height,
-        oldest_unread_ns=None if oldest is None else oldest["t"],
-        oldest_unread_by=None if oldest is None else oldest["id"] >> POSITION_BITS,
+        unread=unread,
+        oldest_unread_ns=None if oldest is None else oldest[0],
+        oldest_unread_by=None if oldest is None else oldest[1] >> POSITION_BITS,
         workers=workers,
     )
 
