@@ -265,7 +265,12 @@ def _within(vertices: I64, done: Mapping[int, int]) -> NDArray[np.bool_]:
     """Say which vertices lie in the rows that are done, so many per worker."""
     rows = np.zeros(max(done, default=0) + 2, np.int64)
     rows[list(done)] = list(done.values())
-    return np.less_equal((vertices & MAX_POSITION) // 2, rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)])
+    within: NDArray[np.bool_] = _orders(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
+    return within
+
+
+def _orders(vertices: I64) -> I64:
+    return (vertices & MAX_POSITION) // 2
 
 
 def _order(vertex: int) -> int:
