@@ -22,6 +22,7 @@ from pag_graph.builder.sends import SendBook
 from pag_graph.builder.spilled import Spilled, SpilledFile
 from pag_graph.builder.state import RowAt, RunState, Spawn, VertexAt, WorkerState
 from pag_graph.errors import FormatVersionError
+from pag_graph.kernels import NEVER
 from pag_graph.rules.rows import Open
 from pag_graph.store.event_files import EventFile, Numbers, RowGroup
 from pag_graph.store.parts import damaged
@@ -202,7 +203,10 @@ def _int(value: Any) -> int:
 
 
 def _ints(values: Any) -> I64:
-    return np.array([_int(value) for value in values], np.int64)
+    if {type(value) for value in values} - {int}:
+        message = f"{values!r} are no numbers"
+        raise TypeError(message)
+    return np.array(values, np.int64)
 
 
 def _or_none(make: Callable[[Any], Any], value: Any) -> Any:
@@ -266,9 +270,8 @@ def _spawn(values: Any) -> Spawn:
 
 
 def _epochs(columns: Mapping[str, Any]) -> pl.DataFrame:
-    schema = epoch_frame([]).schema
-    rows = {name: [_or_none(_int, value) for value in columns[name]] for name in schema}
-    return pl.DataFrame(rows, schema=schema)
+    rows = [_ints([NEVER if value is None else value for value in columns[name]]) for name in epoch_frame([]).columns]
+    return epoch_frame([np.vstack(rows)])
 
 
 def _told_readers(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:

@@ -235,9 +235,10 @@ class SendBook:
         """
         columns = self.columns()
         everyone, since = columns["receiver"] == EVERYONE, {}
-        here = dict(stitched.group_by("worker").agg(pl.col("id")).iter_rows())
+        reader, vertices = (stitched[name].to_numpy() for name in ("worker", "id"))
         for worker in workers:
-            read = [vertex for vertex, readers in self.readers.items() if worker in readers] + here.get(worker, [])
+            read = [vertex for vertex, readers in self.readers.items() if worker in readers]
+            read += vertices[reader == worker].tolist()
             unread = (everyone | (columns["receiver"] == worker)) & ~np.isin(columns["id"], read)
             first = [
                 t for file in self.spilled.files for receiver, t, _ in file.first if receiver in {worker, EVERYONE}

@@ -399,7 +399,7 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
     try:
         # A file and no name: no name is a pattern, or an address.
         with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
-            table = parquet.read()
+            table = parquet.read(use_threads=False)
         table.validate(full=True)
     except DAMAGE as error:
         raise unreadable(file, error) from error
