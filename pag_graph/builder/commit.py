@@ -13,11 +13,12 @@ from pag_graph.builder.append import FOLLOWED
 from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store.contents import GROWING
+from pag_graph.store.contents import GROWING, SLICED
 from pag_graph.store.delta import commit
-from pag_graph.store.parts import write_part
+from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
+from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,10 +128,12 @@ def commit_finished(
     unchanged = {name for name in small if keep and begin.tables.get(name) == checksums[name]}
     provisional = {"findings": pa.concat_tables([forced, built.open_findings]), "epochs": built.open_epochs}
     final = {"findings": built.findings, "epochs": built.epochs}
-    parts: dict[str, list[PartFile]] = {name: list(built.parts.get(name, ())) for name in ("vertices", "edges")}
+    parts: dict[str, list[PartFile]] = {name: list(built.parts.get(name, ())) for name in SLICED}
     for name, content in small.items():
         part = None if name in unchanged else write_part(target, name, content)
         parts[name] = [part] if part else []
+    if keep and previous is not None and TRAFFIC not in previous.tables:
+        discard(target, TRAFFIC, parts.pop(TRAFFIC))
     for name in ("findings", "epochs"):
         written = write_part(target, name, provisional[name], provisional=True), write_part(target, name, final[name])
         parts[name] = [part for part in written if part is not None]

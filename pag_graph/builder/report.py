@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pag_graph.builder.commit import commit_derived
-from pag_graph.model.tables import PAG_FINDINGS, STORE_TABLES
+from pag_graph.model.tables import PAG_FINDINGS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,5 +35,5 @@ def nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
     """Report of a state that was committed before; it is committed once more if there is more to derive from it."""
     now = commit_derived(kept, derive)
     info = now or kept
-    rows = {name: sum(part.rows for part in info.parts(name)) for name in STORE_TABLES}
+    rows = {name: sum(part.rows for part in info.parts(name)) for name in info.tables}
     return BuildReport(store=info, rows=rows, committed=now is not None)

@@ -47,6 +47,7 @@ from pag_graph.cli.output import (
     stderr,
     stdout,
 )
+from pag_graph.cli.page import page
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.scaling import scaling
@@ -250,6 +251,7 @@ app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
 app.command()(serve)
+app.command()(page)
 
 
 @app.command()

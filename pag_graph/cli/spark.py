@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout, tell_left_out
 from pag_graph.diagnosis.spark.comparison.gate import Measure
-from pag_graph.model.units import printable
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 _CAUSE_COLUMNS = [
     *("log", "rank", "cause", "saved_ns", "saved_low_ns", "saved_high_ns", "share", "stage", "text", "advice"),
 ]
-_MOST_LEFT_OUT = 20
 
 
 def spark(
@@ -70,6 +68,10 @@ def spark(
         str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
     ] = None,
     last: Annotated[int, typer.Option(min=1, help="With --name: how many of them.")] = 1,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Only sum up many logs; a row for each is kept here and read once."),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -83,6 +85,9 @@ def spark(
     check_output(html, ".html", ".htm")
     options: dict[str, Any] = {"html": html, "out": out, "replace": replace, "cores": cores or (), "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
+    if fleet is not None:
+        _say_fleet(logs or [], fleet, [html, out, cores, against, history, keep_texts], top=top, form=form)
+        return
     with _places(logs or [], history, apps or [], name, last) as places:
         _say(places, compared, keep_texts=keep_texts, form=form, **options)
 
@@ -106,6 +111,16 @@ def _places(
         raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
     with TemporaryDirectory(prefix="pag-history-") as folder:
         yield [*logs, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+
+
+def _say_fleet(logs: list[Path], file: Path, others: Sequence[object], *, top: int, form: Format) -> None:
+    """Sum up many logs; the other options are about single ones."""
+    from pag_graph.cli.spark_fleet import say_fleet
+
+    if any(others):
+        message = "--fleet sums up folders of logs, and goes with --top and --format only."
+        raise errors.InvalidParameterError(message, "Ask for pages and comparisons of single logs.", {})
+    say_fleet(logs, file, top=top, form=form)
 
 
 def _say(
@@ -138,7 +153,7 @@ def _say(
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
     unread = [error.message for error in failed[0 if answers else 1 :]]
-    _tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
+    tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
     if not answers:
         raise failed[0]
     if compared["against"] or compared["fail_over"] is not None:
@@ -197,11 +212,3 @@ def _cause_rows(answers: Sequence[SparkAnswer]) -> list[dict[str, Any]]:
         for told in answers
         for rank, cause in enumerate(told.diagnosis.causes, 1)
     ]
-
-
-def _tell_left_out(entries: Sequence[str]) -> None:
-    """Say on standard error what was no log, or could not be read."""
-    for entry in entries[:_MOST_LEFT_OUT]:
-        stderr().print(printable(f"left out: {entry}"), markup=False, style="yellow")
-    if len(entries) > _MOST_LEFT_OUT:
-        stderr().print(f"left out: {len(entries) - _MOST_LEFT_OUT:,} more", style="yellow")

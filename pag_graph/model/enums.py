@@ -40,6 +40,10 @@ class EventKind(StrEnum):
     """A user-defined activity begins."""
     APPLICATION_STOP = "application_stop"
     """It ends."""
+    STEP_STOP = "step_stop"
+    """A step of the worker ends: Timely returns to the program."""
+    PROGRAM = "program"
+    """The program's own code ran since the event before."""
     ARRIVAL = "arrival"
     """A communication thread received a message for the worker."""
 
@@ -68,6 +72,7 @@ class ActivityType(StrEnum):
     SPINNING = "spinning"
     SCHEDULING = "scheduling"
     BUSY = "busy"
+    PROGRAM = "program"
     WAKE_UP = "wake_up"
     GC = "gc"
     IDLE = "idle"

@@ -24,6 +24,7 @@ from pag_graph.errors import (
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
+    UnsupportedPlanError,
 )
 from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
@@ -43,6 +44,7 @@ from pag_graph.store.delta_log import (
 )
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
 from pag_graph.store.state_files import files_of_state, read_sends, read_state_file
+from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -88,9 +90,16 @@ class StoreInfo:
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
     live: Mapping[str, Any] | None = None
     """Standing queries and alert rules, and how far they have got; None where there are none."""
+    format_version: int = STORE_FORMAT_VERSION
+    """Of contract 2, in which it was written; an append keeps it."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     """What `tip` has read, or the commit of this process knows."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the graph's tables that it has, in the order of `STORE_TABLES`."""
+        return _tables_of(self.format_version)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -217,21 +226,31 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `ALL_TABLES`.
+            Rows of the table of `ALL_TABLES`; those of `traffic` that have one key are added up.
 
         Raises
         ------
         StoreError
             If a file is missing or damaged.
+        UnsupportedPlanError
+            If the store is of a version that lacks the table.
         """
+        if name == TRAFFIC and self.format_version < SINCE:
+            message = f"{self.path} was built before stores had the table traffic."
+            raise UnsupportedPlanError(message, "Build it again: `pag build TRACE STORE --replace`.")
         schema = _POLARS[name]
         files = self.files(name, near)
         if not files:
             return pl.LazyFrame(schema=schema)
-        return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+        rows = pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+        return summed(rows) if name == TRAFFIC else rows
 
 
 _POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
+
+
+def _tables_of(format_version: int) -> tuple[str, ...]:
+    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
 def digest(files: Iterable[PartFile], *, beside: str = f"{_SUM}0", without: Iterable[PartFile] = ()) -> str:
@@ -352,7 +371,7 @@ def _sum(said: str) -> str:
 
 
 def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
-    if content.get("format_version") != STORE_FORMAT_VERSION:
+    if content.get("format_version") not in range(1, STORE_FORMAT_VERSION + 1):
         raise FormatVersionError.from_found_and_known(
             where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
         )
@@ -368,6 +387,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             digests=content.get("digests"),
             state=content.get("state"),
             live=content.get("live"),
+            format_version=content["format_version"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -561,9 +581,11 @@ def commit(
     commit_id = uuid.uuid4().hex
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
     pinned = _Pinned({}, {}, {})
+    # What was written before there was a table lacks its rows for good.
+    version = previous.format_version if keep and previous is not None else STORE_FORMAT_VERSION
     try:
         _check_latest(path, previous)
-        for name in ALL_TABLES if live is not None else STORE_TABLES:
+        for name in (*(LIVE_TABLES if live is not None else ()), *_tables_of(version)):
             if previous is not None and previous.digests is not None and name in unchanged:
                 pinned.keep(previous, name)
                 continue
@@ -575,7 +597,7 @@ def commit(
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
-                about |= {} if live is None else {"live": dict(live.content)}
+                about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
@@ -716,7 +738,6 @@ def _content_of(
     """Return what a commit says, as JSON."""
     return json.dumps(
         {
-            "format_version": STORE_FORMAT_VERSION,
             "commit_id": commit_id,
             "run": about["run"],
             "versions": versions,

@@ -47,6 +47,8 @@ _ACTIONS = (
     "progress",
     "nap",
     "spin",
+    "step_stop",
+    "step_stop",
     "apply",
     "apply",
     "await",
@@ -178,7 +180,8 @@ class _Program:
 
     def _read(self, me: _Worker, message: _Message, gap: int) -> None:
         key = {"channel": message.channel, "peer": message.sender, "message_seq": message.number}
-        self._log(me, message.kind, gap, **key, records=message.records)
+        # Some do not tell how large a message is.
+        self._log(me, message.kind, gap, **key, records=message.records, bytes=8 * message.records or None)
 
     def _read_again(self, me: _Worker, argument: int, gap: int) -> None:
         """Log the read of a message once more."""
@@ -222,6 +225,12 @@ class _Program:
         self._log(me, EventKind.IDLE_STOP, gap, records=argument)
         if argument % 4:
             self._receive(me, argument, 1)
+
+    def _step_stop(self, me: _Worker, argument: int, gap: int) -> None:
+        """End a step, after which the program itself runs for a while; mostly where no operator is active."""
+        self._log(me, EventKind.STEP_STOP, 1)
+        if argument % 4:
+            self._log(me, EventKind.PROGRAM, gap)
 
     def _apply(self, me: _Worker, argument: int, gap: int) -> None:
         """Start or stop one of two activities of the program, properly nested or not, with a type or without."""

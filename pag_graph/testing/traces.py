@@ -50,6 +50,7 @@ _KINDS = {
     "end": EventKind.EPOCH_END,
     "app": EventKind.APPLICATION_START,
     "endapp": EventKind.APPLICATION_STOP,
+    "stepped": EventKind.STEP_STOP,
 }
 _MESSAGES = {EventKind.SEND, EventKind.RECEIVE, EventKind.PROGRESS_SEND, EventKind.PROGRESS_RECEIVE}
 _OPERATORS = {
@@ -75,6 +76,7 @@ class Event:
     peer: int | None = None
     message_seq: int | None = None
     records: int | None = None
+    bytes: int | None = None
     timeout_ns: int | None = None
     activity: str | None = None
     inferred: bool | None = None

@@ -114,14 +114,17 @@
 
 #![deny(missing_docs)]
 
+mod between;
 mod clock;
 mod config;
 mod directory;
 mod error;
 mod events;
 mod meeting;
+mod overflow;
 mod record;
 mod recorder;
+mod send;
 mod streams;
 mod tables;
 mod tracer;
@@ -130,5 +133,6 @@ mod writer;
 pub use config::{Config, Sink};
 pub use directory::assemble;
 pub use error::Error;
+pub use overflow::Overflow;
 pub use record::ActivityType;
 pub use tracer::{Activities, Activity, Tracer, attach};

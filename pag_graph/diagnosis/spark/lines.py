@@ -66,6 +66,9 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         lines += nothing_lines(answer)
     if diagnosis.minor:
         lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
+    if diagnosis.suspicions:
+        lines.append("Worth a look, though the log does not say how much time it took:")
+        lines += [f"  {each.node}: {each.text} {each.advice}" for each in diagnosis.suspicions[:top]]
     lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
     for title, rows in answer.shares.items():
         if title == "query" and len(rows) == 1:
@@ -94,6 +97,8 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
     if counted:
         lines += ["", f"Findings: {counted}."]
+    if diagnosis.not_recorded:
+        lines.append("Not in this log: " + "; ".join(each.text for each in diagnosis.not_recorded) + ".")
     return [printable(line) for line in lines]
 
 

@@ -68,6 +68,13 @@ def _section(answer: SparkAnswer) -> str:
         "<h2>Stages</h2>",
         _stage_rows(answer),
     ]
+    if answer.diagnosis.suspicions:
+        parts.append("<h2>Worth a look</h2><p>Patterns of the plans; the log does not say how much time they took.</p>")
+        rows = [[each.node, each.text, each.advice] for each in answer.diagnosis.suspicions]
+        parts.append(_table(["node", "what was seen", "what to look at"], rows))
+    if answer.diagnosis.not_recorded:
+        told = "".join(f"<li>{in_html(each.text)}</li>" for each in answer.diagnosis.not_recorded)
+        parts.append(f"<h2>Not in this log</h2><ul>{told}</ul>")
     if answer.findings:
         parts.append("<h2>What is odd about the log</h2><ul>")
         parts += [f"<li>{count} x {in_html(name)}</li>" for name, count in answer.findings.items()]

@@ -135,6 +135,27 @@ def test_inferred_work_is_flagged(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # A step ends at 7, and the program runs until the next one begins.
+        (
+            "0 start 1 | 5 stop 1 | 7 stepped | 20 program | 21 start 1 | 30 stop 1",
+            "0 spinning 5 busy 7 program 20 busy",
+        ),
+        # What the program does there by itself cuts its time.
+        ("0 stepped | 5 program | 5 send 3>0 | 9 program | 9 end | 10 end", "0 program 5 program 9 busy 9 busy"),
+        # It cannot run while an operator does, whatever a log says, nor while the worker sleeps.
+        ("0 start 1 | 3 program | 5 stop 1 | 9 program", "0 spinning 3 spinning 5 program 9"),
+        ("0 stepped | 2 program | 2 park | 9 unpark | 9 start 1", "0 program 2 busy 2 busy 9 busy 9"),
+        # A named activity covers it.
+        ("0 stepped | 1 program | 1 app 50 | 8 program | 8 endapp 50 | 9 end", "0 program 1 busy 1 application 8"),
+    ],
+)
+def test_the_program_runs_between_steps(build: Build, log: str, expected: str) -> None:
+    assert local(build(log + " | 40 end")).startswith(expected)
+
+
+@pytest.mark.parametrize(
     ("log", "expected", "finding"),
     [
         ("0 end | 3 stop 1 | 10 end", "0 busy 3 busy 10", "stop_without_start"),
