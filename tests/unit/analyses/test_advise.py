@@ -9,14 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pag_graph import api
+from pag_graph.analyses.advise import AdviseParameters, advise
+from pag_graph.analyses.constraints import constraint_graph
+from pag_graph.analyses.port_replay import Transfer, port_replay
+from pag_graph.analyses.ports import Moved, read_ports
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_OPERATORS
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pag_graph.api import Pag
@@ -81,21 +88,8 @@ def test_a_trace_gives_the_matrix_of_the_example(example: Pag) -> None:
     table = example.advise_ports()
     shares = {(row["operator"], row["worker"]): row["mu"] for row in table.table.to_pylist() if row["operator"] != 99}
     expected = {
-        (0, 0): 0.9,
-        (1, 0): 0.15,
-        (3, 0): 0.5,
-        (4, 0): 0.2,
-        (2, 1): 1.0,
-        (3, 1): 0.5,
-        (4, 1): 0.2,
-        (5, 2): 0.9,
-        (4, 2): 0.15,
-        (6, 2): 0.3,
-        (10, 2): 0.05,
-        (7, 3): 0.95,
-        (8, 3): 0.6,
-        (9, 3): 0.3,
-        (10, 3): 0.2,
+        **{(0, 0): 0.9, (1, 0): 0.15, (3, 0): 0.5, (4, 0): 0.2, (2, 1): 1.0, (3, 1): 0.5, (4, 1): 0.2, (5, 2): 0.9},
+        **{(4, 2): 0.15, (6, 2): 0.3, (10, 2): 0.05, (7, 3): 0.95, (8, 3): 0.6, (9, 3): 0.3, (10, 3): 0.2},
     }
     assert shares == pytest.approx(expected, abs=1e-9)
     status = {row["operator"]: row["status"] for row in table.table.to_pylist()}
@@ -182,11 +176,7 @@ def test_ports_in_steps_reach_one_operator_per_thread(chain: Pag) -> None:
             sets.setdefault(row["new_threads"], []).append(row)
     # Steps after the third find nothing to divide.
     assert sorted(sets) == [1, 3, 7]
-    assert [{row["operator"] for row in found} for _, found in sorted(sets.items())] == [
-        {4},
-        {2, 4, 6},
-        set(range(1, 8)),
-    ]
+    assert [{row["operator"] for row in found} for _, found in sorted(sets.items())] == [{4}, {2, 4, 6}, set(range(1, 8))]
     assert [found[0]["utility"] for _, found in sorted(sets.items())] == pytest.approx([0.5, 0.25, 0.125])
     assert [found[0]["predicted_ns"] for _, found in sorted(sets.items())] == [44_000, 26_000, 17_000]
 
