@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, polars_reads
-from pag_graph.workbench import answers, app
+from pag_graph.workbench import answers
 from pag_graph.workbench.library import Library
 
 _PIXELS = 1_200
@@ -28,7 +28,7 @@ def run(session: Session) -> None:
     stick = polars_reads(run_of.info.files("edges"), name="Polars reads all edges")
     session.measure(
         "first view of the whole run",
-        lambda: app.in_bytes(first_view(store, 0, run_of.end_ns)),
+        lambda: answers.in_bytes(first_view(store, 0, run_of.end_ns)),
         against=stick,
         items=edges,
         unit="edges",
@@ -67,7 +67,7 @@ def _moves(library: Library, name: str) -> Figure:
         middle = float(np.clip(middle + generator.normal() * span / 3, span / 2, end - span / 2))
         begin = int(middle - span / 2)
         started = time.perf_counter()
-        app.in_bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))
+        answers.in_bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))
         seconds.append(time.perf_counter() - started)
     ordered = sorted(seconds)
     return Figure(

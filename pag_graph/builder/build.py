@@ -209,5 +209,5 @@ def _commit(
 def _nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
     now = commit_derived(kept, derive)
     info = now or kept
-    rows = {name: sum(part.rows for part in info.parts(name)) for name in STORE_TABLES}
+    rows = {name: sum(part.rows for part in info.parts(name)) for name in info.tables}
     return BuildReport(store=info, rows=rows, committed=now is not None)

@@ -111,13 +111,13 @@ class Follower:
         """What the run is doing, as of the last step."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
-        self.decided = sum(known.rows for known in self._state.workers.values())
+        self.decided = sum(self._state.rows.values())
         """Rows that no more of the log can change; each was assembled once."""
 
     @property
     def done(self) -> dict[int, int]:
         """Per worker: how many of its rows are decided."""
-        return {worker: known.rows for worker, known in self._state.workers.items()}
+        return self._state.rows
 
     @property
     def closed(self) -> int:
@@ -182,11 +182,12 @@ class Follower:
         plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=known, log=log)
         self.scanned += sum(part.events for part in plan.slices)
         folded = fold(plan, self._sink, self._state.copy(), begin.closed, silent, show=last)
+        self.scanned += folded.scanned_again
         self._made += folded.decided
         self._folded = plan, folded
         if folded.decided:
             self._run, self._state = plan.metadata(), folded.frontier
-            self.decided = sum(known.rows for known in self._state.workers.values())
+            self.decided = sum(self._state.rows.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
         self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs

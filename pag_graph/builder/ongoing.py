@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
 
 
+HOLDING = {
+    "unborn": "it has logged nothing yet",
+    "silent": "it has logged nothing since others ended the epoch: it may be inside a long activation",
+    "not_ended": "it has not ended the epoch",
+    "unmatched_read": "it read a message that nobody has logged to have sent",
+    "open_activation": "an activation goes on in which the epoch ended",
+    "undecided_wait": "what ended its last idle interval is not known before the next one begins",
+}
+"""Why a worker holds the frontier, in words (see `Holder`)."""
+
+
 class Holder(NamedTuple):
     """Whom the frontier waits for."""
 

@@ -20,6 +20,7 @@ import typer
 
 from pag_graph import errors
 from pag_graph.analyses import find_analysis
+from pag_graph.cli.advise_evaluate import advise_evaluate
 from pag_graph.cli.analyses import (
     AnalysisGroup,
     BetweenOption,
@@ -47,8 +48,11 @@ from pag_graph.cli.output import (
     stderr,
     stdout,
 )
+from pag_graph.cli.page import page
+from pag_graph.cli.provenance import provenance
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
+from pag_graph.cli.rescaling import rescale, rescale_overhead
 from pag_graph.cli.scaling import scaling
 from pag_graph.cli.serve import serve
 from pag_graph.cli.spans import spans
@@ -239,10 +243,14 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(scaling)
+app.command()(rescale)
+app.command()(rescale_overhead)
+app.command()(advise_evaluate)
 app.command()(spark)
 app.command()(spans)
 app.command()(torch)
 app.command()(vacuum)
+app.command()(provenance)
 app.command()(follow)
 app.command()(replay)
 app.command()(timings)
@@ -250,6 +258,7 @@ app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
 app.command()(serve)
+app.command()(page)
 
 
 @app.command()

@@ -24,6 +24,7 @@ from pag_graph.errors import (
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
+    UnsupportedPlanError,
 )
 from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
@@ -41,8 +42,10 @@ from pag_graph.store.delta_log import (
     read_tip,
     write_version,
 )
+from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
 from pag_graph.store.state_files import read_state_file
+from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -89,9 +92,16 @@ class StoreInfo:
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
     live: Mapping[str, Any] | None = None
     """Standing queries and alert rules, and how far they have got; None where there are none."""
+    format_version: int = STORE_FORMAT_VERSION
+    """Of contract 2, in which it was written; an append keeps it."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     """What `tip` has read, or the commit of this process knows."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the graph's tables that it has, in the order of `STORE_TABLES`."""
+        return _tables_of(self.format_version)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -222,21 +232,32 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `ALL_TABLES`.
+            Rows of the table of `ALL_TABLES`; those of `traffic` that have one key are added up.
 
         Raises
         ------
         StoreError
             If a file is missing or damaged.
+        UnsupportedPlanError
+            If the store is of a version that lacks the table.
         """
+        if name == TRAFFIC and self.format_version < SINCE:
+            message = f"{self.path} was built before stores had the table traffic."
+            raise UnsupportedPlanError(message, "Build it again: `pag build TRACE STORE --replace`.")
         schema = _POLARS[name]
         files = self.files(name, near)
         if not files:
             return pl.LazyFrame(schema=schema)
-        return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+        # Files of earlier releases may lack a column that is optional.
+        rows = pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False, missing_columns="insert")
+        return summed(rows) if name == TRAFFIC else rows
 
 
 _POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
+
+
+def _tables_of(format_version: int) -> tuple[str, ...]:
+    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
 def digest(files: Iterable[PartFile], *, beside: str = f"{_SUM}0", without: Iterable[PartFile] = ()) -> str:
@@ -357,7 +378,7 @@ def _sum(said: str) -> str:
 
 
 def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
-    if content.get("format_version") != STORE_FORMAT_VERSION:
+    if content.get("format_version") not in range(1, STORE_FORMAT_VERSION + 1):
         raise FormatVersionError.from_found_and_known(
             where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
         )
@@ -373,6 +394,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             digests=content.get("digests"),
             state=content.get("state"),
             live=content.get("live"),
+            format_version=content["format_version"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -451,6 +473,8 @@ class Commit:
     """When, as ISO 8601."""
     state: str | None = None
     """Name of the file from which an append goes on."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
 
 
 def commits(info: StoreInfo) -> list[Commit]:
@@ -471,6 +495,7 @@ def commits(info: StoreInfo) -> list[Commit]:
                     events=content["events"],
                     committed=content["committed"],
                     state=(content.get("state") or {}).get("file"),
+                    made=content.get("made") or {},
                 )
             )
     return found[::-1]
@@ -528,6 +553,7 @@ def commit(
     state: Mapping[str, Any] | None = None,
     live: Live | None = None,
     swaps: Mapping[str, Swap] | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -551,6 +577,8 @@ def commit(
         What standing queries made of it.
     swaps
         Per table: a file in the place of others of `previous` with the same rows.
+    source
+        Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name.
 
     Returns
     -------
@@ -567,9 +595,11 @@ def commit(
     commit_id = uuid.uuid4().hex
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
     pinned = _Pinned(previous, {}, {}, {}, {})
+    # What was written before there was a table lacks its rows for good.
+    version = previous.format_version if keep and previous is not None else STORE_FORMAT_VERSION
     try:
         _check_latest(path, previous)
-        for name in ALL_TABLES if live is not None else STORE_TABLES:
+        for name in (*(LIVE_TABLES if live is not None else ()), *_tables_of(version)):
             if previous is not None and previous.digests is not None and name in unchanged:
                 pinned.keep(name)
                 continue
@@ -581,7 +611,8 @@ def commit(
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
-                about |= {} if live is None else {"live": dict(live.content)}
+                about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})
+                about["made"] = {**maker(), **(source or {})}
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
@@ -749,7 +780,6 @@ def _content_of(
     """Return what a commit says, as JSON."""
     return json.dumps(
         {
-            "format_version": STORE_FORMAT_VERSION,
             "commit_id": commit_id,
             "run": about["run"],
             "versions": versions,

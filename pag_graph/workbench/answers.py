@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import polars as pl
 
 from pag_graph.analyses import Analysis, Scope, find_analysis, table_of
@@ -34,6 +35,8 @@ PATHS = 32
 """Critical paths of a run that are kept."""
 MOST_MATCHES = 500
 """Matches of a motif that a page shows."""
+HOPS = 5
+"""Hops before the end of an activity that a click shows."""
 MOST_HOPS = 12
 _OF_WORKER = 1 << POSITION_BITS
 """Vertices of a worker have ids in its own range; what remains is a position, with which a page can count exactly."""
@@ -67,6 +70,11 @@ def choice(epoch: int | None, begin_ns: int | None, end_ns: int | None) -> dict[
     if begin_ns is not None:
         return {"between": (begin_ns, end_ns)}
     return {} if epoch is None else {"epoch": epoch}
+
+
+def in_bytes(value: Any) -> bytes:
+    """Return an answer as JSON."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
 
 
 class Answer:
@@ -243,7 +251,7 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     InvalidParameterError
         If the window shows no such activity.
     """
-    snapshot = opened.pag.run.snapshot(opened.pag.run.choose(**chosen))
+    snapshot, slack_rows = _window_with_slack(opened, chosen)
     vertex = worker * _OF_WORKER + position
     own = snapshot.local.filter(pl.col("dst") == vertex)
     if not own.height:
@@ -257,14 +265,23 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     return {
         "edge": edge,
         "operator": operators.get(edge["operator"]),
-        "slack_ns": _slack_of(snapshot, edge),
+        "slack_ns": _slack_of(slack_rows, edge),
         "ended_by": _with_places(opened.pag.run, snapshot.enders.filter(pl.col("dst") == vertex)),
         "hops": _with_places(opened.pag.run, _hops(snapshot, vertex, hops)),
     }
 
 
-def _slack_of(snapshot: Snapshot, edge: Mapping[str, Any]) -> int | None:
-    rows = slack(view_of(snapshot), SlackParameters())
+def _window_with_slack(opened: Opened, chosen: Mapping[str, Any]) -> tuple[Snapshot, pl.DataFrame]:
+    """Return a window, and the slack of its activities; the last one is kept for the next click."""
+    window = opened.pag.run.choose(**chosen)
+    with opened.click_lock:
+        if opened.clicked is None or opened.clicked[0].window != window:
+            snapshot = opened.pag.run.snapshot(window)
+            opened.clicked = (snapshot, slack(view_of(snapshot), SlackParameters()))
+        return opened.clicked
+
+
+def _slack_of(rows: pl.DataFrame, edge: Mapping[str, Any]) -> int | None:
     own = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
     value = own["slack_ns"][0] if own.height else None
     return None if value is None else int(value)

@@ -97,6 +97,11 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) or value is None else None
 
 
+def epochs_answer(rows: pl.DataFrame) -> dict[str, Any]:
+    """Return rows of `epochs` as the pages read them: by column."""
+    return {"columns": {name: rows[name].to_list() for name in rows.columns}}
+
+
 def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return what the critical path of each epoch is made of.
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from pag_graph.graph.snapshot import Snapshot
+
 OPEN = 8
 """Runs that are open at a time."""
 DEEPEST = 4
@@ -36,6 +38,9 @@ class Opened:
     pag: Pag
     lock: Lock = field(default_factory=Lock)
     paths: OrderedDict[Any, pl.DataFrame] = field(default_factory=OrderedDict)
+    click_lock: Lock = field(default_factory=Lock)
+    clicked: tuple[Snapshot, pl.DataFrame] | None = None
+    """The window in which something was clicked last, and its slack."""
 
     @property
     def version(self) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from pag_graph.workbench import server
 from pag_graph.workbench.app import make_app
 from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
+from tests.support.growing import GrowingTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,6 +223,47 @@ def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None
     assert int(page.evaluate("document.querySelector('#lanes').dataset.lit")) == 2
 
 
+def test_a_run_that_is_followed_grows_on_its_page(
+    page: Chromium, library: Library, folder: Path, tmp_path: Path
+) -> None:
+    trace = GrowingTrace.of(samples.path("skewed"), tmp_path / "live.trace")
+    store, stop = folder / "live.pag", threading.Event()
+    options = {"alerts": "docs/examples/alerts.toml", "stop": stop, "commit_every_s": 0.0}
+    follower = threading.Thread(target=api.follow, args=(trace.path, store), kwargs=options)
+    count = "Number(document.querySelector('#epochs').dataset.epochs)"
+    trace.write_until(3)
+    follower.start()
+    try:
+        while not (store / "epochs" / "_delta_log").exists():
+            time.sleep(0.05)
+        show(page, f"run?store={store_of(library, 'live.pag')}")
+        page.evaluate("document.querySelector('main').firstElementChild.dataset.same = 'yes'")
+        for epoch in (5, 7):
+            before = page.evaluate(count)
+            trace.write_until(epoch)
+            page.until(f"{count} > {before}", "closed epochs")
+        page.until("document.querySelector('#ongoing h2')?.innerText.includes('goes on')", "what goes on")
+        told = page.evaluate("document.querySelector('#ongoing').innerText")
+        for words in ("It waits for worker", "holds the frontier", "behind", "decided to"):
+            assert words in told
+        page.until("Number(document.querySelector('#alerts').dataset.open) > 0", "alerts")
+        # The report says of a run that goes on what it says of one that has ended.
+        page.until("document.querySelector('#why .cause')?.innerText.includes('the data is skewed')", "cause")
+        picture(page, "live", tmp_path)
+        trace.finish()
+        page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
+        page.until(f"{count} === 11", "all epochs")
+    finally:
+        stop.set()
+        follower.join()
+    rows = {row["id"]: row["event"] for row in api.alerts(store).to_pylist()}
+    open_ones = sum(event == "opened" for event in rows.values())
+    page.until(f"document.querySelector('#alerts').dataset.open === '{open_ones}'", "resolved alerts")
+    assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
+    # Nothing was drawn anew: columns were added to the page that there was.
+    assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
 def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None:
     store = store_of(library, "hostile.pag")
     for address in ("run?", "window?epoch=4&", "panels?name=profile&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"):
@@ -234,8 +277,10 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:
-    show(page, f"run?store={store_of(library, 'hostile.pag')}")
+    api.build(samples.path("skewed"), folder / "replaced.pag", engine="local")
+    show(page, f"run?store={store_of(library, 'replaced.pag')}")
     page.evaluate("document.getElementById('main').dataset.page = ''")
-    api.build(samples.path("skewed"), folder / "hostile.pag", engine="local", mode="replace")
-    page.until("document.getElementById('news').innerText === '11 epochs'", "news")
-    page.until(f"{PAGE} === 'run' && document.querySelector('main').innerText.includes('FlatMap')", "new state")
+    api.build(samples.path("bfs"), folder / "replaced.pag", engine="local", mode="replace")
+    epochs = api.open(folder / "replaced.pag").run.epochs.height
+    page.until(f"document.getElementById('news').innerText === '{epochs} epochs'", "news")
+    page.until(f"{PAGE} === 'run' && document.querySelector('#facts').innerText.includes('2 workers')", "new state")

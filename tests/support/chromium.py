@@ -82,7 +82,7 @@ class Chromium:
             self.problems.append(str(facts["args"]))
         elif method == "Network.requestWillBeSent":
             address = facts["request"]["url"]
-            if not address.startswith(("http://127.0.0.1:", "http://localhost:", "data:", "about:", "blob:")):
+            if not address.startswith(("http://127.0.0.1:", "http://localhost:", "file:", "data:", "about:", "blob:")):
                 self.problems.append(f"asks for {address}")
 
     def _next(self) -> dict[str, Any]:

@@ -39,6 +39,7 @@ pub struct Config {
     /// Progress streams, and whether the program named them itself.
     pub(crate) streams: Vec<Registration>,
     pub(crate) keep_unused: bool,
+    pub(crate) steps: bool,
     pub(crate) target: Option<Target>,
     pub(crate) overflow: Option<Overflow>,
     pub(crate) spill: u64,
@@ -59,6 +60,7 @@ impl std::fmt::Debug for Config {
             .field("trust_wall_clock", &self.trust_wall_clock)
             .field("streams", &self.streams.len())
             .field("keep_unused", &self.keep_unused)
+            .field("steps", &self.steps)
             .field("target", &self.target)
             .field("overflow", &self.overflow)
             .field("spill", &self.spill)
@@ -90,6 +92,7 @@ impl Config {
             trust_wall_clock: true,
             streams: Vec::new(),
             keep_unused: false,
+            steps: true,
             target: None,
             overflow: None,
             spill: 1 << 30,
@@ -129,6 +132,12 @@ impl Config {
     /// Whether to keep the usual streams that no scope uses; false unless told.
     pub fn keep_unused(mut self, keep: bool) -> Self {
         self.keep_unused = keep;
+        self
+    }
+
+    /// Whether to mark where steps end and the program's own code runs; true unless told. Two events a step.
+    pub fn steps(mut self, mark: bool) -> Self {
+        self.steps = mark;
         self
     }
 

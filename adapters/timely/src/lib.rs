@@ -117,6 +117,7 @@
 
 #![deny(missing_docs)]
 
+mod between;
 mod clock;
 mod config;
 mod directory;

@@ -32,7 +32,8 @@ pub fn attach(worker: &mut Worker, config: Config) -> Result<Tracer, Error> {
         Sink::Write => Some(open(worker, timer, &config)?),
         Sink::Discard => None,
     };
-    let limits = IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every) };
+    let limits =
+        IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every), steps: config.steps };
     let recorder = Recorder::new(since(timer), limits, lane);
     let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
     let shared = streams::register(&mut registry, recorder, &config.streams)?;
@@ -127,6 +128,15 @@ impl Tracer {
             streams::release_unused(&mut registry, &self.shared);
         }
         epoch
+    }
+
+    /// Says that a step comes: right before `worker.step()` and the like, where it should be known to the nanosecond
+    /// when the program's own time ends.
+    ///
+    /// Without it, that time ends with the first event of the step, and what Timely does before is taken for the
+    /// program's: it takes in what other workers sent.
+    pub fn before_step(&self) {
+        self.shared.recorder.borrow_mut().enter(since(self.timer));
     }
 
     /// Begins a named activity of the program itself, which ends when the guard is dropped.

@@ -4,6 +4,7 @@ import { drawing, failure, make, replace, table } from "./dom.js";
 import { duration } from "./format.js";
 import { chosen, go } from "./place.js";
 import { ask, askText, of, runFacts } from "./server.js";
+import { ways } from "./ways.js";
 
 export async function show(main, given) {
   const store = given.store;
@@ -18,7 +19,7 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `${window.epoch === undefined ? "The slowest round" : `Epoch ${window.epoch}`} of ${run.title}, against another`),
-    make("div", { class: "bar" }, make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare")),
+    make("div", { class: "bar" }, make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare"), ways("compare", { store, ...window })),
     box,
   );
   const query = { ...window, against: given.against, against_epoch: given.against_epoch };

@@ -1,12 +1,13 @@
 // The address holds the whole state of the page: a link shows what its sender saw.
 
-export function read() {
+// What the address says; where it says nothing, a page's beginning.
+export function read(home = { page: "runs", given: {} }) {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const given = {};
   for (const [name, value] of new URLSearchParams(query)) {
     given[name] = name in given ? [].concat(given[name], value) : value;
   }
-  return { page: path || "runs", given };
+  return path ? { page: path, given } : home;
 }
 
 export function link(page, given = {}) {

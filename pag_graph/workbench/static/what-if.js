@@ -2,8 +2,9 @@
 
 import { failure, make, replace, table } from "./dom.js";
 import { duration, operatorName, percent, workerName } from "./format.js";
-import { chosen, link, list, note } from "./place.js";
+import { chosen, list, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
+import { ways } from "./ways.js";
 
 const SLIDERS = 8;
 
@@ -65,7 +66,7 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `What if: ${window.epoch === undefined ? "the slowest round" : `epoch ${window.epoch}`} of ${run.title}`),
-    make("p", {}, make("a", { href: link("window", { store, ...window }) }, "Lanes")),
+    make("p", { class: "bar" }, ways("what-if", { store, ...window })),
     box,
     make("div", { class: "columns" },
       make("div", {}, make("h2", {}, "Operators"), operators.map((row) => make("div", {}, slider(`operator=${row.operator}`, operatorName(run, row.operator))))),

@@ -12,10 +12,14 @@ use timely::worker::Worker;
 /// A number that can be given on the command line.
 pub struct Size(pub &'static str, pub u64, pub &'static str);
 
+/// A word, or a list of numbers, that can be given on the command line.
+pub struct Word(pub &'static str, pub &'static str, pub &'static str);
+
 /// The arguments of an example.
 #[derive(Clone)]
 pub struct Arguments {
     sizes: Vec<(&'static str, u64)>,
+    words: Vec<(&'static str, String)>,
     pub seed: u64,
     pub trace: Option<PathBuf>,
     pub process: usize,
@@ -29,10 +33,18 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the command line; prints the help or what is wrong, and ends the program, if there is reason to.
     pub fn parse(about: &str, workers: usize, sizes: &[Size]) -> Self {
+        Self::parse_with(about, workers, sizes, &[])
+    }
+
+    /// Reads the command line of an example that takes words too.
+    pub fn parse_with(about: &str, workers: usize, sizes: &[Size], words: &[Word]) -> Self {
         let mut options = getopts::Options::new();
         timely::Config::install_options(&mut options);
         for Size(name, default, meaning) in sizes {
             options.optopt("", name, &format!("{meaning} [{default}]"), "N");
+        }
+        for Word(name, default, meaning) in words {
+            options.optopt("", name, &format!("{meaning} [{default}]"), "WORD");
         }
         options.optopt("", "seed", "seed of all random numbers [1]", "N");
         options.optopt("", "trace", "directory of the trace; without it nothing is recorded", "DIR");
@@ -62,6 +74,10 @@ impl Arguments {
             }
             Ok(Self {
                 sizes: sizes.iter().map(|size| Ok((size.0, number(size.0, size.1)?))).collect::<Result<_, String>>()?,
+                words: words
+                    .iter()
+                    .map(|word| (word.0, matches.opt_str(word.0).unwrap_or_else(|| word.1.to_owned())))
+                    .collect(),
                 seed: number("seed", 1)?,
                 trace: matches.opt_str("trace").map(PathBuf::from),
                 process: number("p", 0)? as usize,
@@ -89,6 +105,35 @@ impl Arguments {
     /// A number, by its name.
     pub fn size(&self, name: &str) -> u64 {
         self.sizes.iter().find(|size| size.0 == name).expect("the example names its numbers").1
+    }
+
+    /// A word, by its name.
+    pub fn word(&self, name: &str) -> &str {
+        &self.words.iter().find(|word| word.0 == name).expect("the example names its words").1
+    }
+
+    /// A list of numbers, by its name; ends the program if it is none.
+    pub fn numbers(&self, name: &str) -> Vec<u64> {
+        let parts = self.word(name).split(',').filter(|part| !part.is_empty());
+        let read = parts.map(|part| part.trim().parse().map_err(|error| format!("--{name}: {part:?}: {error}")));
+        read.collect::<Result<_, _>>().unwrap_or_else(|message| self.refuse(&message))
+    }
+
+    /// Ends the program, for its arguments do not fit together.
+    pub fn refuse(&self, message: &str) -> ! {
+        eprintln!("{message}");
+        std::process::exit(2);
+    }
+
+    /// Number of workers of all processes.
+    pub fn workers(&self) -> usize {
+        match self.timely.as_ref().map(|config| &config.communication) {
+            Some(
+                timely::CommunicationConfig::Process(threads) | timely::CommunicationConfig::ProcessBinary(threads),
+            ) => *threads,
+            Some(timely::CommunicationConfig::Cluster { threads, addresses, .. }) => threads * addresses.len(),
+            Some(timely::CommunicationConfig::Thread) | None => 1,
+        }
     }
 
     /// Runs `program` on every worker, and prints what worker 0 makes of it; ends the program if there can be no trace.
@@ -170,6 +215,9 @@ impl Run {
 
     /// Takes a step; parks if there is nothing to do, until something comes or the time is over, unless told to spin.
     pub fn step(&self, worker: &mut Worker, at_most: Option<Duration>) {
+        if let Some(tracer) = &self.tracer {
+            tracer.before_step();
+        }
         if self.arguments.step {
             worker.step();
         } else {
