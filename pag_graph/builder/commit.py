@@ -144,7 +144,9 @@ def commit_finished(
         parts[name] = [part for part in written if part is not None]
     state = None
     if built.saved is not None:
-        state = write_state(target, built.saved(checksums, trace.meta.complete).content())
+        known = built.saved(checksums, trace.meta.complete)
+        spilled = [file.name for file in known.state.sends.spilled.files]
+        state = write_state(target, known.content(), spilled)
     run = {
         **plan.metadata(),
         "last_closed_epoch": built.last_closed,

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(

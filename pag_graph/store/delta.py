@@ -44,7 +44,7 @@ from pag_graph.store.delta_log import (
 )
 from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
-from pag_graph.store.state_files import read_state_file
+from pag_graph.store.state_files import files_of_state, read_sends, read_state_file
 from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
@@ -438,6 +438,8 @@ def check_store(info: StoreInfo) -> StoreCheck:
     if info.state is not None:
         try:
             read_state_file(info.path, info.state)
+            for name in info.state.get("sends", ()):
+                read_sends(info.path, name)
         except StoreError as error:
             found.append(error)
     for name in ALL_TABLES:
@@ -471,8 +473,8 @@ class Commit:
     events: int
     committed: str
     """When, as ISO 8601."""
-    state: str | None = None
-    """Name of the file from which an append goes on."""
+    state: Sequence[str] = ()
+    """Names of the files from which an append goes on."""
     made: Mapping[str, Any] = field(default_factory=dict)
     """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
 
@@ -494,7 +496,7 @@ def commits(info: StoreInfo) -> list[Commit]:
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],
-                    state=(content.get("state") or {}).get("file"),
+                    state=files_of_state(content.get("state")),
                     made=content.get("made") or {},
                 )
             )
