@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pag_graph.analyses.port_search import Group
     from pag_graph.analyses.ports import Ports
 
+_HARDLY = 0.05
+"""Where a replay saves a smaller part than this of what could be saved, nothing is done at the same time."""
+
 Verdict = Literal["insert", "no_gain", "cannot_tell"]
 
 
@@ -62,12 +65,12 @@ class Option:
         bound = self.bound
         if bound.high_ns < span_ns:
             return "insert", None
-        reason = "transfer"
         if bound.low_ns >= span_ns:
-            reason = "cores" if bound.by_cores else "off_path"
-        elif bound.instant_ns >= span_ns:
-            reason = "cores" if bound.by_cores else "one_batch"
-        return "no_gain" if bound.predicted_ns >= span_ns else "cannot_tell", reason
+            return "no_gain", "cores" if bound.by_cores else "off_path"
+        if bound.by_cores:
+            return "cannot_tell", "cores"
+        overlaps = span_ns - bound.instant_ns > _HARDLY * (span_ns - bound.low_ns)
+        return "cannot_tell", "transfer" if overlaps else "one_batch"
 
     def rows(self, rank: int, span_ns: int, doubt: str | None) -> list[dict[str, Any]]:
         """Return rows of `ADVICE`, but for the operators' names."""
@@ -125,19 +128,22 @@ class Plan:
                 options.append(option)
         return replace(self, options=options)
 
-    def ranked(self, by: Literal["gain", "utility"]) -> list[Option]:
+    def ranked(self, by: Literal["gain", "utility"], span_ns: int) -> list[Option]:
         """Return the options, what promises most first; more workers where their bound is lower than that of all ports.
 
         Parameters
         ----------
         by
-            The length that is safe, or utility.
+            What is saved at least, in whole percent, then utility; or utility alone.
+        span_ns
+            Length of the window.
         """
         best = min((option.utility for option in self.options if option.kind == "port"), default=math.inf)
 
         def key(option: Option) -> tuple[float, ...]:
             ids = tuple(float(one) for one in option.operators)
-            safe = math.inf if option.bound is None else float(option.bound.high_ns)
+            gains = option.gains(span_ns)
+            safe = math.inf if gains is None else -round(100 * gains[0])
             if option.kind == "widen":
                 safe = -math.inf if option.utility < best else math.inf
             return (option.utility, *ids) if by == "utility" else (safe, option.utility, option.new_threads, *ids)

@@ -159,4 +159,5 @@ def port_names(run: Run) -> dict[int, PortName]:
 
 def _by_address(row: Mapping[str, Any]) -> tuple[Any, ...]:
     parts = str(row["address"]).split(".")
-    return (*((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts), row["operator"])
+    numbers = [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+    return tuple(numbers), row["operator"]

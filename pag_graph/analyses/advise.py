@@ -201,8 +201,10 @@ def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Ad
     if replay is not None:
         plan = plan.replayed(replay, transfer)
     doubt = next((flag for flag in flags if flag in {"coverage", "cores_shared"}), None)
-    ranked = plan.ranked(given.rank)
-    rows = [row for rank, option in enumerate(ranked, 1) for row in option.rows(rank, snapshot.window.span_ns, doubt)]
+    ranked = plan.ranked(given.rank, snapshot.window.span_ns or 1)
+    rows = [
+        row for rank, option in enumerate(ranked, 1) for row in option.rows(rank, snapshot.window.span_ns or 1, doubt)
+    ]
     table = _table(run, rows)
     halt = STAGE_BARRIER if barrier else _halt(given, plan, state, rows)
     return Advice(window=snapshot.window, table=table, plan=plan, ports=ports, beta=given.beta, halt=halt, flags=flags)

@@ -31,6 +31,9 @@ ASSUMED_NS = 50_000
 """The longest hand-over that is reckoned with where a recording has no message between threads: a thread that sleeps
 is woken up in less."""
 
+OCCUPIED_NS = 20_000
+"""The most that a hand-over keeps a thread from its work: 11 to 18 us were measured (`docs/advice.md`)."""
+
 
 class Transfer(NamedTuple):
     """What a hand-over to another thread takes, at least and at most: nanoseconds, and more for every record."""
@@ -110,9 +113,15 @@ class Replay:
         wider = _Wider(graph, chains, self.ends, self.epochs)
         middle = np.rint((least_wait + longest_wait) / 2).astype(np.int64)
         late = np.rint(longest_wait).astype(np.int64) + self.wake_up_ns
+        occupied = np.where(chains.handed, np.minimum(np.rint(longest_wait), OCCUPIED_NS), 0).astype(np.int64)
+        none = np.zeros_like(middle)
         instant, predicted, high = (
-            max(shortest, wider.replayed(weight, wait, at_ends=at_ends))
-            for wait, at_ends in ((np.zeros_like(middle), False), (middle, False), (late, True))
+            max(shortest, wider.replayed(weight, costs))
+            for costs in (
+                _Costs(none, none, none, at_ends=False),
+                _Costs(middle, occupied // 2, none, at_ends=False),
+                _Costs(late, occupied, occupied, at_ends=True),
+            )
         )
         return Bound(low, predicted, high, instant, int(taken.sum()), by_cores > 0 and predicted == by_cores)
 
@@ -178,15 +187,32 @@ def _sizes(records: I64) -> I64:
     return np.frexp(np.maximum(records, 0).astype(np.float64))[1].astype(np.int64)
 
 
+class _Costs(NamedTuple):
+    """What a replay takes hand-overs to cost, per occurrence."""
+
+    wait: I64
+    """From one thread to the other, and back where an epoch is complete."""
+    giving: I64
+    """Time that the old thread loses."""
+    taking: I64
+    """Time that the new thread loses."""
+    at_ends: bool
+    """Whether messages leave only at the end of what sends them."""
+
+
 class _Chains(NamedTuple):
     """What is handed over: one element per occurrence, in the order in which they began."""
 
     begin: I64
     """Vertex at which it began on the old thread."""
+    arc: I64
+    """The arc with which it begins there."""
     thread: I64
     work: I64
     """Nanoseconds that change their thread."""
     records: I64
+    handed: NDArray[np.bool_]
+    """Whether it is handed over itself; else it follows from what is, on the new thread."""
     epoch: I64
     inside: I64
     """Vertices inside of occurrences, but for their first, ascending."""
@@ -206,7 +232,7 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
     row = graph.edge[arc]
     src, dst, worker = graph.src[arc], graph.dst[arc], base.number("src")[row] >> POSITION_BITS
     order = np.lexsort((dst, src, worker))
-    row, src, dst, worker = row[order], src[order], dst[order], worker[order]
+    arc, row, src, dst, worker = arc[order], row[order], src[order], dst[order], worker[order]
     names, first, occurrence = np.unique(moved.occurrence[row], return_index=True, return_inverse=True)
     by_begin = np.lexsort((worker[first], src[first]))
     rank = np.empty(len(names), np.int64)
@@ -225,9 +251,11 @@ def _chains(graph: ConstraintGraph, moved: Moved, taken: I64) -> _Chains:
     begin = src[first_row]
     chains = _Chains(
         begin=begin,
+        arc=arc[first_row],
         thread=moved.thread[row][first_row],
         work=work,
         records=records,
+        handed=moved.handed[row][first_row],
         epoch=base.number("epoch")[row][first_row],
         inside=dst[inside],
         inside_of=occurrence[inside],
@@ -267,7 +295,7 @@ class _Wider:
         closed, last = self._closes(ends, epochs)
         nested = np.flatnonzero(chains.outer >= 0)
         number, begins, finishes = self.number, self.begins, self.finishes
-        self.sent, self.done = sent, done
+        self.sent, self.done, self.last = sent, done, last
         self.parts = {
             "old": (number[graph.src], number[graph.dst]),
             "hand_over": (number[chains.begin], begins),
@@ -318,29 +346,29 @@ class _Wider:
                     last.append(int(chain[at]))
         return np.array(closed, np.int64), np.array(last, np.int64)
 
-    def replayed(self, weight: I64, wait: I64, *, at_ends: bool) -> int:
+    def replayed(self, weight: I64, costs: _Costs) -> int:
         """Return the window's length.
 
         Parameters
         ----------
         weight
             Per arc of the graph.
-        wait
-            Per occurrence: what its hand-over takes.
-        at_ends
-            Whether messages leave at the end of what sends them.
+        costs
+            What hand-overs take.
         """
         chains, parts = self.chains, self.parts
         sent = weight[self.sent]
+        old = weight.copy()
+        np.add.at(old, chains.arc, costs.giving)
         weights = {
-            "old": weight,
-            "hand_over": wait,
-            "nested": chains.outer_done[self.nested] + wait[self.nested],
-            "work": chains.work,
+            "old": old,
+            "hand_over": costs.wait,
+            "nested": chains.outer_done[self.nested] + costs.wait[self.nested],
+            "work": chains.work + costs.taking,
             "chain": np.zeros(len(parts["chain"][0]), np.int64),
             "sent": self.done + sent,
-            "sent_late": sent if at_ends else np.full(len(sent), NEVER),
-            "completed": np.zeros(len(parts["completed"][0]), np.int64),
+            "sent_late": sent if costs.at_ends else np.full(len(sent), NEVER),
+            "completed": costs.wait[self.last],
         }
         start = self.graph.window.start_ns
         arcs = Arcs(self.first, self.src, np.concatenate([weights[name] for name in parts])[self.position])

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from pag_graph.analyses.constraints import WindowGraph
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
     F64 = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
 
 Status = Literal["candidate", "source", "never_cut", "blacklisted"]
 
@@ -63,6 +65,8 @@ class Moved(NamedTuple):
     """The new thread that takes it, from 0."""
     outer: I64
     """The occurrence of another port around it; -1 where there is none."""
+    handed: Bools
+    """Whether the occurrence is what is handed over, and not what follows from it on the new thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +177,13 @@ class Ports:
             outer = all_occurrences[np.append(starts.parent, NOTHING)[occurrence]]
             port = np.append(starts.operator, NOTHING)[occurrence]
             thread = np.searchsorted(np.array(sorted(operators), np.int64), port)
-            return Moved(np.where(occurrence >= 0, 1.0, 0.0), occurrence, np.where(occurrence >= 0, thread, 0), outer)
+            return Moved(
+                np.where(occurrence >= 0, 1.0, 0.0),
+                occurrence,
+                np.where(occurrence >= 0, thread, 0),
+                outer,
+                occurrence >= 0,
+            )
         assert self.flow is not None  # noqa: S101  (one of both there is)
         [operator] = operators
         worker = src >> POSITION_BITS
@@ -184,7 +194,7 @@ class Ports:
                 share[local & (number == other) & (worker == reader)] = bounds.likely
         rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
         activation = np.where(share > 0, base.number("activation"), nothing)
-        return Moved(share, activation, rank % new_threads, nothing)
+        return Moved(share, activation, rank % new_threads, nothing, (share > 0) & (number == operator))
 
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
@@ -239,7 +249,7 @@ def read_ports(
         return Ports(
             work=work, stacks=nested, flow=None, status=status, flags=dict.fromkeys(status, ()), counted_records=False
         )
-    traffic = read_traffic(run, snapshot)
+    traffic = read_traffic(run, snapshot.window)
     flow = dataflow(run, traffic, level=level, pacts=known)
     work = ThreadWork(rows=rows._replace(operator=folded(rows.operator, flow.fold)))
     operators = set(_operators(work)) | {node[0] for link in flow.links for node in (link.source, link.target)}
@@ -290,12 +300,12 @@ def _read_pacts(texts: Sequence[str]) -> dict[int, Pact]:
     return pacts
 
 
-def read_traffic(run: Run, snapshot: Snapshot) -> Traffic:
+def read_traffic(run: Run, window: Window) -> Traffic:
     """Return what a store tells of the records on its channels.
 
     Parameters
     ----------
-    run, snapshot
+    run, window
         A window of a dataflow.
 
     Returns
@@ -307,7 +317,6 @@ def read_traffic(run: Run, snapshot: Snapshot) -> Traffic:
         return Traffic(exchanged=exchanged_channels(run), records={}, known=False)
     data = run.scan("traffic").filter(pl.col("type") == str(ActivityType.DATA_MESSAGE)).drop_nulls("channel").collect()
     remote = data.filter(pl.col("from_worker") != pl.col("to_worker"))
-    window = snapshot.window
     rounds = run.epochs.filter(pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns)["epoch"]
     shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
     counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())

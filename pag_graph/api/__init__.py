@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import all_analyses
 from pag_graph.api.building import build, make_engine
-from pag_graph.api.comparing import scaling
+from pag_graph.api.comparing import advise_evaluate, scaling
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
@@ -35,6 +35,7 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "advise_evaluate",
     "alerts",
     "all_analyses",
     "analyse",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from pag_graph.errors import InvalidParameterError, MissingExtraError
 from pag_graph.model.enums import RuleSet
-from pag_graph.runtime.access import read_token
+from pag_graph.store.access import read_token
 
 if TYPE_CHECKING:
     import os

@@ -21,11 +21,12 @@ from pag_graph.store.state_files import write_state
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pag_graph.builder.finish import Finished
     from pag_graph.builder.plan import RunPlan
+    from pag_graph.store.compaction import Swap
     from pag_graph.store.contents import About, Live
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
@@ -94,6 +95,7 @@ def commit_finished(
     *,
     derive: Callable[[StoreInfo], Live | None],
     followed: bool = False,
+    swaps: Mapping[str, Swap] | None = None,
 ) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
     """Write the small tables and the state, and commit.
 
@@ -113,6 +115,8 @@ def commit_finished(
         Makes what is committed beside the graph.
     followed
         Whether the commit is one of a follower.
+    swaps
+        As for `pag_graph.store.delta.commit`.
 
     Returns
     -------
@@ -155,7 +159,10 @@ def commit_finished(
         "keep": keep,
         "unchanged": unchanged,
     }
-    return commit(target, parts, **same, state=state, live=derive(staged(target, parts, **same))), parts
+    # Who derives compares files: what is swapped looks to him as it did.
+    live = derive(staged(target, parts, **same))
+    beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}
+    return commit(target, parts, **same, state=state, live=live, swaps=swaps), {**parts, **beside}
 
 
 def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:

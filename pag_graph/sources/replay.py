@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError, StoreError
 from pag_graph.model.tables import TRACE_EVENTS
-from pag_graph.runtime.access import read_token
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
+from pag_graph.store.access import read_token
 from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from pag_graph.errors import InvalidParameterError, SinkError
-from pag_graph.runtime.access import is_loopback
+from pag_graph.store.access import is_loopback
 from pag_graph.workbench.app import make_app
 from pag_graph.workbench.guard import Guard
 

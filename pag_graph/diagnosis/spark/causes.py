@@ -23,6 +23,7 @@ from pag_graph.diagnosis.spark.joins import joins
 from pag_graph.diagnosis.spark.look import Cause, Estimate, Look, Thresholds
 from pag_graph.diagnosis.spark.losses import losses, speculation
 from pag_graph.diagnosis.spark.partitions import partitions
+from pag_graph.diagnosis.spark.proposals import proposals
 from pag_graph.diagnosis.spark.python_code import python_code
 from pag_graph.diagnosis.spark.resources import delays, garbage, spills
 from pag_graph.diagnosis.spark.reuse import reuse
@@ -130,7 +131,11 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
         key=lambda cause: (-cause.saved_ns, cause.cause, cause.stage or 0),
     )
     causes = [
-        replace(cause, saving=found.estimate(cause.saved_ns, measured=cause.measured))
+        replace(
+            cause,
+            saving=found.estimate(cause.saved_ns, measured=cause.measured),
+            changes=cause.changes or proposals(look, cause),
+        )
         for cause in _without_echoes(causes)
     ]
     return replace(

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import orjson
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
-from pag_graph.runtime.access import is_loopback
 from pag_graph.sinks.delivery.cursors import Cursor
 from pag_graph.sinks.delivery.records import commits
+from pag_graph.store.access import is_loopback
 from pag_graph.store.delta import open_store
 from pag_graph.store.in_place import refusals
 

@@ -13,9 +13,9 @@ from anyio.from_thread import start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError, StoreConflictError, StoreError
-from pag_graph.runtime.access import is_loopback
 from pag_graph.sources.wire import frames
 from pag_graph.sources.wire.frames import Code, Hello, Kind
+from pag_graph.store.access import is_loopback
 from pag_graph.store.spool import Spool
 
 if TYPE_CHECKING:

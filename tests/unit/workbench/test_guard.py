@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from pag_graph.errors import InvalidParameterError, SinkError
-from pag_graph.runtime import access
+from pag_graph.store import access
 from pag_graph.workbench import server
 from pag_graph.workbench.guard import POLICY, Guard
 from pag_graph.workbench.library import Library
