@@ -199,9 +199,7 @@ def _commit(
     """Commit, and say what the store holds then."""
     info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
     before = {} if begin is None else begin.rows
-    rows = {
-        name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in STORE_TABLES
-    }
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
     return BuildReport(store=info, rows=rows, committed=True)
 
