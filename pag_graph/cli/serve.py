@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def serve(
     places: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[STORE|DIR]...", help="Stores, or folders of stores; this folder where absent."),
+        typer.Argument(metavar="[STORE|DIR]...", help="Stores, event logs of Spark, or folders; else this folder."),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches the default.")] = "127.0.0.1",
     port: Annotated[

@@ -11,10 +11,17 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pag_graph.errors import InvalidParameterError, PagGraphError, StoreNotFoundError, UnsupportedPlanError
+from pag_graph.errors import (
+    InvalidParameterError,
+    PagGraphError,
+    StoreNotFoundError,
+    TraceFormatError,
+    UnsupportedPlanError,
+)
 from pag_graph.model.units import printable
 from pag_graph.workbench import answers, facts
 from pag_graph.workbench.answers import in_bytes
+from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.news import News
 
 if TYPE_CHECKING:
@@ -53,6 +60,7 @@ class Workbench:
         self._replays = anyio.CapacityLimiter(REPLAYS)
         self._waiting = 0
         self._streams = 0
+        self.applications = Applications(library)
         self.news = News(library, self.work)
 
     async def work(self, function: Callable[[], T], *, replay: bool = False) -> T:
@@ -86,7 +94,12 @@ class Workbench:
     async def runs(self, request: Request) -> Response:
         """List the runs."""
         del request
-        return _json({"runs": await self.work(self.library.rows)})
+        rows, logs = await self.work(self.library.rows), await self.work(self.applications.rows)
+        return _json({"runs": rows, "applications": logs})
+
+    async def application(self, request: Request) -> Response:
+        """Say why a Spark application was slow."""
+        return _json(await self.work(partial(self.applications.told, request.path_params["log"]), replay=True))
 
     async def run(self, request: Request) -> Response:
         """Say what the pages of a run need."""
@@ -158,7 +171,9 @@ class Workbench:
     async def what_if(self, request: Request) -> Response:
         """Replay a window with changes."""
         opened, changes = await self.opened(request), request.query_params.getlist("change")
-        return _json(await self.work(partial(answers.replays, opened, _choice(request), changes), replay=True))
+        assumptions = _given(request).get("assumptions", "all")
+        work = partial(answers.replays, opened, _choice(request), changes, assumptions)
+        return _json(await self.work(work, replay=True))
 
     async def motif(self, request: Request) -> Response:
         """Look for a motif."""
@@ -213,6 +228,7 @@ def make_app(library: Library) -> Starlette:
         Route("/", _page_file),
         Route("/static/{file:str}", _page_file),
         Route("/api/runs", bench.runs),
+        Route("/api/application/{log:str}", bench.application),
         Route(of_run, bench.run),
         Route(f"{of_run}/epochs", bench.epochs),
         Route(f"{of_run}/lanes", bench.lanes),
@@ -246,7 +262,7 @@ async def _told(request: Request, error: Exception) -> Response:
     status = 500
     if isinstance(error, StoreNotFoundError):
         status = 404
-    elif isinstance(error, InvalidParameterError | UnsupportedPlanError):
+    elif isinstance(error, InvalidParameterError | UnsupportedPlanError | TraceFormatError):
         status = 400
     hint = error.hint and printable(error.hint)
     return _json({"error": error.condition, "message": printable(str(error)), "hint": hint}, status)

@@ -96,7 +96,7 @@ class Recording:
     def _record_run(self) -> None:
         told = facts.run_facts(self._opened)
         kept = [{**each, "parameters": []} for each in told["analyses"] if each["name"] in self.panels]
-        self._answers[self._key("")] = {**told, "analyses": kept}
+        self._answers[self._key("")] = {**told, "analyses": kept, "cypher": {**told["cypher"], "browser": None}}
         self._answers[self._key("/epochs")] = facts.epochs_answer(facts.epochs(self._opened))
         for name in self.panels:
             if find_analysis(name).scope is Scope.RUN:

@@ -12,6 +12,7 @@ from pag_graph.workbench.page import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pag_graph.graph.run import Run
     from tests.support.chromium import Chromium
@@ -21,10 +22,15 @@ DRAWN = "Number(document.querySelector('#lanes')?.dataset.drawn ?? 0)"
 
 
 @pytest.fixture(scope="module")
-def opened(skewed: Run, chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """A browser that shows the file."""
+def file(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("page") / "page.html"
     file.write_text(page(api.open(skewed.info.path), [4, 6], ["k-hops", "profile-rounds"]), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def opened(file: Path, chromium: Chromium) -> Iterator[Chromium]:
+    """A browser that shows the file."""
     chromium.problems.clear()
     chromium.call("Page.navigate", url=file.as_uri())
     chromium.until(f"{PAGE} === 'window' && {DRAWN} > 0", "drawn lanes")
@@ -74,6 +80,40 @@ def test_a_file_is_the_workbench_of_its_windows(opened: Chromium, skewed: Run) -
 def links(opened: Chromium) -> list[dict[str, str]]:
     found = opened.evaluate("JSON.stringify([...document.querySelectorAll('.bar a')].map(({ id }) => ({ id })))")
     return list(json.loads(found))
+
+
+def test_its_address_is_a_link_from_the_beginning(opened: Chromium) -> None:
+    opened.evaluate("location.hash = ''")
+    opened.until("location.hash.startsWith('#/window?store=run&epoch=4')", "address")
+    opened.until(f"{PAGE} === 'window' && {DRAWN} > 0", "drawn lanes")
+    assert not opened.problems
+
+
+def test_a_widget_is_the_page_in_a_frame_of_its_own(chromium: Chromium, skewed: Run, tmp_path: Path) -> None:
+    """What a notebook does with the module of a widget: it imports it and calls ``render``."""
+    blank = tmp_path / "notebook.html"
+    blank.write_text("<!DOCTYPE html><title>notebook</title><body></body>", encoding="utf-8")
+    chromium.problems.clear()
+    chromium.call("Page.navigate", url=blank.as_uri())
+    chromium.until("document.title === 'notebook'", "notebook")
+    widget = api.open(skewed.info.path).view(epoch=4, panels=["k-hops"], height=600)
+    code, facts = json.dumps(str(widget._esm)), json.dumps({"page": widget.page, "height": widget.height})
+    chromium.evaluate(
+        f"import(URL.createObjectURL(new Blob([{code}], {{ type: 'text/javascript' }}))).then((module) => {{"
+        f" const facts = {facts}; const model = {{ get: (name) => facts[name] }};"
+        " module.default.render({ model, el: document.body }); })"
+    )
+    with chromium.frame():
+        chromium.until(f"{PAGE} === 'window' && {DRAWN} > 0", "drawn lanes")
+        chromium.evaluate("document.querySelector('#largest tr.pick').click()")
+        chromium.until("document.querySelector('#details h2') !== null", "activity")
+        # It cannot reach the notebook.
+        assert (
+            chromium.evaluate("(() => { try { return parent.document.title } catch { return 'refused' } })()")
+            == "refused"
+        )
+    assert chromium.evaluate("document.querySelector('iframe').style.height") == "600px"
+    assert not chromium.problems
 
 
 def test_a_file_runs_and_loads_nothing_else(opened: Chromium) -> None:

@@ -8,7 +8,7 @@ import { home, memory, offers, ready } from "./transport.js";
 
 const PAGES = {
   runs: () => import("./runs.js"), run: () => import("./run.js"), window: () => import("./window.js"), panels: () => import("./panels.js"),
-  "what-if": () => import("./what-if.js"), compare: () => import("./compare.js"), motif: () => import("./motif.js"),
+  "what-if": () => import("./what-if.js"), compare: () => import("./compare.js"), motif: () => import("./motif.js"), spark: () => import("./spark.js"),
 };
 
 const main = document.getElementById("main");
@@ -17,21 +17,29 @@ const news = document.getElementById("news");
 let leave = null;
 let turn = 0;
 
+// What the address says; where it says nothing, it is given the beginning.
+function begin() {
+  const first = home();
+  if (read().page === null) history.replaceState(null, "", link(first.page, first.given));
+  return read();
+}
+
 async function show() {
   const own = ++turn;
-  const { page, given } = read(home());
+  const { page, given } = begin();
   leave?.();
   leave = null;
   try {
     const shown = await (PAGES[page] ?? PAGES.runs)();
     const facts = given.store ? await runFacts(given.store) : null;
-    const title = facts?.title;
+    const title = facts?.title ?? (given.log && "Spark application");
+    const named = facts ? make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title) : title;
     if (own !== turn) return;
     follow(given.store, facts, news, (grown) => {
       const now = read().page;
       if (now === "runs" || (now === "run" && !grown)) show();
     });
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], title && make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title), page !== "run" && title && ` / ${page}`);
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${page}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
     if (own === turn) leave = left ?? null;
@@ -39,8 +47,8 @@ async function show() {
     main.dataset.page = page;
   } catch (error) {
     if (error.name !== "AbortError" && own === turn) {
-      const { page: first, given: begin } = home();
-      replace(main, failure(error), make("p", {}, make("a", { href: link(first, begin) }, "Back to the beginning")));
+      const first = home();
+      replace(main, failure(error), make("p", {}, make("a", { href: link(first.page, first.given) }, "Back to the beginning")));
       main.dataset.page = "error";
     }
   }

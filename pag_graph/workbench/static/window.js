@@ -22,7 +22,7 @@ export async function show(main, given) {
   const canvas = make("canvas", { id: "lanes", tabindex: 0, role: "img", "aria-label": `${first.window}: a lane per worker, the critical path in red. Arrow keys move, plus and minus zoom, 0 shows all.` });
   const lanes = new Lanes(canvas, run);
   const tip = make("div", { class: "tip", hidden: true });
-  const details = make("div", { class: "panel", id: "details", "aria-live": "polite" }, make("p", { class: "faint" }, "Click an activity: its slack, what it waited for, and what led to it."));
+  const details = make("div", { class: "panel", id: "details", "aria-live": "polite" }, make("p", { class: "faint" }, "Click an activity: its slack, what it waited for, and what led to it."), texts(run, window).flat());
   const told = make("div", { class: "panel", id: "why" });
   const largest = make("div", { id: "largest" });
   const legend = make("p", { class: "legend", id: "legend" });
