@@ -24,7 +24,6 @@ from pag_graph.builder.saved import Saved
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.tables import STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
 from pag_graph.store.delta import check_target
