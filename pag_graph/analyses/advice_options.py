@@ -175,19 +175,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
     before = max(threads.busy.values(), default=0.0)
     options: list[Option] = []
     for count in range(1, new_threads + 1) if busy else ():
-        options += [
-            Option(
-                kind="port",
-                operators={operator: None},
-                threads={operator: len(shares)},
-                new_threads=count,
-                utility=threads.utility(operator, count),
-                before=before,
-                moved_ns=_taken_ns(ports, operator),
-            )
-            for operator, shares in threads.below.items()
-            if not busy_without(shares, busy)
-        ]
+        options += _single_ports(ports, threads, busy, count)
         if widen:
             whole = math.fsum(threads.busy.values())
             work = sum(ports.work.counted.values())
@@ -221,9 +209,22 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
     )
 
 
-def busy_without(shares: Mapping[int, float], busy: Sequence[int]) -> bool:
-    """Say whether a port leaves all busy threads as they are."""
-    return not any(thread in shares for thread in busy)
+def _single_ports(ports: Ports, threads: Threads, busy: Sequence[int], new_threads: int) -> list[Option]:
+    """Return each port by itself that takes anything from a busy thread."""
+    before = max(threads.busy.values(), default=0.0)
+    return [
+        Option(
+            kind="port",
+            operators={operator: None},
+            threads={operator: len(shares)},
+            new_threads=new_threads,
+            utility=threads.utility(operator, new_threads),
+            before=before,
+            moved_ns=_taken_ns(ports, operator),
+        )
+        for operator, shares in threads.below.items()
+        if any(thread in shares for thread in busy)
+    ]
 
 
 def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan:
@@ -243,19 +244,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
     threads = ports.threads()
     before = max(threads.busy.values(), default=0.0)
     busy = tuple(thread for thread, share in threads.busy.items() if share >= beta)
-    singles = [
-        Option(
-            kind="port",
-            operators={operator: None},
-            threads={operator: len(shares)},
-            new_threads=1,
-            utility=threads.utility(operator),
-            before=before,
-            moved_ns=_taken_ns(ports, operator),
-        )
-        for operator, shares in threads.below.items()
-        if not busy_without(shares, busy)
-    ]
+    singles = _single_ports(ports, threads, busy, 1)
     chosen: dict[int, int | None] = {}
     sets: list[Option] = []
     made = pruned = groups = 0
