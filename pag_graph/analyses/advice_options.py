@@ -121,8 +121,7 @@ class Plan:
         options = []
         for option in self.options:
             if option.kind == "port" and self.ports is not None:
-                behind = option.new_threads if self.ports.mode == "flow" else 1
-                moved = self.ports.moved(replay.graph.base, option.operators, behind)
+                moved = self.ports.moved(replay.graph.base, option.operators, option.new_threads)
                 options.append(replace(option, bound=replay.with_ports(moved, transfer)))
             else:
                 options.append(option)
@@ -156,8 +155,8 @@ def _taken_ns(ports: Ports, operator: int) -> int:
     return round(sum(mu.likely * ports.work.life[thread] for thread, mu in ports.below[operator].items()))
 
 
-def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) -> Plan:
-    """Return what may be tried with a dataflow, whose ports are on all workers alike.
+def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, nodes: int) -> Plan:
+    """Return what may be tried with a dataflow, whose ports are on all workers alike, and help those that run them.
 
     Parameters
     ----------
@@ -169,6 +168,8 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
         Try up to so many.
     widen
         Whether more workers are a way out.
+    nodes
+        Matrices to make at most.
     """
     threads = ports.threads()
     busy = tuple(thread for thread, share in threads.busy.items() if share >= beta)
@@ -190,19 +191,25 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
                     moved_ns=work * count // (len(threads.busy) + count),
                 )
             )
+    helped = search(threads, beta=beta, nodes=nodes)
+    together = _ports_of(helped, 0)
+    if len(together) > 1:
+        # Where records went to other threads before, workers are no longer alike.
+        utilities = [group.utility for group in helped]
+        options.append(_together(ports, together, max(utilities), before))
     best = min((one for one in options if one.kind == "port"), key=lambda one: one.utility, default=None)
     after = dict(threads.busy)
     if best is not None and best.utility < before:
-        [operator] = best.operators
-        after.update(threads.left(operator))
-        first = max(threads.busy) + 1
-        after.update({first + place: share for place, share in enumerate(threads.taken(operator, best.new_threads))})
+        for operator in best.operators:
+            after.update(threads.left(operator))
+            behind = best.new_threads if len(best.operators) == 1 else 1
+            after.update({len(after) + place: share for place, share in enumerate(threads.taken(operator, behind))})
     return Plan(
         rows=busy,
         options=options,
-        nodes=len(options),
-        pruned=0,
-        limited=False,
+        nodes=sum(group.nodes for group in helped),
+        pruned=sum(group.pruned for group in helped),
+        limited=any(group.limited for group in helped),
         before=threads.busy,
         after=after,
         ports=ports,
@@ -259,18 +266,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
         if not more:
             break
         chosen = {**chosen, **more}
-        after = ports.threads(chosen)
-        sets.append(
-            Option(
-                kind="port",
-                operators=dict(sorted(chosen.items())),
-                threads={operator: len(ports.below[operator]) for operator in chosen},
-                new_threads=len(chosen),
-                utility=max(after.busy.values()),
-                before=before,
-                moved_ns=0,
-            )
-        )
+        sets.append(_together(ports, chosen, max(ports.threads(chosen).busy.values()), before))
     together = [set(option.operators) for option in sets]
     options = [*sets, *(option for option in singles if set(option.operators) not in together)]
     return Plan(
@@ -282,6 +278,19 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
         before=threads.busy,
         after=ports.threads(chosen).busy,
         ports=ports,
+    )
+
+
+def _together(ports: Ports, operators: Mapping[int, int | None], utility: float, before: float) -> Option:
+    """Return ports that belong together."""
+    return Option(
+        kind="port",
+        operators=dict(sorted(operators.items())),
+        threads={operator: len(ports.below[operator]) for operator in operators},
+        new_threads=len(operators),
+        utility=utility,
+        before=before,
+        moved_ns=sum(_taken_ns(ports, operator) for operator in operators),
     )
 
 
