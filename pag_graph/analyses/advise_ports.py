@@ -14,8 +14,9 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table
 from pag_graph.analyses.expressions import operator_names
 from pag_graph.analyses.ports import KeepParameter, LevelParameter, PactParameter, Ports, folded, read_ports
-from pag_graph.analyses.thread_work import COUNTED, RUNTIME, Bounds
+from pag_graph.analyses.thread_work import RUNTIME, Bounds
 from pag_graph.graph.needs import Needs
+from pag_graph.model.enums import COUNTED_TYPES
 from pag_graph.model.tables import ADVISE_PORTS
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _path_ns(snapshot: Snapshot, ports: Ports) -> dict[tuple[int, int], int]:
     if not snapshot.window.span_ns:
         return {}
     steps = pl.DataFrame(pl.from_arrow(critical_path(snapshot).table))
-    work = steps.filter(pl.col("type").is_in([str(kind) for kind in COUNTED])).select(
+    work = steps.filter(pl.col("type").is_in([str(kind) for kind in COUNTED_TYPES])).select(
         pl.col("operator").fill_null(RUNTIME), "worker", "duration_ns"
     )
     if ports.flow is not None:

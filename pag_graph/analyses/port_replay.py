@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.thread_work import COUNTED
 from pag_graph.kernels.replay import NEVER, Arcs, earliest, group_arcs
-from pag_graph.model.enums import ActivityType, EventKind
+from pag_graph.model.enums import COUNTED_TYPES, ActivityType, EventKind
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
     woken = wake_ups.select(pl.col("duration_ns").quantile(0.95, "nearest")).collect().item()
     return Replay(
         graph=graph,
-        counted=graph.movable & base.is_type(*COUNTED),
+        counted=graph.movable & base.is_type(*COUNTED_TYPES),
         ends=vertex[there],
         epochs=ends["epoch"].to_numpy()[there],
         wake_up_ns=int(woken or 0),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.model.enums import MESSAGE_TYPES, ActivityType
+from pag_graph.model.enums import COUNTED_TYPES, MESSAGE_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-
-COUNTED = (
-    ActivityType.PROCESSING,
-    ActivityType.SERIALIZATION,
-    ActivityType.DESERIALIZATION,
-    ActivityType.IO,
-    ActivityType.GC,
-    ActivityType.SCHEDULING,
-    ActivityType.APPLICATION,
-    ActivityType.BUSY,
-)
-"""Types of time in which a thread is utilised."""
 
 RUNTIME = -1
 """Stands for the operator of time that belongs to none."""
@@ -88,7 +76,7 @@ def local_rows(tiling: Tiling) -> LocalRows:
         activation=tiling.number("activation")[rows],
         records=np.maximum(tiling.number("records")[rows], 0),
         inside=inside[rows],
-        counted=tiling.is_type(*COUNTED)[rows],
+        counted=tiling.is_type(*COUNTED_TYPES)[rows],
         unknown=tiling.is_type(ActivityType.UNKNOWN)[rows],
     )
 

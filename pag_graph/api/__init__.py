@@ -18,6 +18,7 @@ from pag_graph.api.comparing import advise_evaluate, scaling
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
+from pag_graph.api.rescaling import rescale, rescale_overhead
 from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
@@ -45,6 +46,8 @@ __all__ = [
     "live",
     "make_engine",
     "open",
+    "rescale",
+    "rescale_overhead",
     "scaling",
     "write_motif",
 ]

@@ -155,7 +155,7 @@ def _of_run(plan: RunPlan, folded: Folded) -> list[pa.Table]:
     """Return findings about the run as far as it goes."""
     state, spawns, _, span = folded.whole
     return [
-        *findings.read_otherwise(plan, state.sends.unread()),
+        *findings.without_receive(plan, state.sends.unread()),
         *findings.of_lives(plan, state, spawns.births, spawns.odd),
         *findings.unknown_names(plan, state),
         *findings.of_epochs(span),

@@ -92,6 +92,7 @@ TRACE_WORKERS = pa.schema(
         _column("offset_ns", _I64, "added to t_ns gives Unix time on the common clock"),
         _column("uncertainty_ns", _I64, "how far off the offset may be; null when not known", null=True),
         _column("name", _STR, "what people call the worker; null for its number", optional=True),
+        _column("startup_ns", _I64, "how long it had run before its first event; null when not known", optional=True),
     ]
 )
 """One row per worker."""

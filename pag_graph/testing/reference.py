@@ -253,7 +253,7 @@ def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
 
 def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None:
     sends: dict[tuple[object, ...], _Item] = {}
-    arrived: Counter[int] = Counter()
+    readers: defaultdict[int, set[int]] = defaultdict(set)
     items = [item for log in logs for item in log]
     for item in items:
         event = item.event
@@ -268,18 +268,20 @@ def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None
         data = ("data", event.channel, event.peer, event.worker, event.message_seq)
         progress = ("progress", event.channel, event.peer, event.message_seq)
         item.sent = sends.get(data if item.kind == "receive" else progress)
+        if item.sent is not None and event.worker in readers[item.sent.id]:
+            # A worker reads a message once.
+            item.sent = None
         if item.sent is None:
             graph.findings["receive_without_send", event.worker, event.seq, None] += 1
         else:
-            arrived[item.sent.id] += 1
+            readers[item.sent.id].add(event.worker)
             if item.t < item.sent.t and event.peer != event.worker:
                 graph.findings["negative_transfer", event.worker, event.seq, item.t - item.sent.t] += 1
     for item in items:
         if item.kind in {"send", "progress_send"}:
-            missing = (1 if item.kind == "send" else trace.workers) - arrived[item.id]
-            name = "send_without_receive" if missing > 0 else "message_received_twice"
+            missing = (1 if item.kind == "send" else trace.workers) - len(readers[item.id])
             if missing:
-                graph.findings[name, item.event.worker, item.event.seq, abs(missing)] += 1
+                graph.findings["send_without_receive", item.event.worker, item.event.seq, missing] += 1
 
 
 def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
@@ -558,7 +560,8 @@ def _chain(
             segment = arrival["id"]
         vertex = _vertex(item, segment)
         if vertices:
-            graph.edges.append(_covered(_local_edge(vertices[-1], vertex, previous, interval), item.applied))
+            edge = _local_edge(vertices[-1], vertex, previous, interval, ends_program=item.kind == "program")
+            graph.edges.append(_covered(edge, item.applied))
         vertices.append(vertex)
         previous = item
     if vertices[-1]["t_ns"] < end and not life.exits:
@@ -570,7 +573,7 @@ def _chain(
     graph.vertices.extend(vertices)
 
 
-def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None) -> Row:
+def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval | None, *, ends_program: bool) -> Row:
     if interval:
         kind = "wake_up" if interval.type == "waiting" else interval.type
         return _edge(src, dst, kind, flags=int(interval.polled and kind == "input_wait"))
@@ -578,7 +581,7 @@ def _local_edge(src: Row, dst: Row, previous: _Item | None, interval: _Interval 
         return _edge(src, dst, "unknown")
     activation = previous.inside
     if activation is None:
-        return _edge(src, dst, "busy")
+        return _edge(src, dst, "program" if ends_program else "busy")
     return _edge(
         src,
         dst,

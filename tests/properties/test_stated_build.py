@@ -36,7 +36,6 @@ ELSEWHERE = {
     "epoch_end_not_logged",
     "receive_without_send",
     "send_without_receive",
-    "message_received_twice",
 }
 
 
