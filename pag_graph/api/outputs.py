@@ -106,7 +106,7 @@ class Outputs:
         Parameters
         ----------
         table
-            ``vertices``, ``edges``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
+            ``vertices``, ``edges``, ``traffic``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
 
         Returns
         -------
@@ -117,6 +117,8 @@ class Outputs:
         ------
         InvalidParameterError
             If there is no such table.
+        UnsupportedPlanError
+            If the store was built before there was this table.
         """
         if table not in STORE_TABLES:
             message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."

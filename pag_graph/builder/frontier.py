@@ -13,12 +13,15 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.epochs import Closed
+from pag_graph.rules.protocol import Logged
+from pag_graph.rules.registry import wait_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pag_graph.builder.epochs import Windows
-    from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.scan import SliceRows
     from pag_graph.builder.state import RunState, SliceScan
 
 _EVER = np.iinfo(np.int64).max
@@ -55,6 +58,12 @@ class Fronts:
             gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
             self._set(worker, found.rows[1], t, ended=gone)
 
+    def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
+        """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
+        t = {other: int(self._t[other]) for other in self._plan.workers}
+        others = min((t[other] for other in t if other != worker), default=_EVER)
+        return Logged(min(others, t[worker]), others, unread.get(worker, _EVER))
+
     def decided(self, scan: SliceScan, lost: pl.DataFrame) -> bool:
         """Say whether no more of the log can change the rows of a slice.
 
@@ -76,6 +85,45 @@ class Fronts:
         ]
         workers = np.array(self._plan.workers)
         return all((self._t[workers[workers != worker]] > t).all() for worker, t in begins)
+
+
+def certain_rows(
+    plan: RunPlan, fronts: Fronts, state: RunState, part: Slice, read: SliceRows, stitched: pl.DataFrame
+) -> dict[int, tuple[int, int]]:
+    """Return the rows at the beginning of the last slice of a log that goes on which no more of it can change.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    fronts, state
+        How far all logs go, and where the build stands before the slice, but for its sends, which it has.
+    part, read
+        The slice, and its rows; what earlier slices sent is filled in.
+    stitched
+        Which rows read that, columns `pag_graph.builder.match.STITCHED`.
+
+    Returns
+    -------
+    dict
+        Per worker with such rows: the first, and the one after the last. Empty where no epoch comes nearer to its end
+        by them: then they are worth no slice of their own.
+    """
+    rules, unread = wait_rules(plan.rules), state.sends.unread_since(plan.workers, stitched)
+    rows, now, then = {}, [], []
+    for worker_rows, survey in zip(read.rows, read.surveys, strict=True):
+        worker, (low, high) = worker_rows.worker, part.rows[worker_rows.worker]
+        known = state.worker(worker).last_row
+        count = rules.certain(worker_rows, survey, plan.setting, fronts.logged(worker, unread)) if high > low else 0
+        if count:
+            rows[worker] = (low, low + count)
+        if high > low:
+            now.append(int(worker_rows.epoch[0]))
+            then.append(int(worker_rows.epoch[count]) if low + count < high else int(worker_rows.epoch[-1]) + 1)
+        elif state.worker(worker).exit_ns is None:
+            now.append(known.epoch + known.ends_epoch if known else -1)
+            then.append(now[-1])
+    return rows if rows and min(then) > min(now) else {}
 
 
 def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Sequence[SliceScan]) -> Closed:

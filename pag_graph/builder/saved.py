@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Saved:
         return Known(
             run=run,
             estimate=self.estimate,
-            rows={worker: known.rows for worker, known in workers.items()},
+            rows=self.state.rows,
             parks=frozenset(worker for worker, known in workers.items() if known.parks),
             last_rows={w: (known.rows, known.last_row) for w, known in workers.items() if known.last_row is not None},
         )
@@ -101,7 +101,8 @@ class Saved:
                 "channels": sorted(state.channels),
                 "epochs": epochs.to_dict(as_series=False),
                 "sends": {name: values.tolist() for name, values in state.sends.columns().items()},
-                "early": list(state.sends.early.items()),
+                "readers": _told_readers(state.sends.readers),
+                "early": _told_readers(state.sends.early),
                 "counts": [values.tolist() for values in made.counts],
                 "waiting": [values.tolist() for values in made.waiting],
                 "unknown": [values.tolist() for values in made.unknown],
@@ -173,7 +174,7 @@ def _saved(found: Mapping[str, Any]) -> Saved:
         operators=frozenset(_ints(found["operators"]).tolist()),
         channels=frozenset(_ints(found["channels"]).tolist()),
         epochs=[_epochs(found["epochs"])],
-        sends=SendBook(sends, {_int(vertex): _int(count) for vertex, count in found["early"]}),
+        sends=SendBook(sends, _readers(found["readers"]), _readers(found["early"])),
     )
     estimate = found["estimate"]
     return Saved(
@@ -265,6 +266,14 @@ def _epochs(columns: Mapping[str, Any]) -> pl.DataFrame:
     schema = epoch_frame([]).schema
     rows = {name: [_or_none(_int, value) for value in columns[name]] for name in schema}
     return pl.DataFrame(rows, schema=schema)
+
+
+def _told_readers(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:
+    return [(vertex, sorted(workers)) for vertex, workers in readers.items()]
+
+
+def _readers(values: Any) -> dict[int, set[int]]:
+    return {_int(vertex): {_int(worker) for worker in workers} for vertex, workers in values}
 
 
 def _clocks(found: Mapping[str, Any]) -> ClockEstimate:

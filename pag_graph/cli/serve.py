@@ -39,8 +39,8 @@ def serve(
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise MissingExtraError.from_extra(what="`pag serve`", extra="serve")
+    from pag_graph.store.access import read_token
     from pag_graph.workbench.library import Library
-    from pag_graph.workbench.server import read_token
     from pag_graph.workbench.server import serve as run_server
 
     token = None if token_file is None else read_token(token_file)

@@ -32,7 +32,7 @@ from pag_graph.errors import StoreError
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
 Action = dict[str, Any]
@@ -441,6 +441,7 @@ def write_version(
     *,
     info: Mapping[str, Any],
     transaction: tuple[str, int],
+    moved: Collection[str] = (),
 ) -> int:
     """Add a version to a table with which it holds certain files and no others.
 
@@ -458,6 +459,8 @@ def write_version(
         More to be said about the version; values are text.
     transaction
         The application, and the number of its transaction.
+    moved
+        Paths of files that come or go without any row coming or going.
 
     Returns
     -------
@@ -503,9 +506,13 @@ def write_version(
         # Whoever begins to read here has to know what the table is.
         id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
         actions += [{"protocol": _PROTOCOL}, {"metaData": _metadata(schema, id_, now)}]
-    actions += [{"add": _added(part, now)} for path, part in files.items() if path not in before.files]
     actions += [
-        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": True, "size": part.size_bytes}}
+        {"add": _added(part, now) | {"dataChange": path not in moved}}
+        for path, part in files.items()
+        if path not in before.files
+    ]
+    actions += [
+        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}
         for path, part in before.files.items()
         if path not in files
     ]

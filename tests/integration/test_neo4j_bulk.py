@@ -12,7 +12,7 @@ from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
     return rows(nodes), rows(between)
 
 
-def test_an_import_is_a_load(
-    neo4j_driver: neo4j.Driver, first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
-    nodes, relationships = contents(neo4j_driver)
+def test_an_import_is_a_load(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
 
     def interrupted(*_: object) -> None:
@@ -62,7 +58,12 @@ def test_an_import_is_a_load(
             with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
                 run_query(driver, "epochs/trend", {"run": str(first_rounds.info.run["run_id"])})
             load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
-            assert contents(driver) == (nodes, relationships)
+            completed = contents(driver)
+            remove_run(driver, str(first_rounds.info.run["run_id"]))
+            assert contents(driver) == ([], [])
+            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
+            nodes, relationships = contents(driver)
+            assert completed == (nodes, relationships)
         server.stop(home)
         server.reset(home)
         done = load_bulk(first_rounds, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))

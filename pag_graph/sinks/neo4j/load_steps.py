@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pag_graph.cypher import load_query
+from pag_graph.sinks.neo4j.creation import bring
 from pag_graph.sinks.neo4j.model import (
     CONTAINS_FINDING,
     CONTAINS_STEP,
@@ -31,13 +34,13 @@ from pag_graph.sinks.neo4j.model import (
 from pag_graph.sinks.neo4j.writer import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import neo4j
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
-    from pag_graph.sinks.neo4j.writer import Writer
+    from pag_graph.sinks.neo4j.writer import Work, Writer
 
 
 def prepare_schema(driver: neo4j.Driver) -> None:
@@ -104,24 +107,47 @@ def begin(writer: Writer, content: Content) -> None:
     writer.write(query.text, {"run": writer.run_id, **columns(content.epochs, query.params)})
 
 
-def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None]) -> None:
-    """Write segments, what released them, and results."""
-    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (SEGMENT, content.segments),
-        (THEN, content.then),
-        (RELEASED, content.released),
-        (SNAPSHOT, content.snapshots),
-        (STEP, content.steps),
-        (CONTAINS_STEP, content.steps),
-        (CONTAINS_FINDING, content.findings),
-        *spending(content),
+def write_summary(
+    writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None], *, alone: bool = False
+) -> None:
+    """Write segments, what released them, and results.
+
+    Parameters
+    ----------
+    writer
+        Writes the run.
+    content
+        What shall be there.
+    batch_rows
+        Rows of a transaction.
+    advance
+        Called with the rows of each transaction that is done.
+    alone
+        Whether nothing else writes the run meanwhile, and what is written is so at once: what lacks is created then,
+        which is faster.
+    """
+    parts: list[tuple[NodeTable, pl.DataFrame, list[tuple[RelationshipTable, pl.DataFrame]]]] = [
+        # In the order of time, so that what follows each other is created together.
+        (SEGMENT, content.segments.sort("start_ns", "id"), [(THEN, content.then), (RELEASED, content.released)]),
+        (NAMELESS, content.spent.select("operator").unique(), []),
+        (SNAPSHOT, content.snapshots, [(SPENT, content.spent)]),
+        (STEP, content.steps, [(CONTAINS_STEP, content.steps)]),
     ]
-    writer.merge_all(tables, batch_rows, advance)
+    add = partial(bring, writer) if alone else partial(_merges, writer)
+    work = [add(nodes, rows, relationships, batch_rows) for nodes, rows, relationships in parts]
+    findings = writer.merges([(CONTAINS_FINDING, content.findings)], batch_rows)
+    writer.write_in_order(chain(*work, findings), batch_rows, advance)
 
 
-def spending(content: Content) -> list[tuple[NodeTable | RelationshipTable, pl.DataFrame]]:
-    """Return what operators did in the epochs of a content, with the operators."""
-    return [(NAMELESS, content.spent.select("operator").unique()), (SPENT, content.spent)]
+def _merges(
+    writer: Writer,
+    nodes: NodeTable,
+    rows: pl.DataFrame,
+    relationships: Sequence[tuple[RelationshipTable, pl.DataFrame]],
+    batch_rows: int,
+) -> Iterator[Work]:
+    """Do what `bring` does without asking what is there."""
+    return writer.merges([(nodes, rows), *relationships], batch_rows)
 
 
 def publish(writer: Writer, content: Content) -> None:

@@ -11,8 +11,11 @@ All values are parameters; the text of queries is made of names of this package 
 from __future__ import annotations
 
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -360,8 +363,7 @@ class _Load:
         """Load group after group with several sessions; each is published when it is complete."""
         total = sum(self._size(group) for group in groups)
         base = 0
-        for group in groups:
-            content = self.reader.read(group.windows, group.detail)
+        for group, content in self._read_ahead(groups):
             # The size of a group is an estimate until it is read.
             total += content.rows - self._size(group)
 
@@ -371,13 +373,23 @@ class _Load:
                 sync = EventSync(self.run, writer, content, self.options.batch_rows)
                 sync.write_nodes(advance)
                 sync.write_rest(advance)
-                write_summary(writer, content, self.options.batch_rows, advance)
+                write_summary(writer, content, self.options.batch_rows, advance, alone=True)
                 publish(writer, content)
 
             patiently(load, self.options.patience_s)
             counts.add(content)
             base += content.rows
             self.progress(_label(content), base, total)
+
+    def _read_ahead(self, groups: Sequence[Group]) -> Iterator[tuple[Group, Content]]:
+        """Read the content of group after group, the next one while this one is written."""
+        with ThreadPoolExecutor(1) as pool:
+            contents = deque(pool.submit(self.reader.read, group.windows, group.detail) for group in groups[:1])
+            for group, following in zip_longest(groups, groups[1:]):
+                content = contents.popleft().result()
+                if following is not None:
+                    contents.append(pool.submit(self.reader.read, following.windows, following.detail))
+                yield group, content
 
     def _load_there(
         self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection, counts: Counts

@@ -120,9 +120,13 @@ class Writer:
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Add nodes and relationships in this order, or bring them up to date; small tables share a transaction."""
+        self.write_in_order(self.merges(tables, batch_rows), batch_rows, advance)
+
+    def write_in_order(self, work: Iterable[Work], batch_rows: int, advance: Callable[[int], None]) -> None:
+        """Do work piece after piece; small pieces share a transaction of up to so many rows."""
         statements: list[tuple[str, Mapping[str, Any]]] = []
         size = 0
-        for text, values, rows in self._merges(tables, batch_rows):
+        for text, values, rows in work:
             if statements and size + rows > batch_rows:
                 self.write_all(statements)
                 advance(size)
@@ -133,9 +137,14 @@ class Writer:
             self.write_all(statements)
             advance(size)
 
-    def _merges(
+    def read(self, text: str, parameters: Mapping[str, Any]) -> list[neo4j.Record]:
+        """Ask where writes go: a follower of a cluster may not have the latest ones yet."""
+        return self.driver.execute_query(text, dict(parameters)).records
+
+    def merges(
         self, tables: Sequence[tuple[NodeTable | RelationshipTable, pl.DataFrame]], batch_rows: int
     ) -> Iterator[Work]:
+        """Give the work that adds nodes and relationships, or brings them up to date, in this order."""
         for table, rows in tables:
             if isinstance(table, NodeTable):
                 text, names, order = merge_nodes(table), table.columns, table.key

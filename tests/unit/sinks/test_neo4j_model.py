@@ -72,7 +72,14 @@ def test_every_node_table_has_the_constraint_that_its_merge_needs() -> None:
 TEXTS = [
     *(model.merge_nodes(table) for table in model.NODES),
     *(make(table) for table in model.RELATIONSHIPS for make in (model.merge_relationships, model.create_relationships)),
-    *(model.create_events(kinds) for kinds in ((), (ActivityType.BUSY,), tuple(ActivityType))),
+    *(model.keys_there(table) for table in model.NODES),
+    *(
+        model.create_together(model.EVENT, tuple(model.ACTIVITIES[kind] for kind in kinds))
+        for kinds in ((), (ActivityType.BUSY,), tuple(ActivityType))
+    ),
+    model.create_together(model.SEGMENT, (model.THEN, model.RELEASED)),
+    model.create_together(model.SNAPSHOT, (), (model.SPENT,)),
+    model.create_together(model.STEP, (), (model.CONTAINS_STEP,)),
 ]
 
 

@@ -242,7 +242,7 @@ def test_another_version_of_the_store(place: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(delta, "STORE_FORMAT_VERSION", 7)
     build(place, "trace-0")
     monkeypatch.undo()
-    with pytest.raises(FormatVersionError, match="version 7; this release reads version 1"):
+    with pytest.raises(FormatVersionError, match="version 7; this release reads version 2"):
         api.open(place / "store")
 
 
