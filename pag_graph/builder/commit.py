@@ -18,6 +18,7 @@ from pag_graph.store.delta import commit
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
+from pag_graph.store.trace_files import written_sums
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
@@ -143,7 +144,9 @@ def commit_finished(
         parts[name] = [part for part in written if part is not None]
     state = None
     if built.saved is not None:
-        state = write_state(target, built.saved(checksums, trace.meta.complete).content())
+        known = built.saved(checksums, trace.meta.complete)
+        spilled = [file.name for file in known.state.sends.spilled.files]
+        state = write_state(target, known.content(), spilled)
     run = {
         **plan.metadata(),
         "last_closed_epoch": built.last_closed,
@@ -159,10 +162,12 @@ def commit_finished(
         "keep": keep,
         "unchanged": unchanged,
     }
+    # A follower commits several times a second, before the files of the trace are whole.
+    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path)}
     # Who derives compares files: what is swapped looks to him as it did.
     live = derive(staged(target, parts, **same))
     beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}
-    return commit(target, parts, **same, state=state, live=live, swaps=swaps), {**parts, **beside}
+    return commit(target, parts, **same, state=state, live=live, swaps=swaps, source=source), {**parts, **beside}
 
 
 def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:

@@ -19,7 +19,7 @@ from pag_graph.builder.assemble import Given, assemble
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, Windows, merged_epochs, windows
 from pag_graph.builder.findings import without_send
-from pag_graph.builder.frontier import Fronts, certain_rows
+from pag_graph.builder.frontier import Fronts, certain_rows, may_close
 from pag_graph.builder.made import Made
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
@@ -195,6 +195,7 @@ class _Fold:
     def __init__(self, plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> None:
         self._plan, self._sink, self._state, self._closed, self._progress = plan, sink, state, closed, progress
         self._fronts = Fronts(plan, state)
+        self._state.sends.place = sink
         self._held: deque[_Held] = deque()
         self._made: list[Made] = []
         self._scanned_again = 0
@@ -231,6 +232,8 @@ class _Fold:
             return
         held = self._held[-1]
         read = read_slice(self._plan, held.part) if held.read is None else held.read
+        if not may_close(self._state, read):
+            return
         stitched, _ = self._reads(held.scan)
         read = settled(self._plan, read, stitched)
         rows = certain_rows(self._plan, self._fronts, self._state, held.part, read, stitched)
@@ -330,5 +333,6 @@ class _Fold:
             self._state.sends.take(stitched)
             self._state.add(held.scan, graph.segments)
             self._state.sends.forget(self._state.rows)
+            self._state.sends.spill(self._fronts.reached() - self._plan.parameters.horizon_ns, self._state.rows)
             made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
         return replace(made, lost=without_send(self._plan, lost))

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.epochs import Closed
+from pag_graph.kernels.activations import EPOCH_END
 from pag_graph.rules.protocol import Logged
 from pag_graph.rules.registry import wait_rules
 
@@ -57,6 +58,10 @@ class Fronts:
             t = found.last_row.t if found.last_row else int(self._t[worker])
             gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
             self._set(worker, found.rows[1], t, ended=gone)
+
+    def reached(self) -> int:
+        """Return the last instant that all logs have reached."""
+        return int(self._t[list(self._plan.workers)].min())
 
     def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
         """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
@@ -110,20 +115,34 @@ def certain_rows(
         by them: then they are worth no slice of their own.
     """
     rules, unread = wait_rules(plan.rules), state.sends.unread_since(plan.workers, stitched)
-    rows, now, then = {}, [], []
+    rows = {}
     for worker_rows, survey in zip(read.rows, read.surveys, strict=True):
-        worker, (low, high) = worker_rows.worker, part.rows[worker_rows.worker]
-        known = state.worker(worker).last_row
-        count = rules.certain(worker_rows, survey, plan.setting, fronts.logged(worker, unread)) if high > low else 0
+        worker, low = worker_rows.worker, part.rows[worker_rows.worker][0]
+        count = rules.certain(worker_rows, survey, plan.setting, fronts.logged(worker, unread))
         if count:
             rows[worker] = (low, low + count)
-        if high > low:
-            now.append(int(worker_rows.epoch[0]))
-            then.append(int(worker_rows.epoch[count]) if low + count < high else int(worker_rows.epoch[-1]) + 1)
-        elif state.worker(worker).exit_ns is None:
-            now.append(known.epoch + known.ends_epoch if known else -1)
-            then.append(now[-1])
-    return rows if rows and min(then) > min(now) else {}
+    ends = {worker: high - low for worker, (low, high) in rows.items()}
+    return rows if rows and _epochs_left(state, read, ends) > _epochs_left(state, read, {}) else {}
+
+
+def may_close(state: RunState, read: SliceRows) -> bool:
+    """Say whether an epoch comes nearer to its end if all rows of the last slice are decided; as for `certain_rows`."""
+    whole = {rows.worker: rows.rows for rows in read.rows}
+    return _epochs_left(state, read, whole) > _epochs_left(state, read, {})
+
+
+def _epochs_left(state: RunState, read: SliceRows, counts: Mapping[int, int]) -> int:
+    """Return the first epoch that some worker has not left if so many of its rows in the last slice are decided."""
+    first = []
+    for rows in read.rows:
+        known, count = state.worker(rows.worker), counts.get(rows.worker, 0)
+        if count < rows.rows:
+            first.append(int(rows.epoch[count]))
+        elif rows.rows:
+            first.append(int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
+        elif known.exit_ns is None:
+            first.append(known.last_row.epoch + known.last_row.ends_epoch if known.last_row else -1)
+    return min(first, default=-1)
 
 
 def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Sequence[SliceScan]) -> Closed:

@@ -18,6 +18,7 @@ from pag_graph.runtime.threads import each
 from pag_graph.store.contents import SLICED
 from pag_graph.store.findings import no_findings
 from pag_graph.store.parts import PartFile, discard, write_part
+from pag_graph.store.state_files import read_sends, write_sends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,6 +60,14 @@ class Sink(Protocol):
         """Take back what was written."""
         ...
 
+    def write_sends(self, sends: pa.Table) -> str:
+        """Take sends that nobody has read for long; return what to ask for them by."""
+        ...
+
+    def read_sends(self, name: str) -> pa.Table:
+        """Return them."""
+        ...
+
 
 class StoreSink:
     """Writes rows to the tables of a store; nobody sees them before they are committed.
@@ -71,6 +80,14 @@ class StoreSink:
 
     def __init__(self, store: Path) -> None:
         self.store = store
+
+    def write_sends(self, sends: pa.Table) -> str:
+        """Write sends into a file of their own (`Sink.write_sends`)."""
+        return write_sends(self.store, sends)
+
+    def read_sends(self, name: str) -> pa.Table:
+        """Read such a file (`Sink.read_sends`)."""
+        return read_sends(self.store, name)
 
     def write(self, graph: GraphColumns, *, provisional: bool, prints: bool = True) -> Written:
         """Write the rows of a slice, sorted by epoch and id, in files of about the same size."""

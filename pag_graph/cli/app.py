@@ -49,6 +49,7 @@ from pag_graph.cli.output import (
     stdout,
 )
 from pag_graph.cli.page import page
+from pag_graph.cli.provenance import provenance
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
 from pag_graph.cli.rescaling import rescale, rescale_overhead
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(
@@ -249,6 +250,7 @@ app.command()(spark)
 app.command()(spans)
 app.command()(torch)
 app.command()(vacuum)
+app.command()(provenance)
 app.command()(follow)
 app.command()(replay)
 app.command()(timings)

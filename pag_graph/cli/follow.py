@@ -79,7 +79,7 @@ def follow(
     with (
         delivering(store, to, fail_on) as delivery,
         compiling("build", quiet=quiet, report=silent),
-        _stopping() as stop,
+        stopping() as stop,
         _telling(quiet=quiet) as tell,
     ):
         result = api.follow(
@@ -130,7 +130,7 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
 
 
 @contextmanager
-def _stopping() -> Iterator[Event]:
+def stopping() -> Iterator[Event]:
     """Let the first Ctrl-C or SIGTERM ask to stop; a second one does what it usually does."""
     stop = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -42,8 +42,9 @@ from pag_graph.store.delta_log import (
     read_tip,
     write_version,
 )
+from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
-from pag_graph.store.state_files import read_state_file
+from pag_graph.store.state_files import files_of_state, read_sends, read_state_file
 from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
@@ -437,6 +438,8 @@ def check_store(info: StoreInfo) -> StoreCheck:
     if info.state is not None:
         try:
             read_state_file(info.path, info.state)
+            for name in info.state.get("sends", ()):
+                read_sends(info.path, name)
         except StoreError as error:
             found.append(error)
     for name in ALL_TABLES:
@@ -470,8 +473,10 @@ class Commit:
     events: int
     committed: str
     """When, as ISO 8601."""
-    state: str | None = None
-    """Name of the file from which an append goes on."""
+    state: Sequence[str] = ()
+    """Names of the files from which an append goes on."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
 
 
 def commits(info: StoreInfo) -> list[Commit]:
@@ -491,7 +496,8 @@ def commits(info: StoreInfo) -> list[Commit]:
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],
-                    state=(content.get("state") or {}).get("file"),
+                    state=files_of_state(content.get("state")),
+                    made=content.get("made") or {},
                 )
             )
     return found[::-1]
@@ -549,6 +555,7 @@ def commit(
     state: Mapping[str, Any] | None = None,
     live: Live | None = None,
     swaps: Mapping[str, Swap] | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -572,6 +579,8 @@ def commit(
         What standing queries made of it.
     swaps
         Per table: a file in the place of others of `previous` with the same rows.
+    source
+        Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name.
 
     Returns
     -------
@@ -605,6 +614,7 @@ def commit(
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
                 about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})
+                about["made"] = {**maker(), **(source or {})}
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):

@@ -26,13 +26,14 @@ import pyarrow as pa
 from pag_graph.errors import StoreConflictError, StoreError, TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.runtime.locks import Lock, lock
+from pag_graph.store.description import read_description
 from pag_graph.store.event_files import inspect, open_events, read_events
 from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals
 from pag_graph.store.log import column
 from pag_graph.store.merged import Description, Part, merged_meta, merged_tables
 from pag_graph.store.safe_files import parse_json
-from pag_graph.store.trace import read_description, write_table
+from pag_graph.store.trace import write_table
 from pag_graph.store.trace_columns import conform
 from pag_graph.store.trace_files import EVENTS, FINDINGS, META
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import neo4j
 import pytest
 
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.neo4j_server import copying, server
 from pag_graph.neo4j_server import home as server_home
-from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.detail import Detail
@@ -17,8 +18,6 @@ from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import neo4j
 
     from pag_graph.graph.run import Run
 
@@ -79,8 +78,33 @@ def test_an_import_is_a_load(first_rounds: Run, tmp_path: Path, monkeypatch: pyt
             load_bulk(first_rounds, home)
         with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
             load_bulk(first_rounds, home, overwrite=True)
+        with pytest.raises(Neo4jError, match="runs; copying needs it stopped"):
+            copying.copy(tmp_path / "copy", home)
+        server.stop(home)
+        check_copy(home, copying.copy(tmp_path / "copy", home), (nodes, relationships))
     finally:
         server.stop(home)
+
+
+def check_copy(home: Path, copied: Path, whole: tuple[list[str], list[str]]) -> None:
+    """A copy holds the same, has a password of its own, and refuses to be written; it is replaced only if told."""
+    started = server.start(copied, bolt_port=0, http_port=0)
+    try:
+        assert started.password_file.read_text() != (home / "password").read_text()
+        with server.driver(started) as driver:
+            assert contents(driver) == whole
+            for text in ("CREATE (:Mine)", "MATCH (event:Event) SET event.t_ns = 0", "MATCH (node) DETACH DELETE node"):
+                with pytest.raises(neo4j.exceptions.Neo4jError, match=r"(?i)read only"):
+                    driver.execute_query(text)
+            assert contents(driver) == whole
+    finally:
+        server.stop(copied)
+    with pytest.raises(Neo4jError, match="an earlier copy"):
+        copying.copy(copied, home)
+    with pytest.raises(Neo4jError, match="a server that is no copy"):
+        copying.copy(home, copied, replace=True)
+    with pytest.raises(Neo4jError, match="no database to copy"):
+        copying.copy(copied.with_name("another"), copied.with_name("nothing"))
 
 
 def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,9 @@ class Content:
     spent: pl.DataFrame
     """One row per epoch, operator and type of activity: its time in the window, and on the critical path."""
     steps: pl.DataFrame
-    """Steps of the critical paths; none for the detail `waits`."""
+    """Steps of the critical paths; none for details below `critical`."""
     events: pl.DataFrame
-    """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for the detail `waits`."""
+    """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for details below `critical`."""
     activities: pl.DataFrame
     """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events. ``run`` is null but
     for the types that carry it."""
@@ -144,15 +144,18 @@ class Reader:
             ]
         ).unique()
         snapshots = self._snapshots(parts, paths, segment_of)
-        steps = self._steps(snapshots, paths) if detail is not Detail.WAITS else _empty(STEP.columns)
+        steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(STEP.columns)
         events, activities = self._events(vertices, edges, parts, paths, detail)
+        segments = self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max())
+        if detail is Detail.SUMMARY:
+            segments, then, released = segments.clear(), then.clear(), released.clear()
         return Content(
             detail=detail,
             windows=tuple(windows),
             islands=self.run.epochs_are_islands,
             epochs=self._epochs(parts, paths, segment_of),
             snapshots=snapshots,
-            segments=self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
+            segments=segments,
             then=then,
             released=released,
             findings=self._findings(windows, snapshots),
@@ -189,6 +192,8 @@ class Reader:
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
         hosts = self.run.scan("workers").collect()
+        made = commits(self.run.info)[-1].made
+        files = sorted(made.get("files", {}).items())
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
             "store": str(self.run.info.path.absolute()),
@@ -196,6 +201,10 @@ class Reader:
             "usual_name": self.run.info.path.absolute().stem,
             "tags": None if self.labels.tags is None else list(self.labels.tags),
             "program": self.labels.program,
+            "trace_path": made.get("trace"),
+            "file_names": [name for name, _ in files],
+            "file_bytes": [sums["bytes"] for _, sums in files],
+            "file_crc32": [sums["crc32"] for _, sums in files],
             "hosts": sorted(hosts["host"].drop_nulls().unique()) if "host" in hosts.columns else [],
             "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
             "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
@@ -212,6 +221,7 @@ class Reader:
                 "last_closed_epoch": commit.run["last_closed_epoch"],
                 "events": commit.events,
                 "product_version": commit.run["product_version"],
+                **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
             }
             for commit in commits(self.run.info)
             if commit.run["run_id"] == self.run_id
@@ -342,7 +352,7 @@ class Reader:
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
         edges = edges.with_columns(run=pl.when(carries_run).then(pl.lit(self.run_id)))
-        if detail is Detail.WAITS:
+        if not detail.covers(Detail.CRITICAL):
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.

@@ -103,6 +103,8 @@ def bring(
     rows: pl.DataFrame,
     relationships: Sequence[tuple[RelationshipTable, pl.DataFrame]],
     batch_rows: int,
+    *,
+    ask: bool = True,
 ) -> Iterator[Work]:
     """Give the work that adds nodes with their relationships, or brings them up to date.
 
@@ -112,12 +114,18 @@ def bring(
         Writes the run; asked at once what is there.
     nodes, rows, relationships, batch_rows
         As for `Creation`, whether they are there or not.
+    ask
+        Whether to ask what is there; else all is looked for as it is written.
 
     Yields
     ------
     Work
-        To be done in this order. Where nothing else writes the run meanwhile, nothing is there twice afterwards.
+        To be done in this order. Where nothing else writes the run meanwhile, nothing is there twice afterwards;
+        what is not asked for may be written by others, too.
     """
+    if not ask:
+        yield from writer.merges([(nodes, rows), *relationships], batch_rows)
+        return
     there = pl.Series(_there(writer, nodes, rows, batch_rows), dtype=pl.Int64)
     is_there = pl.int_range(rows.height, eager=True).is_in(there.implode())
     creation = Creation(nodes, rows.filter(~is_there), relationships, batch_rows)

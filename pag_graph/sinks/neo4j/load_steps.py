@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +30,16 @@ from pag_graph.sinks.neo4j.model import (
     WORKER,
 )
 from pag_graph.sinks.neo4j.writer import execute
+from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     import neo4j
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
-    from pag_graph.sinks.neo4j.writer import Work, Writer
+    from pag_graph.sinks.neo4j.writer import Writer
 
 
 def prepare_schema(driver: neo4j.Driver) -> None:
@@ -73,7 +72,7 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     origin = {
         "trace_id": described["trace_id"],
         "rules": described["rules"],
-        "parameters_id": hashlib.sha256(parameters.encode()).hexdigest()[:16],
+        "parameters_id": parameters_id(described["parameters"]),
     }
     query = load_query("load/run")
     values = {name: described.get(name) for name in query.params} | {
@@ -133,21 +132,9 @@ def write_summary(
         (SNAPSHOT, content.snapshots, [(SPENT, content.spent)]),
         (STEP, content.steps, [(CONTAINS_STEP, content.steps)]),
     ]
-    add = partial(bring, writer) if alone else partial(_merges, writer)
-    work = [add(nodes, rows, relationships, batch_rows) for nodes, rows, relationships in parts]
+    work = [bring(writer, nodes, rows, ends, batch_rows, ask=alone) for nodes, rows, ends in parts]
     findings = writer.merges([(CONTAINS_FINDING, content.findings)], batch_rows)
     writer.write_in_order(chain(*work, findings), batch_rows, advance)
-
-
-def _merges(
-    writer: Writer,
-    nodes: NodeTable,
-    rows: pl.DataFrame,
-    relationships: Sequence[tuple[RelationshipTable, pl.DataFrame]],
-    batch_rows: int,
-) -> Iterator[Work]:
-    """Do what `bring` does without asking what is there."""
-    return writer.merges([(nodes, rows), *relationships], batch_rows)
 
 
 def publish(writer: Writer, content: Content) -> None:
@@ -161,7 +148,11 @@ def publish(writer: Writer, content: Content) -> None:
         "commit": content.snapshots["commit"].to_list(),
     }
     ends = {"run": writer.run_id, **content.ends.to_dict(as_series=False)}
-    writer.write_all([(load_query("load/publish_ends").text, ends), (load_query("load/publish").text, shown)])
+    statements: list[tuple[str, Mapping[str, Any]]] = [
+        (load_query("load/publish_ends").text, ends),
+        (load_query("load/publish").text, shown),
+    ]
+    writer.write_all([*statements, *writer.beside])
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:

@@ -179,6 +179,7 @@ PROPERTIES = tuple(
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
+            *("command", "user", "host", "began"),
         )
     )
 )

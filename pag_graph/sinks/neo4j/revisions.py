@@ -36,6 +36,7 @@ class OneTransaction(Writer):
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer.driver, writer.lease, writer.lane)
         self._writer = writer
+        self.beside = writer.beside
         self._statements: list[tuple[str, Mapping[str, Any]]] = []
 
     def write_all(
@@ -78,7 +79,7 @@ def take_back(writer: Writer, open_epoch: int, batch_rows: int) -> None:
         text = load_query(name).text
         while writer.write(text, {**values, "batch_rows": batch_rows})[0]["removed"]:
             pass
-    writer.write(load_query("load/retract_epochs").text, {**values, "kept": []})
+    writer.write(load_query("load/retract_epochs").text, values)
 
 
 def exchange(writer: Writer, reader: Reader, content: Content, open_epoch: int, batch_rows: int) -> None:
@@ -98,9 +99,7 @@ def exchange(writer: Writer, reader: Reader, content: Content, open_epoch: int, 
         Rows of a query.
     """
     kept = OneTransaction(writer)
-    values: dict[str, Any] = {"run": writer.run_id, "open_epoch": open_epoch, "batch_rows": _ALL}
-    # Removed and made again, they would be missed by whoever looks for them just then.
-    values["kept"] = content.epochs["epoch"].to_list()
+    values = {"run": writer.run_id, "open_epoch": open_epoch, "batch_rows": _ALL}
     for name in ("load/unpublish", "load/retract_marks", *_TAKE_BACK, "load/retract_epochs"):
         kept.write(load_query(name).text, {key: values[key] for key in load_query(name).params})
     describe(kept, reader, batch_rows)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
 
 # Three epochs: worker 0 works and tells worker 1, which waits for it. Worker 2 never logs anything.
 WORK = " | ".join(
