@@ -24,6 +24,7 @@ from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.builder.rule_choice import CONTRADICTS, INFERRED_WAITS
 from pag_graph.errors import AnalysisError, PagError
 from pag_graph.model.enums import MESSAGE_TYPES, RESTING_TYPES, ActivityType, EdgeFlags, EpochRole
+from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
     from pag_graph.graph.snapshot import Snapshot
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _HOPS = 10
 _WAKE_UP, _DATA = str(ActivityType.WAKE_UP), str(ActivityType.DATA_MESSAGE)
-_BUSY = str(ActivityType.BUSY)
+_BUSY, _PROGRAM = str(ActivityType.BUSY), str(ActivityType.PROGRAM)
 _NO_INPUT = (str(ActivityType.INPUT_WAIT), str(ActivityType.IDLE))
 _NO_WORK = [_WAKE_UP, *(str(kind) for kind in (ActivityType.WAITING, *RESTING_TYPES))]
 _MOST_OF = 0.75
@@ -211,9 +212,14 @@ class Evidence:
 
     @cached_property
     def between_ns(self) -> int:
-        """Time on the path outside of all activations, in which a worker ran and nobody logged what."""
+        """Time on the path outside of all activations, in which a worker ran and nobody logged what.
+
+        A worker that marks where its steps end tells the program's time, and what is `busy` is Timely's.
+        """
+        edges = self.snapshot.edges
+        marked = edges.filter(pl.col("type") == _PROGRAM)["src"].unique() // (1 << POSITION_BITS)
         between = self.steps.filter(pl.col("operator").is_null(), pl.col("type") == _BUSY)
-        return int(between["duration_ns"].sum())
+        return int(between.filter(~pl.col("worker").is_in(marked.unique().implode()))["duration_ns"].sum())
 
     @cached_property
     def spans(self) -> list[int]:

@@ -16,6 +16,7 @@ I64 = NDArray[np.int64]
 # Codes of the kinds that the kernels look at; `KIND_CODES` in `pag_graph.rules.timely` maps the names to them.
 START, STOP, SEND, RECEIVE, PROGRESS_SEND, PROGRESS_RECEIVE = 0, 1, 2, 3, 4, 5
 PARK, UNPARK, PUSH_PROGRESS, EPOCH_END, OTHER = 6, 7, 8, 9, 10
+PROGRAM = 16
 
 # What can be wrong with a row.
 CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3

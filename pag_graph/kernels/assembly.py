@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, SCOPE, SPINNING, Activations
+from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PARK, PROGRAM, SCOPE, SPINNING, Activations
 from pag_graph.kernels.compiling import kernel
 from pag_graph.kernels.search import above
 from pag_graph.kernels.waits import BUSY as VERDICT_BUSY
@@ -16,6 +16,7 @@ from pag_graph.kernels.waits import WAITING as VERDICT_WAITING
 
 # Codes of the local edge types that this kernel gives.
 PROCESSING, SPINNING_EDGE, BUSY, WAITING, WAKE_UP, INPUT_WAIT, IDLE, UNKNOWN = 0, 1, 2, 3, 4, 5, 6, 7
+PROGRAM_EDGE = 19
 NO_EDGE = -1
 """Stands for the type of an edge where no edge leads from one vertex to the next."""
 
@@ -170,7 +171,9 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                     code = INPUT_WAIT
             elif previous_row < 0 or kind[previous_row] != PARK:
                 top = innermost[previous_row] if previous_row >= 0 else -1
-                if top < 0 or role[top] == SCOPE:
+                if top < 0 and kind[row] == PROGRAM:
+                    code = PROGRAM_EDGE
+                elif top < 0 or role[top] == SCOPE:
                     code = BUSY
                 elif role[top] == SPINNING:
                     code = SPINNING_EDGE

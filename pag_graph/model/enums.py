@@ -40,6 +40,10 @@ class EventKind(StrEnum):
     """A user-defined activity begins."""
     APPLICATION_STOP = "application_stop"
     """It ends."""
+    STEP_STOP = "step_stop"
+    """A step of the worker ends: Timely returns to the program."""
+    PROGRAM = "program"
+    """The program's own code ran since the event before."""
     ARRIVAL = "arrival"
     """A communication thread received a message for the worker."""
 
@@ -68,6 +72,7 @@ class ActivityType(StrEnum):
     SPINNING = "spinning"
     SCHEDULING = "scheduling"
     BUSY = "busy"
+    PROGRAM = "program"
     WAKE_UP = "wake_up"
     GC = "gc"
     IDLE = "idle"
@@ -93,6 +98,19 @@ LOCAL_TYPES = tuple(kind for kind in ActivityType if kind not in MESSAGE_TYPES)
 RESTING_TYPES = (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.UNKNOWN)
 """Edge types of a worker that does nothing, as far as anybody knows, and waits for no other worker: no path ends there
 while somebody works."""
+
+
+COUNTED_TYPES = (
+    ActivityType.PROCESSING,
+    ActivityType.SERIALIZATION,
+    ActivityType.DESERIALIZATION,
+    ActivityType.IO,
+    ActivityType.GC,
+    ActivityType.SCHEDULING,
+    ActivityType.APPLICATION,
+    ActivityType.BUSY,
+)
+"""Edge types of time in which a worker is utilised."""
 
 
 class EdgeFlags(IntFlag):

@@ -39,8 +39,10 @@ KIND_CODES: dict[str, int] = {
     # A worker that spins is as idle as one that parks; it only does not say until when at most.
     EventKind.IDLE_START: act.PARK,
     EventKind.IDLE_STOP: act.UNPARK,
+    EventKind.STEP_STOP: act.OTHER + 5,
+    EventKind.PROGRAM: act.PROGRAM,
 }
-"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same."""
+"""Codes of kinds of events for the kernels; to these those from `OTHER` on are all the same, but for `PROGRAM`."""
 
 SPAWN, EXIT = KIND_CODES[EventKind.SPAWN], KIND_CODES[EventKind.EXIT]
 APPLICATION_START, APPLICATION_STOP = KIND_CODES[EventKind.APPLICATION_START], KIND_CODES[EventKind.APPLICATION_STOP]
@@ -74,8 +76,9 @@ EDGE_TYPES = (
     ActivityType.IO,
     ActivityType.SCHEDULING,
     ActivityType.GC,
+    ActivityType.PROGRAM,
 )
-"""Types of edges, by their codes; the first ones are those of `pag_graph.kernels.assembly`."""
+"""Types of edges, by their codes; the first ones and `PROGRAM` are those of `pag_graph.kernels.assembly`."""
 
 EDGE_CODES: dict[str, int] = {kind: code for code, kind in enumerate(EDGE_TYPES)}
 """The place of each type in `EDGE_TYPES`."""
@@ -238,7 +241,14 @@ def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
     return marks, rows.kind[marks] == APPLICATION_START
 
 
-_FOUND_OUT = (ActivityType.WAITING, ActivityType.SPINNING, ActivityType.BUSY, ActivityType.WAKE_UP, *RESTING_TYPES)
+_FOUND_OUT = (
+    ActivityType.WAITING,
+    ActivityType.SPINNING,
+    ActivityType.BUSY,
+    ActivityType.PROGRAM,
+    ActivityType.WAKE_UP,
+    *RESTING_TYPES,
+)
 APPLICATION_TYPES = tuple(kind for kind in LOCAL_TYPES if kind not in _FOUND_OUT)
 """Types that an activity of the program may state (CPA Table 4.1): what a worker does, and no wait, rest or message."""
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 use timely::order::Product;
 use timely::progress::Timestamp;
 
+use crate::overflow::Overflow;
+use crate::send::Target;
 use crate::streams::Registration;
 
 /// Where events go.
@@ -37,6 +39,11 @@ pub struct Config {
     /// Progress streams, and whether the program named them itself.
     pub(crate) streams: Vec<Registration>,
     pub(crate) keep_unused: bool,
+    pub(crate) steps: bool,
+    pub(crate) target: Option<Target>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) spill: u64,
+    pub(crate) finish_within: Duration,
 }
 
 impl std::fmt::Debug for Config {
@@ -53,6 +60,11 @@ impl std::fmt::Debug for Config {
             .field("trust_wall_clock", &self.trust_wall_clock)
             .field("streams", &self.streams.len())
             .field("keep_unused", &self.keep_unused)
+            .field("steps", &self.steps)
+            .field("target", &self.target)
+            .field("overflow", &self.overflow)
+            .field("spill", &self.spill)
+            .field("finish_within", &self.finish_within)
             .finish()
     }
 }
@@ -80,6 +92,11 @@ impl Config {
             trust_wall_clock: true,
             streams: Vec::new(),
             keep_unused: false,
+            steps: true,
+            target: None,
+            overflow: None,
+            spill: 1 << 30,
+            finish_within: Duration::from_secs(10),
         }
         .usual::<()>()
         .usual::<usize>()
@@ -115,6 +132,12 @@ impl Config {
     /// Whether to keep the usual streams that no scope uses; false unless told.
     pub fn keep_unused(mut self, keep: bool) -> Self {
         self.keep_unused = keep;
+        self
+    }
+
+    /// Whether to mark where steps end and the program's own code runs; true unless told. Two events a step.
+    pub fn steps(mut self, mark: bool) -> Self {
+        self.steps = mark;
         self
     }
 
@@ -156,6 +179,38 @@ impl Config {
     /// is stated in `meta.json` as `stalled_ns`.
     pub fn buffer(mut self, events: usize) -> Self {
         self.buffer = events.max(crate::writer::CHUNK);
+        self
+    }
+
+    /// Sends the trace to a follower that listens at `address` (`pag follow --listen`), which must be of this machine.
+    ///
+    /// Both sides know a token: the text of `token_file`, which nobody else may read (mode 600). The trace's folder
+    /// then holds what the follower has not taken, and is removed when it has taken all; [`Overflow`] says what
+    /// happens when it is full. The follower may come later, go away and come back: the program never waits for it,
+    /// but for [`Config::finish_within`] at its end. What is left then stays in the folder, which is a trace as well. With several
+    /// processes each has a folder of its own in it.
+    pub fn send(mut self, address: impl Into<String>, token_file: impl Into<PathBuf>) -> Self {
+        self.target = Some(Target { address: address.into(), token_file: token_file.into() });
+        self
+    }
+
+    /// What becomes of events for which there is no room: [`Overflow::Spill`] where they are sent, and
+    /// [`Overflow::Wait`] where they are written to files alone, unless told. Where events are dropped, ends of epochs
+    /// stay; what is missing is listed in `meta.json` under `lost`.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = Some(overflow);
+        self
+    }
+
+    /// How many bytes of events may wait in the trace's folder for the follower; 1 GiB unless told.
+    pub fn spill(mut self, bytes: u64) -> Self {
+        self.spill = bytes;
+        self
+    }
+
+    /// How long the process' last worker waits for the follower to take what is left; 10 s unless told.
+    pub fn finish_within(mut self, time: Duration) -> Self {
+        self.finish_within = time;
         self
     }
 

@@ -90,7 +90,10 @@
 //!
 //! The worker's thread only appends records of 40 bytes. One thread per process encodes and writes. When it is behind
 //! by more than [`Config::buffer`] events of a worker, that worker **waits**; nothing is dropped. The time waited is in
-//! `meta.json` as `stalled_ns`.
+//! `meta.json` as `stalled_ns`. [`Config::overflow`] may drop instead.
+//!
+//! [`Config::send`] sends the trace to `pag follow --listen`: a second thread sends every file that is published, and
+//! removes it when the follower has it.
 //!
 //! Every [`Config::flush_every`] (0.5 s) what was recorded becomes files `events/worker-W-N.parquet`, which appear
 //! under their name only when they are whole, so a reader can follow a live run. A program that is killed, at any
@@ -114,14 +117,17 @@
 
 #![deny(missing_docs)]
 
+mod between;
 mod clock;
 mod config;
 mod directory;
 mod error;
 mod events;
 mod meeting;
+mod overflow;
 mod record;
 mod recorder;
+mod send;
 mod streams;
 mod tables;
 mod tracer;
@@ -130,5 +136,6 @@ mod writer;
 pub use config::{Config, Sink};
 pub use directory::assemble;
 pub use error::Error;
+pub use overflow::Overflow;
 pub use record::ActivityType;
 pub use tracer::{Activities, Activity, Tracer, attach};

@@ -18,10 +18,14 @@ pub(crate) enum Kind {
     ApplicationStop,
     IdleStart,
     IdleStop,
+    StepStop,
+    Program,
+    /// No event: `count` of them were dropped here.
+    Lost,
 }
 
 /// The words of contract 1, indexed by [`Kind`].
-pub(crate) const NAMES: [&str; 14] = [
+pub(crate) const NAMES: [&str; 16] = [
     "start",
     "stop",
     "send",
@@ -36,6 +40,8 @@ pub(crate) const NAMES: [&str; 14] = [
     "application_stop",
     "idle_start",
     "idle_stop",
+    "step_stop",
+    "program",
 ];
 
 /// What a named activity does.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use timely::logging::{CommChannelKind, ParkEvent, StartStop, TimelyEvent};
 
+use crate::between::Between;
 use crate::record::{Dropped, Kind, Record, Structure};
 use crate::streams::Round;
 use crate::writer::Lane;
@@ -31,6 +32,16 @@ pub(crate) struct IdleLimits {
     pub(crate) cut: u64,
     /// The longest stretch that is kept open.
     pub(crate) longest: u64,
+    /// Whether ends of steps are marked.
+    pub(crate) steps: bool,
+}
+
+/// What a hand-over ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Nothing,
+    Epoch(u64),
+    Step(u64),
 }
 
 /// The state of one worker's recording.
@@ -44,6 +55,7 @@ pub(crate) struct Recorder {
     dropped: Dropped,
     stretch: Option<Stretch>,
     limits: IdleLimits,
+    between: Between,
     /// The last flush or tick, or the time of the last event where that is later.
     last: u64,
     known: HashSet<String>,
@@ -72,6 +84,7 @@ impl Recorder {
             dropped: Dropped::default(),
             stretch: None,
             limits,
+            between: Between::default(),
             last: now,
             known: HashSet::new(),
             progress_made: 0,
@@ -206,7 +219,7 @@ impl Recorder {
     /// Merges what is pending; all streams must be complete up to now.
     pub(crate) fn merge(&mut self) {
         if !self.own.is_empty() || !self.others.is_empty() {
-            self.hand_over(None);
+            self.hand_over(End::Nothing);
         }
     }
 
@@ -215,7 +228,7 @@ impl Recorder {
         if self.own.is_empty() && self.others.is_empty() && self.structure.is_empty() {
             self.empty_step(t);
         } else {
-            self.hand_over(None);
+            self.hand_over(End::Step(t));
         }
         self.last = self.last.max(t);
     }
@@ -227,11 +240,13 @@ impl Recorder {
                 stretch.stop = t;
                 stretch.steps += 1;
                 if stretch.stop - stretch.start >= self.limits.longest {
-                    self.hand_over(None);
+                    self.hand_over(End::Nothing);
                 }
             }
-            Some(_) => self.hand_over(None),
             None if idle => self.stretch = Some(Stretch { start: self.last, stop: t, steps: 1 }),
+            // The program did something else before the step.
+            Some(_) => self.hand_over(End::Step(t)),
+            None if self.between.outside() => self.hand_over(End::Step(t)),
             None => {}
         }
     }
@@ -239,8 +254,13 @@ impl Recorder {
     /// Ends the epoch at `t`; all streams must be merged.
     pub(crate) fn tick(&mut self, t: u64) {
         let t = t.max(self.last);
-        self.hand_over(Some(Record::plain(t, Kind::EpochEnd, 0)));
+        self.hand_over(End::Epoch(t));
         self.epoch += 1;
+    }
+
+    /// The program says that a step comes.
+    pub(crate) fn enter(&mut self, t: u64) {
+        self.between.enter(t);
     }
 
     /// The program says that it came to its end.
@@ -250,7 +270,7 @@ impl Recorder {
     }
 
     /// Hands everything over, the open stretch included, and then `end`.
-    fn hand_over(&mut self, end: Option<Record>) {
+    fn hand_over(&mut self, end: End) {
         if self.closed {
             self.own.clear();
             self.others.clear();
@@ -262,16 +282,19 @@ impl Recorder {
             self.others_sorted = true;
         }
         let stretch = self.stretch.take();
-        let cut = self.limits.cut;
-        let Self { own, others, last, .. } = self;
+        let IdleLimits { cut, steps, .. } = self.limits;
+        let Self { own, others, last, between, .. } = self;
         let mut write = |out: &mut Vec<Record>| {
             if let Some(stretch) = stretch {
+                between.mark(out);
                 out.push(Record::plain(stretch.start, Kind::IdleStart, 0));
                 out.push(Record::counted(stretch.stop, Kind::IdleStop, stretch.steps));
             }
             let before = out.len();
             merge(own, others, out);
-            out.extend(end);
+            if let End::Epoch(t) = end {
+                out.push(Record::plain(t, Kind::EpochEnd, 0));
+            }
             // Cannot happen while streams are complete when they are merged; a log that runs backward would be worse.
             let floor = *last;
             for record in out[before..].iter_mut().take_while(|record| record.t < floor) {
@@ -282,6 +305,15 @@ impl Recorder {
                 && first.saturating_sub(stretch.stop) <= cut
             {
                 out[before - 1].t = first.max(stretch.stop);
+            }
+            if steps {
+                if stretch.is_some() {
+                    between.rested(out[before - 1].t);
+                }
+                between.weave(out, before, cut);
+                if let End::Step(t) = end {
+                    between.end_step(t, out);
+                }
             }
             if let Some(record) = out.last() {
                 *last = record.t.max(*last);
@@ -304,7 +336,7 @@ impl Recorder {
         if self.closed {
             return;
         }
-        self.hand_over(None);
+        self.hand_over(End::Nothing);
         self.closed = true;
         if let Some(lane) = self.lane.take() {
             lane.close(self.finished && !std::thread::panicking());
@@ -344,7 +376,7 @@ mod tests {
     }
 
     fn recorder(lane: &Arc<Lane>) -> Recorder {
-        Recorder::new(0, IdleLimits { cut: 100, longest: 1_000 }, Some(Arc::clone(lane)))
+        Recorder::new(0, IdleLimits { cut: 100, longest: 1_000, steps: false }, Some(Arc::clone(lane)))
     }
 
     fn seen(lane: &Lane) -> Vec<(u64, Kind, i64)> {

@@ -10,8 +10,10 @@ use timely::worker::Worker;
 
 use crate::directory::Directory;
 use crate::meeting::{self, Meeting};
+use crate::overflow::Overflow;
 use crate::record::{ActivityType, Kind, Record};
 use crate::recorder::{IdleLimits, Recorder, nanoseconds};
+use crate::send::{self, Process, Sender};
 use crate::streams::{self, Shared, since};
 use crate::writer::{Lane, Limits, Writer};
 use crate::{Config, Error, Sink};
@@ -30,7 +32,8 @@ pub fn attach(worker: &mut Worker, config: Config) -> Result<Tracer, Error> {
         Sink::Write => Some(open(worker, timer, &config)?),
         Sink::Discard => None,
     };
-    let limits = IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every) };
+    let limits =
+        IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every), steps: config.steps };
     let recorder = Recorder::new(since(timer), limits, lane);
     let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
     let shared = streams::register(&mut registry, recorder, &config.streams)?;
@@ -44,8 +47,15 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     static WRITERS: Mutex<Option<HashMap<String, Weak<Writer>>>> = Mutex::new(None);
 
     let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
-    let limits = Limits { flush_every: config.flush_every, rows_per_file: config.rows_per_file, buffer: config.buffer };
-    let prepare = |meeting: &Meeting| Directory::begin(&path, config.replace, meeting).map(drop);
+    let limits = limits(config);
+    // Whoever cannot send says so before anybody waits for him.
+    let target = config.target.as_ref().map(send::Target::check).transpose()?;
+    // Who sends removes what was taken, and so has a folder of his own.
+    let place = |meeting: &Meeting| match target {
+        Some(_) => send::folder(&path, meeting.process, meeting.processes),
+        None => path.clone(),
+    };
+    let prepare = |meeting: &Meeting| Directory::begin(&place(meeting), config.replace, meeting).map(drop);
     let meeting = meeting::meet(worker, timer, config, prepare)?;
     let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
     let writers = writers.get_or_insert_default();
@@ -53,13 +63,38 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     let writer = match writers.get(&meeting.trace_id).and_then(Weak::upgrade) {
         Some(writer) => writer,
         None => {
-            let directory = Directory::join(&path, config.replace, &meeting)?;
-            let writer = Writer::start(directory, &meeting.own(), limits)?;
+            let folder = place(&meeting);
+            let directory = Directory::join(&folder, config.replace, &meeting)?;
+            let workers = meeting.own();
+            let sender = target.map(|target| {
+                let Meeting { trace_id, process, processes, .. } = meeting.clone();
+                let process = Process { trace_id, process, processes, workers: workers.clone() };
+                let room = if limits.overflow == Overflow::Drop { config.spill.min(IN_FLIGHT) } else { config.spill };
+                Sender::start(target, process, folder, room)
+            });
+            let writer = Writer::start(directory, &workers, limits, sender.transpose()?)?;
             writers.insert(meeting.trace_id, Arc::downgrade(&writer));
             writer
         }
     };
     Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
+}
+
+/// How much is on its way to a follower, at most, where nothing else is kept.
+const IN_FLIGHT: u64 = 16 << 20;
+/// Rows of a file that is sent: of so many, none is too long for a frame.
+const SENT_ROWS: usize = 256 * 1024;
+
+fn limits(config: &Config) -> Limits {
+    let sent = config.target.is_some();
+    let Config { flush_every, rows_per_file, buffer, .. } = *config;
+    Limits {
+        flush_every,
+        rows_per_file: if sent { rows_per_file.min(SENT_ROWS) } else { rows_per_file },
+        buffer,
+        finish_within: config.finish_within,
+        overflow: config.overflow.unwrap_or(if sent { Overflow::Spill } else { Overflow::Wait }),
+    }
 }
 
 /// The recording of one worker.
@@ -93,6 +128,15 @@ impl Tracer {
             streams::release_unused(&mut registry, &self.shared);
         }
         epoch
+    }
+
+    /// Says that a step comes: right before `worker.step()` and the like, where it should be known to the nanosecond
+    /// when the program's own time ends.
+    ///
+    /// Without it, that time ends with the first event of the step, and what Timely does before is taken for the
+    /// program's: it takes in what other workers sent.
+    pub fn before_step(&self) {
+        self.shared.recorder.borrow_mut().enter(since(self.timer));
     }
 
     /// Begins a named activity of the program itself, which ends when the guard is dropped.

@@ -88,6 +88,35 @@ fn adjustable() {
 }
 
 #[test]
+fn pipeline() {
+    let small = ["--epochs", "3", "--records", "600", "--costs", "100,100,100"];
+    let result = |arguments: &[&str]| checksum(example("pipeline").args(small).args(arguments));
+    let plain = result(&[]);
+    for arguments in [
+        &["-w", "2", "--place", "0,0,1"][..],
+        &["-w", "2", "--place", "1,0,1", "--batch", "7", "--inflight", "3"],
+        &["-w", "2", "-z", "--place", "0,1,1", "--payload", "4096", "--inflight", "2"],
+        &["-w", "3", "--place", "0,1,2", "--work", "sleep"],
+    ] {
+        assert_eq!(result(arguments), plain, "the result depends on no place: {arguments:?}");
+    }
+    let cut = [&small[..], &["-w", "2", "--place", "0,0,1", "--inflight", "2"]].concat();
+    for trace in try_out("pipeline", &cut) {
+        assert_eq!(trace.count("epoch_end"), 6, "every worker ends every epoch");
+        let sent = |from: i64, to: i64| -> i64 {
+            let all = trace.of(from).filter(|event| text(event, "kind") == "send" && int(event, "peer") == Some(to));
+            all.filter_map(|event| int(event, "records")).sum()
+        };
+        assert_eq!((sent(0, 1), sent(1, 0)), (1_800, 0), "records change workers once, where the place does");
+    }
+    for arguments in [&["--place", "0,1,0"][..], &["--place", "0"], &["--work", "rest"], &["--costs", "1,x"]] {
+        let output = example("pipeline").args(arguments).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "it says why: {arguments:?}");
+    }
+}
+
+#[test]
 fn ground_truth() {
     let place = Place::new("ground-truth");
     let directory = place.0.join("trace");

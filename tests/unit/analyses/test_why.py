@@ -122,6 +122,13 @@ def test_time_between_activations_is_not_instrumented(tmp_path: Path, *, between
     assert not noted or rows[0]["statement"].startswith("40% of the path lies between activations")
 
 
+def test_what_lies_between_marked_steps_is_the_programs(tmp_path: Path) -> None:
+    step = "{0} start 1 | {1} stop 1 | {2} stepped | {3} program | {4} end"
+    log = " | ".join(step.format(t, t + 50, t + 60, t + 99, t + 100) for t in (0, 100, 200))
+    told = drawn(tmp_path, log.replace("start 1 |", "start 1 | 1 send 3>0 #0 |", 1)).why(epoch=1)
+    assert "not instrumented" not in " ".join(row["statement"] for row in told.table.to_pylist())
+
+
 def test_a_balanced_run_raises_no_alarm(tmp_path: Path) -> None:
     told = drawn(tmp_path, balanced(1), balanced(0)).why()
     assert told.cause is Cause.WORK

@@ -135,6 +135,27 @@ def test_inferred_work_is_flagged(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # A step ends at 7, and the program runs until the next one begins.
+        (
+            "0 start 1 | 5 stop 1 | 7 stepped | 20 program | 21 start 1 | 30 stop 1",
+            "0 spinning 5 busy 7 program 20 busy",
+        ),
+        # What the program does there by itself cuts its time.
+        ("0 stepped | 5 program | 5 send 3>0 | 9 program | 9 end | 10 end", "0 program 5 program 9 busy 9 busy"),
+        # It cannot run while an operator does, whatever a log says, nor while the worker sleeps.
+        ("0 start 1 | 3 program | 5 stop 1 | 9 program", "0 spinning 3 spinning 5 program 9"),
+        ("0 stepped | 2 program | 2 park | 9 unpark | 9 start 1", "0 program 2 busy 2 busy 9 busy 9"),
+        # A named activity covers it.
+        ("0 stepped | 1 program | 1 app 50 | 8 program | 8 endapp 50 | 9 end", "0 program 1 busy 1 application 8"),
+    ],
+)
+def test_the_program_runs_between_steps(build: Build, log: str, expected: str) -> None:
+    assert local(build(log + " | 40 end")).startswith(expected)
+
+
+@pytest.mark.parametrize(
     ("log", "expected", "finding"),
     [
         ("0 end | 3 stop 1 | 10 end", "0 busy 3 busy 10", "stop_without_start"),
@@ -388,7 +409,7 @@ def test_progress_goes_to_every_other_worker(build: Build) -> None:
         (("0 send 3>1 | 9 end", "0 start 1 | 9 stop 1 | 9 end"), ("send_without_receive", 0, 0, 1)),
         # One of three workers, the sender among them, read it.
         (("0 psend 3 | 1 precv 3<0 | 9 end", "0 end", "0 end"), ("send_without_receive", 0, 0, 2)),
-        (("0 send 3>1 | 9 end", "0 end | 1 recv 3<0 | 2 recv 3<0"), ("message_received_twice", 0, 0, 1)),
+        (("0 send 3>1 | 9 end", "0 end | 1 recv 3<0 | 2 recv 3<0"), ("receive_without_send", 1, 2, None)),
         # The number, the channel and the receiver must fit.
         (("0 send 3>1 #1 | 9 end", "0 end | 1 recv 3<0 #0"), ("receive_without_send", 1, 1, None)),
         (("0 send 4>1 | 9 end", "0 end | 1 recv 3<0"), ("receive_without_send", 1, 1, None)),

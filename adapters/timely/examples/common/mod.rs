@@ -12,15 +12,20 @@ use timely::worker::Worker;
 /// A number that can be given on the command line.
 pub struct Size(pub &'static str, pub u64, pub &'static str);
 
+/// A word, or a list of numbers, that can be given on the command line.
+pub struct Word(pub &'static str, pub &'static str, pub &'static str);
+
 /// The arguments of an example.
 #[derive(Clone)]
 pub struct Arguments {
     sizes: Vec<(&'static str, u64)>,
+    words: Vec<(&'static str, String)>,
     pub seed: u64,
     pub trace: Option<PathBuf>,
     pub process: usize,
     sink: Sink,
     replace: bool,
+    send: Option<(String, PathBuf)>,
     step: bool,
     timely: Option<timely::Config>,
 }
@@ -28,15 +33,25 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the command line; prints the help or what is wrong, and ends the program, if there is reason to.
     pub fn parse(about: &str, workers: usize, sizes: &[Size]) -> Self {
+        Self::parse_with(about, workers, sizes, &[])
+    }
+
+    /// Reads the command line of an example that takes words too.
+    pub fn parse_with(about: &str, workers: usize, sizes: &[Size], words: &[Word]) -> Self {
         let mut options = getopts::Options::new();
         timely::Config::install_options(&mut options);
         for Size(name, default, meaning) in sizes {
             options.optopt("", name, &format!("{meaning} [{default}]"), "N");
         }
+        for Word(name, default, meaning) in words {
+            options.optopt("", name, &format!("{meaning} [{default}]"), "WORD");
+        }
         options.optopt("", "seed", "seed of all random numbers [1]", "N");
         options.optopt("", "trace", "directory of the trace; without it nothing is recorded", "DIR");
         options.optopt("", "sink", "what becomes of recorded events: drop or write [write]", "SINK");
         options.optflag("", "replace", "replace a trace that is there");
+        options.optopt("", "send", "a follower that listens; what it has not taken stays in the trace", "HOST:PORT");
+        options.optopt("", "token-file", "with --send: file of mode 600 with the follower's token", "FILE");
         options.optflag("", "step", "spin with step instead of parking with step_or_park");
         options.optflag("", "help", "print this help");
         let program = std::env::args().next().unwrap_or_default();
@@ -59,6 +74,10 @@ impl Arguments {
             }
             Ok(Self {
                 sizes: sizes.iter().map(|size| Ok((size.0, number(size.0, size.1)?))).collect::<Result<_, String>>()?,
+                words: words
+                    .iter()
+                    .map(|word| (word.0, matches.opt_str(word.0).unwrap_or_else(|| word.1.to_owned())))
+                    .collect(),
                 seed: number("seed", 1)?,
                 trace: matches.opt_str("trace").map(PathBuf::from),
                 process: number("p", 0)? as usize,
@@ -68,6 +87,11 @@ impl Arguments {
                     Some(other) => return Err(format!("--sink: {other:?} is neither drop nor write")),
                 },
                 replace: matches.opt_present("replace"),
+                send: match (matches.opt_str("send"), matches.opt_str("token-file")) {
+                    (Some(address), Some(file)) => Some((address, PathBuf::from(file))),
+                    (None, None) => None,
+                    _ => return Err("--send and --token-file: give both, or neither".to_owned()),
+                },
                 step: matches.opt_present("step"),
                 timely: Some(timely),
             })
@@ -81,6 +105,35 @@ impl Arguments {
     /// A number, by its name.
     pub fn size(&self, name: &str) -> u64 {
         self.sizes.iter().find(|size| size.0 == name).expect("the example names its numbers").1
+    }
+
+    /// A word, by its name.
+    pub fn word(&self, name: &str) -> &str {
+        &self.words.iter().find(|word| word.0 == name).expect("the example names its words").1
+    }
+
+    /// A list of numbers, by its name; ends the program if it is none.
+    pub fn numbers(&self, name: &str) -> Vec<u64> {
+        let parts = self.word(name).split(',').filter(|part| !part.is_empty());
+        let read = parts.map(|part| part.trim().parse().map_err(|error| format!("--{name}: {part:?}: {error}")));
+        read.collect::<Result<_, _>>().unwrap_or_else(|message| self.refuse(&message))
+    }
+
+    /// Ends the program, for its arguments do not fit together.
+    pub fn refuse(&self, message: &str) -> ! {
+        eprintln!("{message}");
+        std::process::exit(2);
+    }
+
+    /// Number of workers of all processes.
+    pub fn workers(&self) -> usize {
+        match self.timely.as_ref().map(|config| &config.communication) {
+            Some(
+                timely::CommunicationConfig::Process(threads) | timely::CommunicationConfig::ProcessBinary(threads),
+            ) => *threads,
+            Some(timely::CommunicationConfig::Cluster { threads, addresses, .. }) => threads * addresses.len(),
+            Some(timely::CommunicationConfig::Thread) | None => 1,
+        }
     }
 
     /// Runs `program` on every worker, and prints what worker 0 makes of it; ends the program if there can be no trace.
@@ -125,7 +178,10 @@ pub struct Run {
 impl Run {
     fn begin(worker: &mut Worker, arguments: Arguments) -> Result<Self, Error> {
         let tracer = arguments.trace.as_ref().map(|directory| {
-            let config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
+            let mut config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
+            if let Some((address, token_file)) = &arguments.send {
+                config = config.send(address, token_file);
+            }
             pag_timely::attach(worker, config)
         });
         let tracer = tracer.transpose()?;
@@ -159,6 +215,9 @@ impl Run {
 
     /// Takes a step; parks if there is nothing to do, until something comes or the time is over, unless told to spin.
     pub fn step(&self, worker: &mut Worker, at_most: Option<Duration>) {
+        if let Some(tracer) = &self.tracer {
+            tracer.before_step();
+        }
         if self.arguments.step {
             worker.step();
         } else {
