@@ -11,7 +11,7 @@ import pyarrow as pa
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_WORKERS
-from pag_graph.runtime.collector import without_collector
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, estimate_clocks, join_collectives
 from pag_graph.sources.kineto.event_text import looks_like_events

@@ -11,7 +11,7 @@ import numpy as np
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.json_events import HAS_DURATION, HAS_TIME
-from pag_graph.runtime.collector import without_collector
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.kineto.event_text import TextEvents
 
 if TYPE_CHECKING:

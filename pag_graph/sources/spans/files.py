@@ -8,7 +8,7 @@ import orjson
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import Severity
-from pag_graph.runtime.collector import without_collector
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
 from pag_graph.sources.spans.documents import SLICE, filled, records

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from pag_graph.runtime.collector import without_collector
+from pag_graph.sources.collector import without_collector
 
 
 def test_the_collector_rests_in_the_block_and_runs_behind_it_whatever_happens() -> None:
