@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses import all_analyses
 from pag_graph.api.building import build, make_engine
 from pag_graph.api.comparing import scaling
+from pag_graph.api.latency import latency, load_curve
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
@@ -41,7 +42,9 @@ __all__ = [
     "changes",
     "convert",
     "follow",
+    "latency",
     "live",
+    "load_curve",
     "make_engine",
     "open",
     "scaling",

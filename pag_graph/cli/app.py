@@ -35,6 +35,7 @@ from pag_graph.cli.analyses import (
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
+from pag_graph.cli.latency import latency, load_curve
 from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
@@ -239,6 +240,8 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(scaling)
+app.command()(latency)
+app.command()(load_curve)
 app.command()(spark)
 app.command()(spans)
 app.command()(torch)

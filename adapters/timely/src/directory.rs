@@ -29,6 +29,7 @@ const TIMELY: &str = "0.31";
 const META: &str = "meta.json";
 const EVENTS: &str = "events";
 const PARTS: &str = "parts";
+const INPUTS: &str = "inputs";
 
 /// What one process knows; with several processes, a file in `parts`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,6 +117,13 @@ impl Directory {
     /// The place of a file of events.
     pub(crate) fn events(&self, worker: u32, number: usize) -> PathBuf {
         self.path.join(EVENTS).join(format!("worker-{worker:07}-{number:07}.parquet"))
+    }
+
+    /// The place of a file of inputs, in a folder that is made when there are any.
+    pub(crate) fn inputs(&self, worker: u32, number: usize) -> Result<PathBuf, Error> {
+        let folder = self.path.join(INPUTS);
+        fs::create_dir_all(&folder).map_err(Error::at(&folder))?;
+        Ok(folder.join(format!("worker-{worker:07}-{number:07}.parquet")))
     }
 
     /// All workers of the run.
@@ -333,7 +341,7 @@ fn hidden(file: &Path) -> PathBuf {
 type Group<'a> = SerializedRowGroupWriter<'a, File>;
 
 /// Puts a small table in the place of a file at once.
-fn replace_table(
+pub(crate) fn replace_table(
     file: &Path,
     schema: &str,
     write: impl FnOnce(&mut Group<'_>) -> Result<(), ParquetError>,
@@ -359,7 +367,7 @@ fn text<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
 }
 
 /// Splits into values and levels.
-fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
+pub(crate) fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let mut present = Vec::new();
     let levels = values.map(|value| {
         let level = i16::from(value.is_some());

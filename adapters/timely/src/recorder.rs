@@ -7,9 +7,10 @@ use std::time::Duration;
 use timely::logging::{CommChannelKind, ParkEvent, StartStop, TimelyEvent};
 
 use crate::between::Between;
+use crate::inputs::InputRow;
 use crate::record::{Dropped, Kind, Record, Structure};
 use crate::streams::Round;
-use crate::writer::Lane;
+use crate::writer::{Beside, Lane};
 
 /// Converts to nanoseconds; enough for 584 years.
 #[inline]
@@ -52,6 +53,7 @@ pub(crate) struct Recorder {
     others: Vec<Record>,
     others_sorted: bool,
     structure: Vec<Structure>,
+    inputs: Vec<InputRow>,
     dropped: Dropped,
     stretch: Option<Stretch>,
     limits: IdleLimits,
@@ -81,6 +83,7 @@ impl Recorder {
             others: Vec::new(),
             others_sorted: true,
             structure: Vec::new(),
+            inputs: Vec::new(),
             dropped: Dropped::default(),
             stretch: None,
             limits,
@@ -209,6 +212,13 @@ impl Recorder {
         self.others.push(record);
     }
 
+    /// Takes a row about input.
+    pub(crate) fn input(&mut self, row: InputRow) {
+        if !self.closed {
+            self.inputs.push(row);
+        }
+    }
+
     /// Notes the name of an activity.
     pub(crate) fn name(&mut self, id: u32, name: &str) {
         if self.known.insert(format!("application/{name}")) {
@@ -283,7 +293,7 @@ impl Recorder {
         }
         let stretch = self.stretch.take();
         let IdleLimits { cut, steps, .. } = self.limits;
-        let Self { own, others, last, between, .. } = self;
+        let Self { own, others, last, between, structure, inputs, .. } = self;
         let mut write = |out: &mut Vec<Record>| {
             if let Some(stretch) = stretch {
                 between.mark(out);
@@ -320,11 +330,12 @@ impl Recorder {
             }
         };
         match &self.lane {
-            Some(lane) => lane.append(write, &mut self.structure, self.dropped),
+            Some(lane) => lane.append(write, Beside { structure, inputs }, self.dropped),
             None => {
                 self.discarded.clear();
                 write(&mut self.discarded);
-                self.structure.clear();
+                structure.clear();
+                inputs.clear();
             }
         }
         self.own.clear();

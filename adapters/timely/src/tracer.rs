@@ -14,7 +14,7 @@ use crate::record::{ActivityType, Kind, Record};
 use crate::recorder::{IdleLimits, Recorder, nanoseconds};
 use crate::streams::{self, Shared, since};
 use crate::writer::{Lane, Limits, Writer};
-use crate::{Config, Error, Sink};
+use crate::{Config, Error, Inputs, Schedule, Sink};
 
 /// Begins to record a worker. Call it on every worker, before the first dataflow is built.
 ///
@@ -122,6 +122,13 @@ impl Tracer {
     /// A handle that can be moved into operators.
     pub fn activities(&self) -> Activities {
         Activities { shared: self.shared.clone(), timer: self.timer }
+    }
+
+    /// Says when the worker's input is due, so that latencies count from then: call it when the first schedule begins.
+    ///
+    /// What is given, and what is done, goes into the table `inputs` of the trace.
+    pub fn inputs(&self, schedule: Schedule) -> Inputs {
+        Inputs::new(self.shared.clone(), self.timer, schedule)
     }
 
     /// Also listens to the progress of scopes whose timestamp is `T`, and which are yet to be built.

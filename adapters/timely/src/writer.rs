@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::directory::Directory;
 use crate::events::EventFile;
+use crate::inputs::{self, InputRow};
 use crate::record::{Dropped, Record, Structure};
 use crate::tables::Tables;
 
@@ -51,6 +52,7 @@ struct Pending {
     current: Vec<Record>,
     spare: Vec<Vec<Record>>,
     structure: Vec<Structure>,
+    inputs: Vec<InputRow>,
     dropped: Dropped,
     stalled: Duration,
     /// Whether the program finished as it should; known when the worker is gone.
@@ -62,9 +64,17 @@ struct Pending {
 pub(crate) struct Taken {
     pub(crate) records: Vec<Record>,
     pub(crate) structure: Vec<Structure>,
+    pub(crate) inputs: Vec<InputRow>,
     pub(crate) dropped: Dropped,
     pub(crate) stalled: Duration,
     pub(crate) closed: Option<bool>,
+}
+
+/// What a worker hands over beside its events; it is taken.
+#[derive(Debug)]
+pub(crate) struct Beside<'a> {
+    pub(crate) structure: &'a mut Vec<Structure>,
+    pub(crate) inputs: &'a mut Vec<InputRow>,
 }
 
 /// The way of one worker's events.
@@ -106,12 +116,7 @@ impl Lane {
     }
 
     /// Lets `write` append events; waits first while the writer is too far behind.
-    pub(crate) fn append(
-        &self,
-        write: impl FnOnce(&mut Vec<Record>),
-        structure: &mut Vec<Structure>,
-        dropped: Dropped,
-    ) {
+    pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<Record>), beside: Beside<'_>, dropped: Dropped) {
         let mut pending = locked(&self.pending);
         if pending.full.len() >= self.chunks && !self.failure.failed.load(Ordering::Relaxed) {
             let began = Instant::now();
@@ -121,7 +126,8 @@ impl Lane {
             }
             pending.stalled += began.elapsed();
         }
-        pending.structure.append(structure);
+        pending.structure.append(beside.structure);
+        pending.inputs.append(beside.inputs);
         pending.dropped = dropped;
         write(&mut pending.current);
         if pending.current.len() < CHUNK {
@@ -141,6 +147,7 @@ impl Lane {
         let mut taken = Taken {
             records: Vec::new(),
             structure: std::mem::take(&mut pending.structure),
+            inputs: std::mem::take(&mut pending.inputs),
             dropped: pending.dropped,
             stalled: pending.stalled,
             closed: pending.closed,
@@ -252,6 +259,8 @@ struct Output {
     lane: Arc<Lane>,
     file: Option<EventFile>,
     files: usize,
+    inputs: Vec<InputRow>,
+    input_files: usize,
     epoch: i64,
     seq: i64,
     closed: Option<bool>,
@@ -265,6 +274,8 @@ impl Output {
             lane,
             file: None,
             files: 0,
+            inputs: Vec::new(),
+            input_files: 0,
             epoch: 0,
             seq: 1,
             closed: None,
@@ -328,6 +339,7 @@ impl Work {
         output.closed = taken.closed;
         output.dropped = taken.dropped;
         output.stalled = taken.stalled;
+        output.inputs.extend(taken.inputs);
         self.tables.learn(taken.structure);
         let mut records = taken.records.as_slice();
         while !records.is_empty() {
@@ -359,6 +371,12 @@ impl Work {
             if let Some(file) = output.file.take() {
                 file.publish()?;
             }
+            if !output.inputs.is_empty() {
+                let file = self.directory.inputs(output.lane.worker, output.input_files)?;
+                inputs::write(&file, output.lane.worker, &output.inputs)?;
+                output.inputs.clear();
+                output.input_files += 1;
+            }
         }
         if finished { self.publish_tables(true) } else { Ok(()) }
     }
@@ -381,6 +399,10 @@ mod tests {
     use super::*;
     use crate::record::Kind;
 
+    fn append(lane: &Lane, write: impl FnOnce(&mut Vec<Record>)) {
+        lane.append(write, Beside { structure: &mut Vec::new(), inputs: &mut Vec::new() }, Dropped::default());
+    }
+
     #[test]
     fn chunks_stay_in_order() {
         let lane = Lane::detached();
@@ -389,7 +411,7 @@ mod tests {
             let write = |out: &mut Vec<Record>| {
                 out.extend((next..next + count as u64).map(|t| Record::plain(t, Kind::Start, 0)));
             };
-            lane.append(write, &mut Vec::new(), Dropped::default());
+            append(&lane, write);
             next += count as u64;
         }
         let mut records = lane.take(false).records;
@@ -402,7 +424,7 @@ mod tests {
         let lane = Arc::new(Lane::new(0, CHUNK, Arc::default(), Arc::default()));
         let fill = |lane: &Lane| {
             let write = |out: &mut Vec<Record>| out.resize(CHUNK, Record::plain(0, Kind::Start, 0));
-            lane.append(write, &mut Vec::new(), Dropped::default());
+            append(lane, write);
         };
         fill(&lane);
         let other = Arc::clone(&lane);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pag_timely::{Activity, Config, Error, Sink, Tracer};
+use pag_timely::{Activity, Config, Error, Inputs, Schedule, Sink, Tracer};
 use timely::worker::Worker;
 
 /// A number that can be given on the command line.
@@ -193,6 +193,11 @@ impl Run {
     /// Begins a named activity.
     pub fn application(&self, name: &str) -> Option<Activity> {
         self.tracer.as_ref().map(|tracer| tracer.application(name))
+    }
+
+    /// Says when the worker's input is due.
+    pub fn inputs(&self, schedule: Schedule) -> Option<Inputs> {
+        self.tracer.as_ref().map(|tracer| tracer.inputs(schedule))
     }
 
     /// Takes steps while `busy` says so; parks in between, unless told to spin.
