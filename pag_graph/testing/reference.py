@@ -157,7 +157,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     graph = Reference()
     if not trace.complete:
         graph.findings["log_cut_short", None, None, None] += 1
-    _match(trace, logs, graph)
+    arrived = _match(logs, graph)
     intervals = []
     opened = []
     for worker, log in enumerate(logs):
@@ -173,6 +173,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         _drop(log, mine, graph)
         opened.append(_applications(log, graph))
     lives = _lives(logs, end, graph)
+    _unread(logs, arrived, lives, graph)
     rounds = _rounds(logs, lives, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
     for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
@@ -225,7 +226,8 @@ def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
     return lives
 
 
-def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None:
+def _match(logs: list[list[_Item]], graph: Reference) -> Counter[int]:
+    """Find the send of every read; return how often each send was read."""
     sends: dict[tuple[object, ...], _Item] = {}
     arrived: Counter[int] = Counter()
     items = [item for log in logs for item in log]
@@ -248,9 +250,18 @@ def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None
             arrived[item.sent.id] += 1
             if item.t < item.sent.t and event.peer != event.worker:
                 graph.findings["negative_transfer", event.worker, event.seq, item.t - item.sent.t] += 1
-    for item in items:
+    return arrived
+
+
+def _unread(logs: list[list[_Item]], arrived: Counter[int], lives: list[_Life], graph: Reference) -> None:
+    """Say which sends were not read as often as there were workers to read them."""
+    for item in (item for log in logs for item in log):
         if item.kind in {"send", "progress_send"}:
-            missing = (1 if item.kind == "send" else trace.workers) - arrived[item.id]
+            missing = (1 if item.kind == "send" else len(logs)) - arrived[item.id]
+            if item.kind == "progress_send" and missing > 0:
+                # Not due at who joins later, or has left. `begin` of a worker without a birth is the run's.
+                gone = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
+                missing = max(missing - len(gone), 0)
             name = "send_without_receive" if missing > 0 else "message_received_twice"
             if missing:
                 graph.findings[name, item.event.worker, item.event.seq, abs(missing)] += 1

@@ -18,6 +18,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Arguments, Run, Size, mix, random};
+use pag_timely::Schedule;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::operator::Operator;

@@ -38,6 +38,7 @@ pub struct Config {
     pub(crate) streams: Vec<Registration>,
     pub(crate) keep_unused: bool,
     pub(crate) steps: bool,
+    pub(crate) founders: Option<usize>,
 }
 
 impl std::fmt::Debug for Config {
@@ -55,6 +56,7 @@ impl std::fmt::Debug for Config {
             .field("streams", &self.streams.len())
             .field("keep_unused", &self.keep_unused)
             .field("steps", &self.steps)
+            .field("founders", &self.founders)
             .finish()
     }
 }
@@ -83,6 +85,7 @@ impl Config {
             streams: Vec::new(),
             keep_unused: false,
             steps: true,
+            founders: None,
         }
         .usual::<()>()
         .usual::<usize>()
@@ -118,6 +121,14 @@ impl Config {
     /// Whether to keep the usual streams that no scope uses; false unless told.
     pub fn keep_unused(mut self, keep: bool) -> Self {
         self.keep_unused = keep;
+        self
+    }
+
+    /// How many workers, from worker 0 on, begin the trace; the others [`join`](crate::join) it later, or never.
+    ///
+    /// Without it every worker must [`attach`](crate::attach), and nobody can join.
+    pub fn founders(mut self, workers: usize) -> Self {
+        self.founders = Some(workers.max(1));
         self
     }
 

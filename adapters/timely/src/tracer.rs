@@ -30,14 +30,21 @@ pub fn attach(worker: &mut Worker, config: Config) -> Result<Tracer, Error> {
         Sink::Write => Some(open(worker, timer, &config)?),
         Sink::Discard => None,
     };
+    record(worker, &config, lane, 0)
+}
+
+/// Begins to listen.
+fn record(worker: &mut Worker, config: &Config, lane: Option<Arc<Lane>>, epoch: i64) -> Result<Tracer, Error> {
+    let timer = worker.timer().ok_or(Error::NoLogging)?;
     let limits =
         IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every), steps: config.steps };
-    let recorder = Recorder::new(since(timer), limits, lane);
+    let mut recorder = Recorder::new(since(timer), limits, lane);
+    recorder.begin_at(epoch);
     let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
     let shared = streams::register(&mut registry, recorder, &config.streams)?;
     drop(registry);
     let registry = (!config.keep_unused).then(|| worker.clone());
-    Ok(Tracer { shared, timer, registry })
+    Ok(Tracer { shared, timer, index: worker.index() as u32, registry })
 }
 
 /// Meets the other workers, and finds this one's way to the writer of its process.
@@ -45,7 +52,7 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     static WRITERS: Mutex<Option<HashMap<String, Weak<Writer>>>> = Mutex::new(None);
 
     let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
-    let limits = Limits { flush_every: config.flush_every, rows_per_file: config.rows_per_file, buffer: config.buffer };
+    let limits = writer_limits(config, 0);
     let prepare = |meeting: &Meeting| Directory::begin(&path, config.replace, meeting).map(drop);
     let meeting = meeting::meet(worker, timer, config, prepare)?;
     let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,13 +70,41 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
 }
 
+fn writer_limits(config: &Config, epoch: i64) -> Limits {
+    Limits { flush_every: config.flush_every, rows_per_file: config.rows_per_file, buffer: config.buffer, epoch }
+}
+
+/// Enters a trace that others began and go on with: for a worker that comes later.
+///
+/// The trace must have been begun with [`Config::founders`], in a directory that this worker can see. The worker's rows
+/// begin here, and its first epoch is `epoch`: the one that the others are in. Whoever started it says so with
+/// [`Tracer::spawned`].
+///
+/// # Errors
+///
+/// As [`attach`], and if the trace is not there, cannot be joined, or has the worker already.
+pub fn join(worker: &mut Worker, config: Config, epoch: i64) -> Result<Tracer, Error> {
+    let timer = worker.timer().ok_or(Error::NoLogging)?;
+    let lane = match config.sink {
+        Sink::Write => {
+            let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
+            let (directory, meeting) = Directory::enter(&path, meeting::newcomer(worker, timer))?;
+            let writer = Writer::start(directory, &meeting.listed(), writer_limits(&config, epoch))?;
+            Some(writer.lane(worker.index() as u32).expect("it is the only one"))
+        }
+        Sink::Discard => None,
+    };
+    record(worker, &config, lane, epoch)
+}
+
 /// The recording of one worker.
 ///
 /// Dropped without [`Tracer::finish`], as by a panic, it leaves a trace that says that it was cut short.
 #[must_use = "a tracer that is dropped at once leaves a trace that says that it was cut short"]
 pub struct Tracer {
-    shared: Shared,
-    timer: Instant,
+    pub(crate) shared: Shared,
+    pub(crate) timer: Instant,
+    pub(crate) index: u32,
     /// The way to the registry, while it may hold streams that nobody uses.
     registry: Option<Worker>,
 }

@@ -197,6 +197,8 @@ pub(crate) struct Limits {
     pub(crate) flush_every: Duration,
     pub(crate) rows_per_file: usize,
     pub(crate) buffer: usize,
+    /// The epoch that the first event belongs to.
+    pub(crate) epoch: i64,
 }
 
 /// The writer of one process; shared by the lanes of its workers.
@@ -217,7 +219,7 @@ impl Writer {
             .map(|&worker| Arc::new(Lane::new(worker, limits.buffer, Arc::clone(&bell), Arc::clone(&failure))))
             .collect();
         let work = Work {
-            outputs: lanes.iter().map(|lane| Output::new(Arc::clone(lane))).collect(),
+            outputs: lanes.iter().map(|lane| Output::new(Arc::clone(lane), limits.epoch)).collect(),
             tables: Tables::new(directory.workers()),
             directory,
             limits,
@@ -269,14 +271,14 @@ struct Output {
 }
 
 impl Output {
-    fn new(lane: Arc<Lane>) -> Self {
+    fn new(lane: Arc<Lane>, epoch: i64) -> Self {
         Self {
             lane,
             file: None,
             files: 0,
             inputs: Vec::new(),
             input_files: 0,
-            epoch: 0,
+            epoch,
             seq: 1,
             closed: None,
             dropped: Dropped::default(),
