@@ -133,7 +133,9 @@ def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns
         worker = int(number)  # type: ignore[call-overload]
         offset = offsets_ns[worker]
         schedule = _schedule(worker, part)
-        last = max(part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item() or 0, ends_ns.get(worker, 0))
+        last = max(
+            part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item() or 0, ends_ns.get(worker, 0)
+        )
         measured = _measured(part, schedule, last)
         left_out += schedule.count - len(measured)
         schedules[worker] = schedule._replace(first_ns=schedule.first_ns + offset)

@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
     from pag_graph.analyses.due_times import LatencyReport
 
-TraceOption = typer.Argument(metavar="TRACE", help="Trace of a program that says when input is due.", show_default=False)
+TraceOption = typer.Argument(
+    metavar="TRACE", help="Trace of a program that says when input is due.", show_default=False
+)
 _QUANTILES = ("p50_ns", "p99_ns", "max_ns", "mean_ns")
 
 
 def latency(
     trace: Annotated[Path, TraceOption],
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="STORE", help="Graph of it: also say why the slowest took so long.")
+        Path | None,
+        typer.Option("--store", metavar="STORE", help="Graph of it: also say why the slowest took so long."),
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
 ) -> None:
@@ -60,7 +63,8 @@ def latency(
 
 def load_curve(
     traces: Annotated[
-        list[Path], typer.Argument(metavar="TRACE...", help="Traces of one program under other loads.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="TRACE...", help="Traces of one program under other loads.", show_default=False),
     ],
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
 ) -> None:

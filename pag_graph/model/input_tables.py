@@ -49,7 +49,9 @@ LOAD_CURVE = pa.schema(
         _column("loop", _STR, "open: input comes by the clock; closed: when the one before is done"),
         _column("inputs", _I64, "inputs that were due"),
         _column("censored", _I64, "of these, how many were not done"),
-        _column("offered_per_s", _F64, "inputs due per second; null in a closed loop, which offers what is taken", null=True),
+        _column(
+            "offered_per_s", _F64, "inputs due per second; null in a closed loop, which offers what is taken", null=True
+        ),
         _column("achieved_per_s", _F64, "inputs done per second"),
         _column("records_per_s", _F64, "records done per second; null when not told", null=True),
         _column("mean_ns", _F64, "mean latency; a lower bound where some are censored"),

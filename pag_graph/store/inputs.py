@@ -37,7 +37,7 @@ def read_inputs(trace: Path) -> pa.Table:
         If there are none, or a file cannot be read.
     MissingColumnError, SchemaError
         If a file has not the columns of the table.
-    """
+    """  # noqa: DOC501  (what makes an error is taken for one)
     files = sorted((trace / INPUTS).glob("*.parquet"))
     if not files:
         message = f"The trace at {trace} does not say when input was due."

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use common::{Arguments, Size, random};
 use differential_dataflow::input::Input;
-use differential_dataflow::operators::*;
 use pag_timely::Schedule;
 use timely::dataflow::operators::{Exchange, Inspect, Probe};
 

@@ -59,7 +59,9 @@ def test_a_closed_loop_omits_what_a_stall_costs() -> None:
 
 
 def test_latency_counts_from_when_input_was_due() -> None:
-    report = measure(table(schedule(first=10, interval=10, count=3), gave(0, 12), gave(1, 35), saw(1, 30), saw(2, 50)), end=45)
+    report = measure(
+        table(schedule(first=10, interval=10, count=3), gave(0, 12), gave(1, 35), saw(1, 30), saw(2, 50)), end=45
+    )
     assert report.table.schema.equals(INPUT_LATENCIES)
     columns = ("number", "due_ns", "given_ns", "noticed_ns", "latency_ns", "censored")
     assert [tuple(row[name] for name in columns) for row in report.table.to_pylist()] == [
@@ -80,7 +82,9 @@ def test_latency_counts_from_when_input_was_due() -> None:
 
 def test_a_program_that_is_killed_leaves_what_it_did_not_finish() -> None:
     rows = [schedule(interval=10, count=1_000)]
-    rows += [gave(number, 10 * number) for number in range(60)] + [saw(number + 1, 10 * number + 4) for number in range(50)]
+    rows += [gave(number, 10 * number) for number in range(60)] + [
+        saw(number + 1, 10 * number + 4) for number in range(50)
+    ]
     report = measure(table(*rows), end=595)
     [*_, pooled] = report.curve()
     assert (pooled["inputs"], pooled["censored"], report.not_due) == (60, 10, 940)
@@ -134,7 +138,10 @@ def test_every_worker_has_one_schedule(schedules: int) -> None:
         measure(table(*[schedule(interval=10, count=1)] * schedules, gave(0, 0)))
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=20), st.sampled_from([0.01, 0.5, 0.99, 1.0]))
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=20),
+    st.sampled_from([0.01, 0.5, 0.99, 1.0]),
+)
 def test_a_quantile_is_exact_or_says_that_it_is_a_bound(inputs: list[tuple[int, bool]], share: float) -> None:
     latency, censored = (np.array(column) for column in zip(*inputs, strict=True))
     found = quantile(latency, censored, share)

@@ -158,7 +158,10 @@ def test_broadcasts_are_due_where_workers_are_alive(build: Build, progress: str,
     ("log", "expected"),
     [
         # A step ends at 7, and the program runs until the next one begins.
-        ("0 start 1 | 5 stop 1 | 7 stepped | 20 program | 21 start 1 | 30 stop 1", "0 spinning 5 busy 7 program 20 busy"),
+        (
+            "0 start 1 | 5 stop 1 | 7 stepped | 20 program | 21 start 1 | 30 stop 1",
+            "0 spinning 5 busy 7 program 20 busy",
+        ),
         # What the program does there by itself cuts its time.
         ("0 stepped | 5 program | 5 send 3>0 | 9 program | 9 end | 10 end", "0 program 5 program 9 busy 9 busy"),
         # It cannot run while an operator does, whatever a log says, nor while the worker sleeps.
