@@ -46,7 +46,8 @@ class Schedule(NamedTuple):
 
     first_ns: int
     interval_ns: int | None
-    count: int
+    inputs: int
+    """How many there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +83,7 @@ class LatencyReport:
 
     def curve(self) -> list[dict[str, Any]]:
         """Return its rows of `LOAD_CURVE`: each worker, and all together."""
-        workers: list[int | None] = sorted(self.schedules)
-        return [_point(self, worker) for worker in [*workers, None]]
+        return [*(_point(self, worker) for worker in sorted(self.schedules)), _point(self, None)]
 
 
 def quantile(latency_ns: NDArray[np.int64], censored: NDArray[np.bool_], share: float) -> Quantile:
@@ -130,14 +130,14 @@ def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns
     assert isinstance(rows, pl.DataFrame)  # noqa: S101
     parts, schedules, ends, left_out = [], {}, {}, 0
     for (number,), part in rows.group_by("worker", maintain_order=True):
-        worker = int(number)  # type: ignore[call-overload]
+        worker = int(number)
         offset = offsets_ns[worker]
         schedule = _schedule(worker, part)
         last = max(
             part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item() or 0, ends_ns.get(worker, 0)
         )
         measured = _measured(part, schedule, last)
-        left_out += schedule.count - len(measured)
+        left_out += schedule.inputs - len(measured)
         schedules[worker] = schedule._replace(first_ns=schedule.first_ns + offset)
         ends[worker] = last + offset
         shifted = [(pl.col(name) + offset) for name in ("due_ns", "given_ns", "noticed_ns")]
@@ -160,7 +160,7 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
     given = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
     given = given.select("number", "due_ns", "given_ns", "epoch", "records")
     if schedule.interval_ns is not None:
-        numbers = pl.DataFrame({"number": np.arange(schedule.count, dtype=np.int64)})
+        numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
         due = schedule.first_ns + pl.col("number") * schedule.interval_ns
         given = numbers.join(given.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
         given = given.filter(pl.col("due_ns") <= end_ns)
@@ -179,21 +179,12 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
 def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
     """Return one row of `LOAD_CURVE`."""
     rows = report.rows(worker)
-    chosen = [each for each in report.schedules if worker in (None, each)]
-    open_loop = report.loop == "open"
     latency, censored = rows["latency_ns"].to_numpy(), rows["censored"].to_numpy()
     done = rows.filter(~pl.col("censored"))
-    begin = min((report.schedules[each].first_ns for each in chosen), default=0)
-    if not open_loop:
-        begin = min(rows["given_ns"].to_list(), default=0)
-    offered_until = max(
-        (min(each.first_ns + each.count * (each.interval_ns or 0), report.ends_ns[number]))
-        for number, each in report.schedules.items()
-        if number in chosen
-    )
-    until = max(done["noticed_ns"].max() or begin, offered_until if open_loop else begin)  # type: ignore[type-var]
-    offered = len(rows) / ((offered_until - begin) or 1) * 1e9 if open_loop else None
-    seconds = (int(until) - begin) / 1e9 or 1e-9  # type: ignore[call-overload]
+    begin_ns, offered_ns = _offer(report, [each for each in report.schedules if worker in (None, each)], rows)
+    seen = done["noticed_ns"].to_list()
+    seconds = (max([begin_ns + offered_ns, *seen]) - begin_ns) / 1e9 or 1e-9
+    offered = len(rows) / offered_ns * 1e9 if offered_ns else None
     told = done["records"].null_count() == 0 and len(done) > 0
     quantiles = {name: quantile(latency, censored, share) for name, share in QUANTILES.items()} if len(rows) else {}
     return {
@@ -210,6 +201,19 @@ def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
         "at_least": [name for name, value in quantiles.items() if value.at_least] + ["mean_ns"] * bool(censored.any()),
         "stable": None if offered is None else len(done) / seconds >= _STABLE * offered,
     }
+
+
+def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) -> tuple[int, int]:
+    """Return when input began, and for how long it was offered by the clock; 0 in a closed loop."""
+    if report.loop == "closed":
+        return min(rows["given_ns"].to_list(), default=0), 0
+    begin = min(report.schedules[worker].first_ns for worker in workers)
+    ends = [
+        min(first + inputs * (interval or 0), report.ends_ns[worker])
+        for worker, (first, interval, inputs) in report.schedules.items()
+        if worker in workers
+    ]
+    return begin, max(max(ends) - begin, 1)
 
 
 def load_curve(reports: Sequence[LatencyReport]) -> pa.Table:

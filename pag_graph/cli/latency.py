@@ -101,7 +101,7 @@ def _print_curve(rows: Sequence[Mapping[str, Any]], title: str, *, runs: bool = 
         }
         for row in rows
     ]
-    print_rows(shown, list(max(shown, key=len)), title)
+    print_rows(shown, list(dict.fromkeys(name for row in shown for name in row)), title)
 
 
 def _why(store: Path, report: LatencyReport, slowest: Mapping[str, Any]) -> str:

@@ -149,7 +149,7 @@ def test_inferred_work_is_flagged(build: Build) -> None:
 def test_broadcasts_are_due_where_workers_are_alive(build: Build, progress: str, expected: dict[str, int]) -> None:
     joiner = "7 start 1 | 7 send 3>0 | 9 stop 1 | 30 exit"
     ending = "" if "recv 3" in progress else "31 recv 3<1 | "
-    log = f"0 start 1 | 2 spawn 1 | {progress} | {ending}40 end"
+    log = f"0 start 1 | 1 stop 1 | 2 spawn 1 | {progress} | {ending}40 end"
     rows = sorted(log.split(" | "), key=lambda row: int(row.split()[0]))
     assert found(build(" | ".join(rows), joiner)) == expected
 
