@@ -76,7 +76,7 @@ fn writer_limits(config: &Config, epoch: i64) -> Limits {
 
 /// Enters a trace that others began and go on with: for a worker that comes later.
 ///
-/// The trace must have been begun with [`Config::founders`], in a directory that this worker can see. The worker's rows
+/// The configuration is that of the others. The trace must have been begun with [`Config::founders`], in a directory that this worker can see. The worker's rows
 /// begin here, and its first epoch is `epoch`: the one that the others are in. Whoever started it says so with
 /// [`Tracer::spawned`].
 ///
@@ -88,6 +88,10 @@ pub fn join(worker: &mut Worker, config: Config, epoch: i64) -> Result<Tracer, E
     let lane = match config.sink {
         Sink::Write => {
             let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
+            if config.founders.is_some_and(|founders| founders.min(worker.peers()) > 1) {
+                // The founders met over a channel: from there on, numbers must be the same on all workers.
+                worker.new_identifier();
+            }
             let (directory, meeting) = Directory::enter(&path, meeting::newcomer(worker, timer))?;
             let writer = Writer::start(directory, &meeting.listed(), writer_limits(&config, epoch))?;
             Some(writer.lane(worker.index() as u32).expect("it is the only one"))
