@@ -129,6 +129,30 @@ fn coordinated_omission() {
 }
 
 #[test]
+fn elastic() {
+    let small = ["-w", "3", "--epochs", "3", "--records", "30", "--bins", "12", "--cost", "1000", "--period", "1000"];
+    let still = checksum(example("elastic").args(small).args(["--active", "1,1"]));
+    for trace in try_out("elastic", &[&small[..], &["--active", "1,3"]].concat()) {
+        assert_eq!(trace.count("epoch_end"), 3 * 2 * 4, "every stage, and every move, is an epoch");
+        let named = |name: &str| {
+            let row = trace.operators.iter().find(|row| text(row, "name") == name).expect("the step is known");
+            let starts = trace.events.iter().filter(|event| text(event, "kind") == "application_start");
+            let mut workers: Vec<_> = starts
+                .filter(|event| int(event, "operator") == int(row, "operator"))
+                .filter_map(|event| int(event, "worker"))
+                .collect();
+            workers.sort_unstable();
+            workers.dedup();
+            workers
+        };
+        assert_eq!(named("rescale:activate"), [1, 2], "those that were idle");
+        assert_eq!(named("rescale:request"), [0]);
+    }
+    let moved = checksum(example("elastic").args(small).args(["--active", "1,3"]));
+    assert_eq!(moved, still, "no count is lost on the way");
+}
+
+#[test]
 fn pipeline() {
     let small = ["--epochs", "3", "--records", "600", "--costs", "100,100,100"];
     let result = |arguments: &[&str]| checksum(example("pipeline").args(small).args(arguments));
