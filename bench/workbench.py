@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, polars_reads
-from pag_graph.workbench import answers, app
+from pag_graph.workbench import answers
 from pag_graph.workbench.library import Library
 
 _PIXELS = 1_200
@@ -28,7 +29,7 @@ def run(session: Session) -> None:
     stick = polars_reads(run_of.info.files("edges"), name="Polars reads all edges")
     session.measure(
         "first view of the whole run",
-        lambda: app.in_bytes(first_view(store, 0, run_of.end_ns)),
+        lambda: answers.in_bytes(first_view(store, 0, run_of.end_ns)),
         against=stick,
         items=edges,
         unit="edges",
@@ -38,13 +39,21 @@ def run(session: Session) -> None:
     window = run_of.slowest()
     chosen = {"epoch": window.epoch}
     snapshot = run_of.snapshot(window)
-    session.measure(
-        "a slider: the slowest round replayed under all assumptions",
-        lambda: answers.replays(library.open(name), chosen, ["worker=0 factor=0.5"]),
-        items=snapshot.edges.height,
-        unit="edges",
-        target="under 1 s",
-    )
+    whole = {"between": (0, run_of.end_ns)}
+    for title, window_of, assumptions, items in (
+        ("a slider: the slowest round replayed under all assumptions", chosen, "all", snapshot.edges.height),
+        ("a slider: the whole run replayed under the usual assumptions", whole, "usual", edges),
+        ("the same under the others, for the interval", whole, "others", edges),
+    ):
+        opened = library.open(name)
+        opened.ask(window_of)
+        session.measure(
+            title,
+            partial(answers.replays, opened, window_of, ["worker=0 factor=0.5"], assumptions),
+            items=items,
+            unit="edges",
+            target="" if assumptions == "others" else "under 1 s",
+        )
 
 
 def first_view(store: Path, begin_ns: int, end_ns: int) -> object:
@@ -67,7 +76,9 @@ def _moves(library: Library, name: str) -> Figure:
         middle = float(np.clip(middle + generator.normal() * span / 3, span / 2, end - span / 2))
         begin = int(middle - span / 2)
         started = time.perf_counter()
-        app.in_bytes(opened.lanes.draw(begin, min(int(begin + span) + 1, end), _PIXELS))
+        view = begin, min(int(begin + span) + 1, end)
+        answers.in_bytes(opened.lanes.draw(*view, _PIXELS))
+        answers.in_bytes(answers.path(opened, {"between": (0, end)}, view, _PIXELS))
         seconds.append(time.perf_counter() - started)
     ordered = sorted(seconds)
     return Figure(

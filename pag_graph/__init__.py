@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         live,
         open,  # noqa: A004
     )
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
     from pag_graph.engines.following import FollowReport
     from pag_graph.graph.following import Committed
     from pag_graph.sources.replay import ReplayReport, replay
@@ -52,7 +52,7 @@ __all__ = [
 
 
 _ELSEWHERE = {
-    "BuildReport": "pag_graph.builder.build",
+    "BuildReport": "pag_graph.builder.report",
     "Committed": "pag_graph.graph.following",
     "CriticalPath": "pag_graph.analyses.critical_path",
     "FollowReport": "pag_graph.engines.following",

@@ -220,6 +220,11 @@ class Query:
         return ()
 
     @property
+    def is_summary(self) -> bool:
+        """Whether it asks only for what an epoch is loaded with in the least detail."""
+        return not self.details and re.search(r":(?:Segment|THEN|RELEASED)\b|\|RELEASED\b", self.code) is None
+
+    @property
     def statements(self) -> tuple[str, ...]:
         """The statements of the text, in order; each ends a line with a semicolon."""
         parts = (part.strip() for part in re.split(r";\s*(?:\n|$)", self.text))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from pag_graph.analyses.advise import Advice, AdviseParameters
+    from pag_graph.analyses.advise_ports import AdvisePortsParameters, PortTable
     from pag_graph.analyses.causal_profile import CausalProfileParameters
     from pag_graph.analyses.diff import Difference
     from pag_graph.analyses.imbalance import ImbalanceParameters
@@ -409,6 +411,134 @@ class AnalysisMethods:
             See docs/analyses.md#causal-profile for the rows, `CAUSAL_PROFILE`.
         """
         return cast("pa.Table", self._ask("causal-profile", locals()))
+
+    def advise(
+        self,
+        parameters: AdviseParameters | None = None,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        beta: float = 0.8,
+        cores: int | None = None,
+        new_threads: int = 1,
+        ports: int = 1,
+        until: int | None = None,
+        level: int | None = None,
+        keep: Sequence[int | str] | int | str = (),
+        serial: Sequence[int | str] | int | str = (),
+        pact: Sequence[str] | str = (),
+        transfer: str | None = None,
+        record_transfer: str | None = None,
+        rank: Literal["gain", "utility"] = "gain",
+        nodes: int = 1000000,
+        state: str | None = None,
+        blacklist: Literal["global", "configuration"] = "global",
+        loop: Literal["closed", "open"] = "closed",
+        arrival: Literal["shortest", "read"] = "shortest",
+        **unknown: Never,
+    ) -> Advice:
+        """Say where a thread more would make the window shorter, and by how much.
+
+        Parameters
+        ----------
+        parameters
+            All that follow the choice of windows, at once.
+        epoch
+            Number of the epoch to look at; the slowest round where nothing is chosen.
+        role
+            The startup or the shutdown instead.
+        between
+            A free window instead, in nanoseconds from the run's origin.
+        latency
+            Number of an epoch instead: from its first event on any worker to its last.
+        beta
+            Threads that work for this share of their time and more are bottlenecks.
+        cores
+            Cores of the machine; without it, they are taken to be enough.
+        new_threads
+            Try up to so many threads behind a port of a dataflow, and more workers.
+        ports
+            Try so many ports one after the other in a thread's way, where activities nest.
+        until
+            Look at all rounds from the chosen epoch to this one together.
+        level
+            Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow.
+        keep
+            Never insert a port at these operators: numbers, addresses, or names (all so called).
+        serial
+            These operators must stay on one worker each, so more workers are no way out.
+        pact
+            What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange.
+        transfer
+            What a hand-over takes, least and most: 0:20us; else up to the slowest message of like size.
+        record_transfer
+            What it takes longer for every record, least and most: 0:50ns.
+        rank
+            Order by what is saved at least, or by utility as the paper does.
+        nodes
+            Matrices to make at most while ports are searched.
+        state
+            File of `pag advise-evaluate`: what it reverted is not proposed again.
+        blacklist
+            What did not help is not proposed again at all, or with the same other ports only.
+        loop
+            Input comes as long after it is asked for as it did (closed), or when it came (open).
+        arrival
+            A message without a logged arrival took as long as the shortest one, or until it was read.
+        unknown
+            Nothing: an error, as a method has no other arguments.
+
+        Returns
+        -------
+        Advice
+            See docs/analyses.md#advise for the rows, `ADVICE`.
+        """
+        return cast("Advice", self._ask("advise", locals()))
+
+    def advise_ports(
+        self,
+        parameters: AdvisePortsParameters | None = None,
+        *,
+        epoch: int | None = None,
+        role: EpochRole | Literal["startup", "round", "shutdown"] | None = None,
+        between: tuple[int, int] | None = None,
+        latency: int | None = None,
+        level: int | None = None,
+        keep: Sequence[int | str] | int | str = (),
+        pact: Sequence[str] | str = (),
+        **unknown: Never,
+    ) -> PortTable:
+        """Say how much of each thread's time lies downstream of each operator.
+
+        Parameters
+        ----------
+        parameters
+            All that follow the choice of windows, at once.
+        epoch
+            Number of the epoch to look at; the slowest round where nothing is chosen.
+        role
+            The startup or the shutdown instead.
+        between
+            A free window instead, in nanoseconds from the run's origin.
+        latency
+            Number of an epoch instead: from its first event on any worker to its last.
+        level
+            Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow.
+        keep
+            Never insert a port at these operators: numbers, addresses, or names (all so called).
+        pact
+            What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange.
+        unknown
+            Nothing: an error, as a method has no other arguments.
+
+        Returns
+        -------
+        PortTable
+            See docs/analyses.md#advise-ports for the rows, `ADVISE_PORTS`.
+        """
+        return cast("PortTable", self._ask("advise-ports", locals()))
 
     def participation(
         self,

@@ -40,8 +40,11 @@ _LONG_FIRST = ("integration", "properties", "attack")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test the group whose tests run in one process: its server's, or its file's."""
+    """Give a test the group whose tests run in one process: that of the server that it shares, or its file's."""
     kinds = [name for name in _SHARED if item.get_closest_marker(name)]
+    if kinds == ["neo4j"] and "neo4j_server" not in getattr(item, "fixturenames", ()):
+        # It has a server of its own, if any.
+        kinds = []
     item.add_marker(pytest.mark.xdist_group(kinds[0] if kinds else item.nodeid.partition("::")[0]))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["PROGRAMS", "ROLES", "Program", "Role"]
+__all__ = ["PATTERNS", "PROGRAMS", "ROLES", "Program", "Role"]
 
 Role = str
 ROLES: tuple[Role, ...] = ("planted", "decoy", "twin")
@@ -231,6 +231,33 @@ def cache_recomputed(spark: SparkSession, role: Role, folder: Path) -> None:  # 
         found = table.filter(f.length("wide") > number)
         _keep_nothing(_slowly(found, 10) if role == "decoy" else found.select(f.length("wide")))
 
+
+def plan_patterns(spark: SparkSession, role: Role, data: Path) -> None:
+    """Run queries whose plans look dear, one pattern each; the twin and the decoy have none."""
+    del data
+    planted = role == "planted"
+    rows = spark.range(200_000).withColumn("key", f.col("id") % 20)
+    # No two rows have the same key, or many have it.
+    unique = (f.col("id") * _DIGITS % 1_000_003).alias("unique")
+    _keep_nothing(rows.groupBy(unique if planted else "key").agg(f.sum("key")))
+    _keep_nothing(rows.limit(20_000).withColumn("each", f.explode(f.sequence(f.lit(1), f.lit(20 if planted else 2)))))
+    groups = rows.groupBy((f.col("id") % (2_000 if planted else 20)).alias("group"))
+    _keep_nothing(groups.agg(f.collect_list("key")))
+    left = rows.repartition(3) if planted else rows
+    _keep_nothing(left.join(spark.range(100).withColumnRenamed("id", "key"), "key"))
+    ordered = rows.orderBy(unique) if planted else rows
+    _keep_nothing(ordered.groupBy("key").agg(f.first("id")))
+
+
+PATTERNS = (
+    Program(
+        name="plan-patterns",
+        cause="",
+        run=plan_patterns,
+        settings={"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "4"},
+    ),
+)
+"""Programs whose plans show what has no time in the log."""
 
 PROGRAMS = (
     Program(name="python-udf", cause="python_udf", run=python_udf),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from make_logs import packed, scrub
-from plan_programs import PROGRAMS, ROLES, Program, Role
+from plan_programs import PATTERNS, PROGRAMS, ROLES, Program, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,13 +103,14 @@ def records(programs: list[Program], roles: list[Role]) -> Iterator[tuple[Progra
 def main() -> None:
     """Read the options and record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    names = [program.name for program in PROGRAMS]
+    known = [*PROGRAMS, *PATTERNS]
+    names = [program.name for program in known]
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    chosen = [program for program in PROGRAMS if program.name in given.only]
+    chosen = [program for program in known if program.name in given.only]
     for program, role, log in records(chosen, given.roles):
         target = given.out / f"{program.name}-{role}.zstd"
         target.write_bytes(packed(log))

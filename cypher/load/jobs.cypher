@@ -11,6 +11,10 @@
 // param last_closed_epoch: the last of them
 // param events: rows of the trace then
 // param product_version: release that made it
+// param command: command that made it; this and the next three may be null
+// param user: who ran it
+// param host: on which machine
+// param began: since when that process ran, as ISO 8601
 // param previous: id of the commit before it of the same run, or null
 
 MATCH (trace:Trace {id: $trace_id})
@@ -23,7 +27,11 @@ SET job.run = $run,
     job.committed = datetime($committed[i]),
     job.closed_epochs = $closed_epochs[i],
     job.last_closed_epoch = $last_closed_epoch[i],
-    job.events = $events[i]
+    job.events = $events[i],
+    job.command = $command[i],
+    job.user = $user[i],
+    job.host = $host[i],
+    job.began = datetime($began[i])
 MERGE (product:Version {product: 'pag-graph', version: $product_version[i]})
 MERGE (job)-[:USED]->(trace)
 MERGE (job)-[:USED]->(rules)

@@ -21,6 +21,10 @@
 // param usual_name: what it is called where nobody has ever given it a name
 // param tags: words to find it by; null leaves what is there
 // param program: what ran; null leaves what is there
+// param trace_path: where the trace lay, or null
+// param file_names: files of the trace whose sums are known
+// param file_bytes: sizes of these files
+// param file_crc32: their checksums
 // param hosts: where it ran, as far as the log says
 
 MERGE (run:Run {id: $run})
@@ -49,7 +53,10 @@ SET run.trace_id = $trace_id,
 MERGE (trace:Trace {id: $trace_id})
 SET trace.system = $source_system,
     trace.version = $source_version,
-    trace.format = $source_format
+    trace.format = $source_format,
+    trace.path = coalesce($trace_path, trace.path)
+FOREACH (known IN CASE WHEN size($file_names) > 0 THEN [trace] ELSE [] END |
+  SET known.file_names = $file_names, known.file_bytes = $file_bytes, known.file_crc32 = $file_crc32)
 MERGE (run)-[:WAS_DERIVED_FROM]->(trace)
 MERGE (:RuleSet {name: $rules})
 MERGE (given:Parameters {id: $parameters_id})

@@ -2,10 +2,11 @@
 // param run: id of the run
 // over: epochs
 // returns: one row per commit, oldest first: job, version (of the store), committed, informed_by (the commit before it),
-//   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules
+//   epochs (published ones whose current snapshot it made), first_epoch, last_epoch, events, trace, rules, command
+//   (that made it), user, host, began (since when that process ran)
 // example: skewed
-//   job | version | committed | informed_by | epochs | first_epoch | last_epoch | events | trace | rules
-//   ... | ...     | ...       |             | 11     | 0           | 10         | 2922   | ...   | timely
+//   job | version | committed | informed_by | epochs | first_epoch | last_epoch | events | trace | rules  | command | user | host | began
+//   ... | ...     | ...       |             | 11     | 0           | 10         | 2922   | ...   | timely | ...     | ...  | ...  | ...
 //   1 row
 
 MATCH (:Run {id: $run})-[:HAS_EPOCH]->(window:Epoch {published: true})
@@ -23,5 +24,9 @@ RETURN job.id AS job,
        last_epoch,
        job.events AS events,
        trace.id AS trace,
-       rules.name AS rules
+       rules.name AS rules,
+       job.command AS command,
+       job.user AS user,
+       job.host AS host,
+       job.began AS began
 ORDER BY version, job;

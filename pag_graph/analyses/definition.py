@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
 from pag_graph.errors import UnsupportedPlanError
+from pag_graph.formats.html import rows_table
 from pag_graph.graph.needs import Needs
+from pag_graph.model.units import in_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +97,20 @@ class Report(Protocol):
         """Return all for a terminal; None where that is the headline and the rows."""
         del top
         return None
+
+    def html(self, *, top: int = 20) -> list[str]:
+        """Return all for a page, as elements: what it says, and its first rows."""
+        rows = self.table.slice(0, top).to_pylist()
+        said = [f"<p>{in_html(line)}</p>" for line in self.headline().splitlines()]
+        return [
+            *said,
+            rows_table(rows, self.table.column_names),
+            f"<p>{len(rows):,} of {self.table.num_rows:,} rows</p>",
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return all for a notebook."""
+        return "\n".join(self.html())
 
     def markdown(self, *, top: int = 20) -> str | None:
         """Return all for an issue; None where that is the headline and the rows."""

@@ -13,6 +13,8 @@ INDEX = {
     "slack": "Say by how much each activity may last longer before the window does.",
     "what-if": "Predict how long the window would be if something took more or less time.",
     "causal-profile": "Say by how much the window would be shorter if an operator, worker or link were faster.",
+    "advise": "Say where a thread more would make the window shorter, and by how much.",
+    "advise-ports": "Say how much of each thread's time lies downstream of each operator.",
     "participation": "Say how many of all paths through the window lead over each activity.",
     "k-hops": "Summarise the activities within k hops before the ends of the window's waits.",
     "k-hops-st2": "Count k-hops of all epochs as SnailTrail 2 does, by joining on times.",

@@ -18,6 +18,8 @@ MODULES = (
     "slack",
     "what_if",
     "causal_profile",
+    "advise",
+    "advise_ports",
     "participation",
     "k_hops",
     "k_hops_st2",

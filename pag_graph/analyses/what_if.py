@@ -21,6 +21,7 @@ from pag_graph.analyses.constraints import (
 )
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis
 from pag_graph.analyses.expressions import worker_of
+from pag_graph.analyses.operator_choice import operators_called, some_of
 from pag_graph.analyses.parameters import make_parameters, parameters_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
@@ -58,7 +59,6 @@ WORK = tuple(
 
 _LONGEST = float(1 << 60)
 _EXAMPLE = "pag what-if run.pag --operator 12 --factor 0.5"
-_MOST_NAMES = 30
 _SHORT = {"from": "from_worker", "to": "to_worker", "duration": "duration_ns", "record": "record_ns"}
 """Short spellings of fields in a change that is a text."""
 _NUMBERS = ("factor", "duration_ns", "record_ns")
@@ -308,28 +308,11 @@ def _resolved(run: Run, change: WhatIfParameters) -> WhatIfParameters:
         channels = run.channels["channel"].to_list()
         for channel in change.channel:
             if channel not in channels:
-                message = f"There is no channel {channel}; there are {_some(sorted(set(channels)))}."
+                message = f"There is no channel {channel}; there are {some_of(sorted(set(channels)))}."
                 raise InvalidParameterError(message, None, {"channel": channel})
     if not change.operator:
         return change
-    known = run.operators.select("operator", "address", "name").rows()
-    found: list[int | str] = []
-    for wanted in change.operator:
-        matches = [number for number, address, name in known if str(wanted) in {str(number), address, name}]
-        # A number is the operator of that number, whatever the others are called.
-        matches = [number for number in matches if str(number) == str(wanted)] or matches
-        if not matches:
-            there = _some([f"{number} ({name}, {address})" for number, address, name in sorted(known)])
-            message = f"There is no operator {wanted!r}; there are {there}."
-            raise InvalidParameterError(message, None, {"operator": wanted})
-        found += matches
-    return replace(change, operator=tuple(found))
-
-
-def _some(items: list[Any]) -> str:
-    """Return the first of many."""
-    more = f" and {len(items) - _MOST_NAMES} more" if len(items) > _MOST_NAMES else ""
-    return (", ".join(map(str, items[:_MOST_NAMES])) or "none") + more
+    return replace(change, operator=tuple(operators_called(run, change.operator)))
 
 
 def _selected(graph: ConstraintGraph, change: WhatIfParameters) -> Bools:

@@ -17,7 +17,7 @@ from pag_graph.analyses.statements import label, statements
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
 from pag_graph.model.tables import WHY
-from pag_graph.model.units import in_markdown
+from pag_graph.model.units import in_html, in_markdown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,6 +108,17 @@ class Why(Report):
     def __str__(self) -> str:
         """Return the report as text."""
         return self.text()
+
+    def html(self, *, top: int = 5) -> list[str]:
+        """Return the report for a page: heading, cause, and then its sections."""
+        (_, first), *others = self.sections(top=top)
+        heading, *cause = first
+        mark = "cause alarm" if self.alarm else "cause"
+        parts = [f"<h1>{in_html(heading)}</h1>", f'<p class="{mark}">{" ".join(map(in_html, cause))}</p>']
+        for title, texts in others:
+            items = [f"<li>{in_html(text)}</li>" for text in texts]
+            parts += [f"<h2>{in_html(title)}</h2>", "<ul>", *items, "</ul>"]
+        return parts
 
     def text(self, *, top: int = 5) -> str:
         """Return the report for a terminal.

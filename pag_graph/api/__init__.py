@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses import all_analyses
 from pag_graph.api.building import build, make_engine
-from pag_graph.api.comparing import scaling
+from pag_graph.api.comparing import advise_evaluate, scaling
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
 from pag_graph.api.latency import latency, load_curve
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
+from pag_graph.api.rescaling import rescale, rescale_overhead
 from pag_graph.api.standing import alerts, changes
 from pag_graph.graph.snapshot import Snapshot
 from pag_graph.graph.window import Window
@@ -35,6 +36,7 @@ __all__ = [
     "RuleSet",
     "Snapshot",
     "Window",
+    "advise_evaluate",
     "alerts",
     "all_analyses",
     "analyse",
@@ -47,6 +49,8 @@ __all__ = [
     "load_curve",
     "make_engine",
     "open",
+    "rescale",
+    "rescale_overhead",
     "scaling",
     "write_motif",
 ]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pag_graph.builder.build import BuildReport
     from pag_graph.builder.engine import Engine
+    from pag_graph.builder.report import BuildReport
     from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.delta import Mode

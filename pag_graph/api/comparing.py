@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from pag_graph.analyses.advice_trials import Evaluation
     from pag_graph.analyses.scaling import Scaling
+
+
+def _opened(store: str | os.PathLike[str] | Pag) -> Pag:
+    return store if isinstance(store, Pag) else Pag(Path(store))
 
 
 def scaling(runs: Iterable[str | os.PathLike[str] | Pag], *, n: int = 5, cores: int | None = None) -> Scaling:
@@ -45,5 +50,69 @@ def scaling(runs: Iterable[str | os.PathLike[str] | Pag], *, n: int = 5, cores: 
     """
     from pag_graph.analyses.scaling import scaling as compare
 
-    opened = [each if isinstance(each, Pag) else Pag(Path(each)) for each in runs]
-    return compare([pag.run for pag in opened], n=n, cores=cores)
+    return compare([_opened(each).run for each in runs], n=n, cores=cores)
+
+
+def advise_evaluate(
+    before: Iterable[str | os.PathLike[str] | Pag],
+    after: Iterable[str | os.PathLike[str] | Pag],
+    state: str | os.PathLike[str],
+    *,
+    ports: Iterable[str] = (),
+    pairs: Iterable[str] = (),
+    single: bool = False,
+    paper: bool = False,
+    alpha: float | None = None,
+) -> Evaluation:
+    """Compare runs before and after ports were inserted, and remember in a file which helped.
+
+    Parameters
+    ----------
+    before, after
+        Stores, or graphs that are open, of one program on the same input.
+    state
+        File of what is known; it is made where there is none, and replaced as a whole.
+    ports
+        Names of operators that got a port; those that read across threads only after where absent.
+    pairs
+        Addresses of operators before and after, ``0.4=0.5``, where names do not tell which is which.
+    single, paper
+        Whether to decide on fewer runs than three a side, and by one number.
+    alpha
+        Share of the candidates that did not help above which nothing more is proposed; as in the file where absent.
+
+    Returns
+    -------
+    Evaluation
+        As `pag_graph.analyses.advice_trials.advise_evaluate`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the runs cannot be compared, or the file is something else.
+    UnsupportedPlanError
+        If the clocks of a run are not aligned.
+    SinkError
+        If the file system refuses.
+
+    Examples
+    --------
+    >>> pag_graph.api.advise_evaluate(["b1.pag"], ["a1.pag"], "advice.json", single=True)  # doctest: +SKIP
+    """
+    from dataclasses import replace
+
+    from pag_graph.analyses.advice_state import read_state
+    from pag_graph.analyses.advice_trials import address_pairs
+    from pag_graph.analyses.advice_trials import advise_evaluate as evaluate
+
+    file = Path(state)
+    known = read_state(file)
+    if alpha is not None:
+        known = replace(known, alpha=alpha)
+    runs_before, runs_after = ([_opened(each).run for each in side] for side in (before, after))
+    addresses = address_pairs(pairs)
+    evaluation = evaluate(
+        runs_before, runs_after, known, ports=tuple(ports), pairs=addresses, single=single, paper=paper
+    )
+    evaluation.state.write(file)
+    return evaluation

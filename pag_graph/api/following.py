@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from pag_graph.errors import InvalidParameterError, MissingExtraError
 from pag_graph.model.enums import RuleSet
+from pag_graph.store.access import read_token
 
 if TYPE_CHECKING:
     import os
@@ -42,6 +46,12 @@ class FollowOptions(TypedDict, total=False):
     """Rules of alerts to add, as for `build`."""
     progress: Callable[[Progress], None] | None
     """Called with how far it is."""
+    listen: str | None
+    """``HOST:PORT`` of this machine: recorders send the trace there, and `source` is where it is kept."""
+    token_file: str | os.PathLike[str] | None
+    """With `listen`: file of mode 600 with the token that recorders must know."""
+    refused: Callable[[str], None] | None
+    """With `listen`: called, from another thread, with a line about each connection that was refused."""
 
 
 def follow(
@@ -63,7 +73,8 @@ def follow(
     FollowReport
         Why it ended, and what was committed. Once the source is complete the store holds what `build` makes of it.
     """
-    return _following(source, store, options).run()
+    with _receiving(source, options):
+        return _following(source, store, options).run()
 
 
 def live(
@@ -88,7 +99,26 @@ def live(
     ...     for epoch in commit.closed:
     ...         print(commit.run.epochs.filter(epoch=epoch))
     """
-    yield from _following(source, store, options).commits()
+    with _receiving(source, options):
+        yield from _following(source, store, options).commits()
+
+
+@contextmanager
+def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterator[None]:
+    """Receive the trace, where it is to be received, as long as the block runs."""
+    address, token_file = options.get("listen"), options.get("token_file")
+    if (address is None) != (token_file is None):
+        message = "Who listens needs a token, and a token is of use to who listens only."
+        raise InvalidParameterError(message, "Give both listen and token_file, or neither.")
+    if address is None or token_file is None:
+        yield
+        return
+    if find_spec("anyio") is None:
+        raise MissingExtraError.from_extra(what="`pag follow --listen`", extra="serve")
+    from pag_graph.sources.wire.listen import listening
+
+    with listening(Path(source).absolute(), address, read_token(Path(token_file)), options.get("refused")):
+        yield
 
 
 def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions) -> Following:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import polars as pl
+
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
+from pag_graph.formats.html import facts
 from pag_graph.graph.run import Run
 from pag_graph.graph.window import whole_number
 from pag_graph.model.enums import EpochRole
 from pag_graph.model.tables import STORE_TABLES
+from pag_graph.model.units import duration
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
-    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
     from pag_graph.engines.motif import SparkMotifQuery
@@ -44,6 +48,53 @@ class Outputs:
         # Executors have working directories of their own.
         self.run = Run(Path(store).absolute())
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of the run."""
+        run = self.run
+        slowest = run.slowest() if run.aligned else None
+        return facts(
+            f"Run {run.info.path.name}",
+            {
+                "rule set": str(run.rules),
+                "workers": len(run.workers),
+                "events": run.info.events,
+                "epochs": run.epochs.height,
+                "length": duration(run.end_ns),
+                "slowest": None if slowest is None else f"{slowest.name} ({duration(slowest.span_ns)})",
+                "findings": run.scan("findings").select(pl.len()).collect().item(),
+            },
+        )
+
+    def view(
+        self, epoch: int | None = None, *, epochs: Sequence[int] = (), panels: Sequence[str] = (), height: int = 720
+    ) -> Any:
+        """Return the lanes, the report and analyses of a window as a widget for a notebook.
+
+        Parameters
+        ----------
+        epoch
+            The epoch to show; the slowest round where absent.
+        epochs
+            More of them.
+        panels
+            Names of analyses, as for ``pag page``.
+        height
+            Of the widget, in pixels.
+
+        Returns
+        -------
+        anywidget.AnyWidget
+            Shows what ``pag page`` writes, so a notebook that was saved shows it too. Needs the extra ``notebook``.
+
+        Raises
+        ------
+        MissingExtraError
+            If the extra is not installed.
+        """
+        # The workbench uses this room, so it is not imported with it.
+        notebook = import_module("pag_graph.workbench.notebook")
+        return notebook.view(self, [*([] if epoch is None else [epoch]), *epochs], panels, height=height)
+
     @property
     def epochs(self) -> pl.DataFrame:
         """One row per startup, round and shutdown (`PAG_EPOCHS`)."""
@@ -55,7 +106,7 @@ class Outputs:
         Parameters
         ----------
         table
-            ``vertices``, ``edges``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
+            ``vertices``, ``edges``, ``traffic``, ``epochs``, ``operators``, ``channels``, ``workers`` or ``findings``.
 
         Returns
         -------
@@ -66,6 +117,8 @@ class Outputs:
         ------
         InvalidParameterError
             If there is no such table.
+        UnsupportedPlanError
+            If the store was built before there was this table.
         """
         if table not in STORE_TABLES:
             message = f"There is no table {table!r}; there are {', '.join(STORE_TABLES)}."

@@ -15,6 +15,7 @@ from pag_graph.kernels.activations import EPOCH_END, PROGRESS_RECEIVE
 from pag_graph.kernels.applications import applications
 from pag_graph.kernels.assembly import NO_EDGE
 from pag_graph.kernels.reads import edges_of_reads
+from pag_graph.kernels.traffic import sum_reads
 from pag_graph.model.enums import MESSAGE_TYPES, ActivityType, EdgeFlags
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.rules.graph_columns import GraphColumns, LocalEdges, Messages, WorkerGraph, lay_out
@@ -181,7 +182,7 @@ def _worker_graph(
     row, pos, t, segment, kind, operator, activation, records, flags = graph
     epoch = layout.epochs_at(pos, rows.epoch, rows.first_order, last.epoch, after)
     local = LocalEdges(previous=last, kind=kind, operator=operator, activation=activation, records=records, flags=flags)
-    messages, negative = _messages(plan, rows, judged)
+    messages, negative, traffic = _messages(plan, rows, judged)
     if life.birth is not None and state.last is None and len(pos):
         birth = _birth(rows, life.birth, VertexAt(int(pos[0]), int(t[0]), int(epoch[0])))
         messages = messages.and_one(birth, _SPAWNED)
@@ -197,6 +198,7 @@ def _worker_graph(
         epoch=epoch,
         local=local,
         messages=messages,
+        traffic=traffic,
     ), findings
 
 
@@ -228,7 +230,7 @@ def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[G
     ), trouble
 
 
-def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages, I64]:
+def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages, I64, I64]:
     """Make an edge per message from another worker that is read here: to the wait's end that it caused, or its read.
 
     Returns
@@ -237,10 +239,14 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
         In the order of their reads.
     negative
         Rows of messages that were read before they were sent.
+    traffic
+        What is read here, as `pag_graph.kernels.traffic.sum_reads` returns it; messages to itself are counted, too.
     """
+    columns = reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes, rows.arrived)
+    read = reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch)
     numbers, at, flags = edges_of_reads(
-        reads.Rows(rows.epoch, rows.t, rows.peer, rows.channel, rows.records, rows.bytes, rows.arrived),
-        reads.Reads(rows.reads, rows.send_id, rows.sent, rows.send_epoch),
+        columns,
+        read,
         reads.Waits(judged.ender, judged.arrival, judged.wait_pos, judged.wait_row, judged.alternatives),
         reads.Reader(
             rows.worker,
@@ -252,12 +258,18 @@ def _messages(plan: RunPlan, rows: WorkerRows, judged: Judged) -> tuple[Messages
             int(EdgeFlags.NEGATIVE),
         ),
     )
+    negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
+    traffic = sum_reads(columns, read, _types(plan, rows, rows.reads), rows.worker)
+    return Messages(numbers=numbers, kind=_types(plan, rows, at), flags=flags), at[negative], traffic
+
+
+def _types(plan: RunPlan, rows: WorkerRows, at: NDArray[np.integer]) -> I8:
+    """Return the type of the message that each of some rows reads, as a place in `EDGE_TYPES`."""
     kind = np.where(rows.kind[at] == PROGRESS_RECEIVE, _PROGRESS, _DATA).astype(np.int8)
     if of(plan.rules).states_activities:
         stated_type = rows.activity[at]
         kind = np.where(np.isin(stated_type, _MESSAGES), stated_type, kind).astype(np.int8)
-    negative = (flags[:, 0] & int(EdgeFlags.NEGATIVE)) != 0
-    return Messages(numbers=numbers, kind=kind, flags=flags), at[negative]
+    return kind
 
 
 def _birth(rows: WorkerRows, birth: Spawn, first: VertexAt) -> I64:

@@ -5,29 +5,29 @@ Nothing is visible before the last commit, so a build can be killed at any momen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run, nothing_new
-from pag_graph.builder.commit import commit_derived, commit_finished, last_to_answer, nothing_more, small_tables
+from pag_graph.builder.commit import commit_finished, last_to_answer, nothing_more, small_tables
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import Finished, finish, finish_islands
 from pag_graph.builder.fold import fold
 from pag_graph.builder.islands import build_islands
 from pag_graph.builder.made import StoreSink
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
+from pag_graph.builder.report import BuildReport, nothing_to_do
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.tables import PAG_FINDINGS, STORE_TABLES
+from pag_graph.model.tables import STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
-from pag_graph.store.delta import StoreInfo, check_target
+from pag_graph.store.delta import check_target
 from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.trace import Trace
 
@@ -44,25 +44,9 @@ if TYPE_CHECKING:
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
     from pag_graph.store.contents import Live
-    from pag_graph.store.delta import Mode
+    from pag_graph.store.delta import Mode, StoreInfo
 
     Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildReport:
-    """What a build did."""
-
-    store: StoreInfo
-    rows: dict[str, int]
-    """Rows of every table."""
-    committed: bool
-    """False where this very state was committed before, so that there was nothing to do."""
-
-    @property
-    def findings(self) -> pa.Table:
-        """Rows of `PAG_FINDINGS`, read when they are asked for."""
-        return self.store.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
 
 
 @memory.kept()
@@ -129,7 +113,7 @@ def build(
         known = (begin or Saved()).known(kept.run)
     with staging_of(target, alone=engine.in_process) as staging:
         if kept is not None and nothing_new(kept, begin, opened):
-            return _nothing_to_do(kept, derive)
+            return nothing_to_do(kept, derive)
         plan = plan_run(opened, rules, parameters, slice_events=slice_events or DEFAULT_SLICE_EVENTS, known=known)
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
@@ -199,13 +183,8 @@ def _commit(
     """Commit, and say what the store holds then."""
     info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
     before = {} if begin is None else begin.rows
-    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
+    rows = {
+        name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in STORE_TABLES
+    }
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
     return BuildReport(store=info, rows=rows, committed=True)
-
-
-def _nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
-    now = commit_derived(kept, derive)
-    info = now or kept
-    rows = {name: sum(part.rows for part in info.parts(name)) for name in STORE_TABLES}
-    return BuildReport(store=info, rows=rows, committed=now is not None)

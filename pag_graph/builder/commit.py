@@ -13,18 +13,21 @@ from pag_graph.builder.append import FOLLOWED
 from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store.contents import GROWING
+from pag_graph.store.contents import GROWING, SLICED
 from pag_graph.store.delta import commit
-from pag_graph.store.parts import write_part
+from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
+from pag_graph.store.trace_files import written_sums
+from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pag_graph.builder.finish import Finished
     from pag_graph.builder.plan import RunPlan
+    from pag_graph.store.compaction import Swap
     from pag_graph.store.contents import About, Live
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
@@ -93,6 +96,7 @@ def commit_finished(
     *,
     derive: Callable[[StoreInfo], Live | None],
     followed: bool = False,
+    swaps: Mapping[str, Swap] | None = None,
 ) -> tuple[StoreInfo, dict[str, list[PartFile]]]:
     """Write the small tables and the state, and commit.
 
@@ -112,6 +116,8 @@ def commit_finished(
         Makes what is committed beside the graph.
     followed
         Whether the commit is one of a follower.
+    swaps
+        As for `pag_graph.store.delta.commit`.
 
     Returns
     -------
@@ -127,16 +133,20 @@ def commit_finished(
     unchanged = {name for name in small if keep and begin.tables.get(name) == checksums[name]}
     provisional = {"findings": pa.concat_tables([forced, built.open_findings]), "epochs": built.open_epochs}
     final = {"findings": built.findings, "epochs": built.epochs}
-    parts: dict[str, list[PartFile]] = {name: list(built.parts.get(name, ())) for name in ("vertices", "edges")}
+    parts: dict[str, list[PartFile]] = {name: list(built.parts.get(name, ())) for name in SLICED}
     for name, content in small.items():
         part = None if name in unchanged else write_part(target, name, content)
         parts[name] = [part] if part else []
+    if keep and previous is not None and TRAFFIC not in previous.tables:
+        discard(target, TRAFFIC, parts.pop(TRAFFIC))
     for name in ("findings", "epochs"):
         written = write_part(target, name, provisional[name], provisional=True), write_part(target, name, final[name])
         parts[name] = [part for part in written if part is not None]
     state = None
     if built.saved is not None:
-        state = write_state(target, built.saved(checksums, trace.meta.complete).content())
+        known = built.saved(checksums, trace.meta.complete)
+        spilled = [file.name for file in known.state.sends.spilled.files]
+        state = write_state(target, known.content(), spilled)
     run = {
         **plan.metadata(),
         "last_closed_epoch": built.last_closed,
@@ -152,7 +162,12 @@ def commit_finished(
         "keep": keep,
         "unchanged": unchanged,
     }
-    return commit(target, parts, **same, state=state, live=derive(staged(target, parts, **same))), parts
+    # A follower commits several times a second, before the files of the trace are whole.
+    source = {"trace": str(trace.path.absolute()), "files": {} if followed else written_sums(trace.path)}
+    # Who derives compares files: what is swapped looks to him as it did.
+    live = derive(staged(target, parts, **same))
+    beside = {} if live is None else {name: list(files) for name, files in live.parts.items()}
+    return commit(target, parts, **same, state=state, live=live, swaps=swaps, source=source), {**parts, **beside}
 
 
 def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:

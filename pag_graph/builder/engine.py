@@ -67,7 +67,7 @@ class Engine(Protocol):
         Parameters
         ----------
         staging
-            Folder with ``sends/*.parquet`` and ``receives/*.parquet``; the result, rows of
+            Folder with ``sends/*.parquet``, ``receives/*.parquet`` and ``readers/*.parquet``; the result, rows of
             `pag_graph.builder.match.stitch`, is written to ``stitched/*.parquet``.
         horizon_ns
             As for `pag_graph.builder.match.stitch`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pag_graph.kernels import NEVER
 from pag_graph.model.enums import EpochRole
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 _OF_EPOCH = ("worker", "epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
+_WORKER, _EPOCH, _EVENTS, _ENTRY = (_OF_EPOCH.index(name) for name in ("worker", "epoch", "events", "entry_ns"))
+_EVER = np.iinfo(np.int64).max
 
 
 def epoch_frame(parts: Sequence[I64]) -> pl.DataFrame:
@@ -46,21 +49,23 @@ def epoch_frame(parts: Sequence[I64]) -> pl.DataFrame:
 
 def merged_epochs(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return one row per worker and epoch of what several slices tell of them, sorted."""
-    return (
-        pl.concat(parts)
-        .sort("worker", "epoch", "entry_ns")
-        .group_by("worker", "epoch", maintain_order=True)
-        .agg(
-            pl.col("events").sum(),
-            pl.col("entry_ns").min(),
-            pl.col("exit_ns").max(),
-            pl.col("end_ns").max(),
-            pl.col("end_pos").max(),
-            pl.col("last_pos").max(),
-            pl.col("last_ns").max(),
-            pl.col("work_ns").max(),
-        )
-    )
+    # There are few: to ask Polars for this takes longer than to do it.
+    columns = np.concatenate([np.empty((len(_OF_EPOCH), 0), np.int64), *map(_columns, parts)], axis=1)
+    if not columns.shape[1]:
+        return epoch_frame([])
+    columns = columns[:, np.lexsort((columns[_EPOCH], columns[_WORKER]))]
+    is_new = (np.diff(columns[[_WORKER, _EPOCH]], axis=1) != 0).any(axis=0)
+    begins = np.flatnonzero(np.append(True, is_new))
+    merged = np.maximum.reduceat(columns, begins, axis=1)
+    merged[_EVENTS] = np.add.reduceat(columns[_EVENTS], begins)
+    merged[_ENTRY] = np.minimum.reduceat(columns[_ENTRY], begins)
+    return epoch_frame([merged])
+
+
+def _columns(rows: pl.DataFrame) -> I64:
+    """Return rows as `epoch_frame` takes them."""
+    table = rows.to_arrow()
+    return np.vstack([pc.fill_null(table[name], NEVER).to_numpy() for name in _OF_EPOCH])
 
 
 class Closed(NamedTuple):
@@ -204,15 +209,11 @@ def _ends(merged: pl.DataFrame, *, end_ns: int, lives: Mapping[int, Life]) -> pl
 def _counted(merged: pl.DataFrame, epochs: I64) -> tuple[I64, I64, I64]:
     """Return, per window, its first and its last event, -1 where it has none, and how many there are."""
     at = np.clip(np.searchsorted(epochs, merged["epoch"].to_numpy()), 0, len(epochs) - 1)
-    counted = (
-        merged.with_columns(window=pl.Series(at))
-        .group_by("window")
-        .agg(pl.col("events").sum(), pl.col("entry_ns").min(), pl.col("exit_ns").max())
-    )
-    entry, exit_, events = (np.full(len(epochs), absent, np.int64) for absent in (-1, -1, 0))
-    where = counted["window"].to_numpy()
-    entry[where], exit_[where], events[where] = (counted[name].to_numpy() for name in ("entry_ns", "exit_ns", "events"))
-    return entry, exit_, events
+    entry, exit_, events = (np.full(len(epochs), absent, np.int64) for absent in (_EVER, -1, 0))
+    np.minimum.at(entry, at, merged["entry_ns"].to_numpy())
+    np.maximum.at(exit_, at, merged["exit_ns"].to_numpy())
+    np.add.at(events, at, merged["events"].to_numpy())
+    return np.where(entry == _EVER, -1, entry), exit_, events
 
 
 def epochs_table(
@@ -235,21 +236,23 @@ def epochs_table(
         One row per window, in time order.
     """
     coverage = np.where(alive_ns > 0, 1 - unknown_ns / np.maximum(alive_ns, 1), 1.0)
-    frame = pl.DataFrame(
-        {
-            "epoch": windows.epoch,
-            "role": [str(role) for role in windows.role],
-            "start_ns": windows.bounds[:-1],
-            "end_ns": windows.bounds[1:],
-            "end_vertex": windows.end_vertex,
-            "entry_ns": windows.entry,
-            "exit_ns": windows.exit,
-            "events": windows.events,
-            "vertices": vertices,
-            "edges": edges,
-            "waiting_ns": waiting_ns,
-            "unknown_ns": unknown_ns,
-            "coverage": coverage,
-        }
-    ).with_columns(pl.when(pl.col(c) >= 0).then(pl.col(c)).alias(c) for c in ("end_vertex", "entry_ns", "exit_ns"))
-    return frame.to_arrow().cast(PAG_EPOCHS)
+    columns = {
+        "epoch": windows.epoch,
+        "role": pa.array([str(role) for role in windows.role]),
+        "start_ns": windows.bounds[:-1],
+        "end_ns": windows.bounds[1:],
+        "end_vertex": _or_null(windows.end_vertex),
+        "entry_ns": _or_null(windows.entry),
+        "exit_ns": _or_null(windows.exit),
+        "events": windows.events,
+        "vertices": vertices,
+        "edges": edges,
+        "waiting_ns": waiting_ns,
+        "unknown_ns": unknown_ns,
+        "coverage": coverage,
+    }
+    return pa.table(columns).cast(PAG_EPOCHS)
+
+
+def _or_null(values: I64) -> pa.Array:
+    return pa.array(values, mask=values < 0)

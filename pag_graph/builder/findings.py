@@ -184,41 +184,32 @@ def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
     )
 
 
-def read_otherwise(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life]) -> list[pa.Table]:
-    """Return a finding per send that was not read as often as it should be; `sends` as of `SENDS`, by vertex.
+def without_receive(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life]) -> list[pa.Table]:
+    """Return a finding per send that not all its receivers have read; `sends` as of `SENDS`, by vertex.
 
     A broadcast is due at the workers that were alive when it was sent: who joined later need not have read it, nor who
     had left.
     """
-    result = []
-    sends = sends.with_columns(missing=_due(sends, lives)) if lives and sends.height else sends
-    for name, rows, action in (
-        (
-            "send_without_receive",
-            sends.filter(sends["missing"] > 0),
-            "kept as an event; receivers that did not log it have no edge",
-        ),
-        ("message_received_twice", sends.filter(sends["missing"] < 0), "every read got an edge"),
-    ):
-        if rows.height:
-            ids = rows["id"].to_numpy()
-            worker, order = ids >> POSITION_BITS, (ids & MAX_POSITION) // 2
-            result.append(
-                findings(
-                    name,
-                    Severity.WARNING,
-                    action,
-                    rows=rows.height,
-                    worker=worker,
-                    vertex=ids,
-                    seq=rows["seq"].to_numpy(),
-                    file=plan.log.files_of(worker, order - 1),
-                    observed=np.abs(rows["missing"].to_numpy()).astype(np.int64),
-                    limit=0,
-                    unit="messages",
-                )
-            )
-    return result
+    if lives:
+        sends = sends.with_columns(missing=_due(sends, lives)).filter(pl.col("missing") > 0)
+    if not sends.height:
+        return []
+    ids = sends["id"].to_numpy()
+    worker, order = ids >> POSITION_BITS, (ids & MAX_POSITION) // 2
+    found = findings(
+        "send_without_receive",
+        Severity.WARNING,
+        "kept as an event; receivers that did not log it have no edge",
+        rows=sends.height,
+        worker=worker,
+        vertex=ids,
+        seq=sends["seq"].to_numpy(),
+        file=plan.log.files_of(worker, order - 1),
+        observed=sends["missing"].to_numpy(),
+        limit=0,
+        unit="messages",
+    )
+    return [found]
 
 
 def _due(sends: pl.DataFrame, lives: Mapping[int, Life]) -> pl.Series:

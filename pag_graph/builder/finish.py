@@ -15,6 +15,7 @@ from pag_graph.builder.made import Made
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.state import lives_of
 from pag_graph.model.tables import PAG_EPOCHS
+from pag_graph.store.contents import SLICED
 from pag_graph.store.findings import no_findings
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Finished:
     """What there is to commit."""
 
     parts: Mapping[str, Sequence[PartFile]]
-    """Files of vertices and edges."""
+    """Files of the tables of `SLICED`."""
     epochs: pa.Table
     """New rows of `PAG_EPOCHS` that never change."""
     open_epochs: pa.Table
@@ -137,7 +138,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
         )
 
     return Finished(
-        parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in ("vertices", "edges")},
+        parts={name: [*decided.parts.get(name, ()), *undecided.parts.get(name, ())] for name in SLICED},
         epochs=final_epochs,
         open_epochs=open_epochs,
         findings=found,
@@ -155,7 +156,7 @@ def _of_run(plan: RunPlan, folded: Folded) -> list[pa.Table]:
     """Return findings about the run as far as it goes."""
     state, spawns, _, span = folded.whole
     return [
-        *findings.read_otherwise(plan, state.sends.unread(), lives_of(spawns.births, state)),
+        *findings.without_receive(plan, state.sends.unread(), lives_of(spawns.births, state)),
         *findings.of_lives(plan, state, spawns.births, spawns.odd),
         *findings.unknown_names(plan, state),
         *findings.of_epochs(span),

@@ -19,7 +19,7 @@ from pag_graph.builder.assemble import Given, assemble
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import NONE_CLOSED, Closed, Windows, merged_epochs, windows
 from pag_graph.builder.findings import without_send
-from pag_graph.builder.frontier import Fronts
+from pag_graph.builder.frontier import Fronts, certain_rows, may_close
 from pag_graph.builder.made import Made
 from pag_graph.builder.scan import SliceRows, read_slice, scan, settled
 from pag_graph.builder.state import RunState, SliceScan, Spawn, Spawns, WorkerScan, births_of, lives_of
@@ -84,6 +84,8 @@ class Folded(NamedTuple):
     whole: Whole
     resumable: bool = True
     """Whether an append can go on from `frontier`."""
+    scanned_again: int = 0
+    """Rows of slices that were divided when they had been scanned."""
     shown: bool = True
     """Whether there is anything to show of rows that are not decided."""
 
@@ -118,6 +120,7 @@ def fold(
         for part, read, found in _scanned(replace(plan, log=plan.log.forward()), state, ahead):
             folding.take(_Held(part, found, read))
             del read
+        folding.split_last()
     return folding.end(show=show)
 
 
@@ -192,8 +195,10 @@ class _Fold:
     def __init__(self, plan: RunPlan, sink: Sink, state: RunState, closed: Closed, progress: Progress) -> None:
         self._plan, self._sink, self._state, self._closed, self._progress = plan, sink, state, closed, progress
         self._fronts = Fronts(plan, state)
+        self._state.sends.place = sink
         self._held: deque[_Held] = deque()
         self._made: list[Made] = []
+        self._scanned_again = 0
         # Of all that was scanned: what is behind a slice can say who was born in it.
         self._spawns: list[Spawn] = list(state.spawns)
         self._first = {worker: known.first for worker, known in state.workers.items() if known.first is not None}
@@ -203,7 +208,7 @@ class _Fold:
         late = held.scan.epochs.filter(pl.col("epoch") <= self._closed.last)
         if late.height:
             raise another_story(late["epoch"].unique().sort().to_list())
-        self._state.sends.add(held.scan.sends)
+        self._state.sends.add(held.scan.sends, held.scan.readers)
         self._fronts.scanned(held.scan)
         self._spawns += held.scan.spawns
         for worker, known in held.scan.workers.items():
@@ -221,10 +226,40 @@ class _Fold:
             del read
             self._progress("assemble", len(self._made), len(self._plan.slices))
 
+    def split_last(self) -> None:
+        """Divide the last slice of a log that goes on where what it begins with is decided though its rest is not."""
+        if not self._plan.tail or len(self._held) != 1:
+            return
+        held = self._held[-1]
+        read = read_slice(self._plan, held.part) if held.read is None else held.read
+        if not may_close(self._state, read):
+            return
+        stitched, _ = self._reads(held.scan)
+        read = settled(self._plan, read, stitched)
+        rows = certain_rows(self._plan, self._fronts, self._state, held.part, read, stitched)
+        if not rows:
+            return
+        part = replace(held.part, rows=rows, ends_run=False)
+        read = read_slice(self._plan, part)
+        first = _Held(part, scan(self._plan, part, read, waits=False), read)
+        begun = {worker for worker, known in self._state.workers.items() if known.last is not None}
+        if goes_on_open(self._plan, first.scan, begun):
+            return
+        # As if the slice had never been scanned.
+        self._state.sends = self._state.sends.decided(self._state.rows)
+        self._spawns = list(self._state.spawns)
+        self._held.clear()
+        self._scanned_again += held.part.events
+        self.take(first)
+        rest = {worker: (rows.get(worker, (low, low))[1], high) for worker, (low, high) in held.part.rows.items()}
+        part = replace(held.part, number=part.number + 1, rows=rest)
+        read = read_slice(self._plan, part)
+        self.take(_Held(part, scan(self._plan, part, read, waits=False), read))
+
     def end(self, *, show: bool) -> Folded:
         """Say where the decided rows end, and assemble the rest, if it is to be shown."""
         frontier = self._state.copy()
-        frontier.sends = frontier.sends.decided({worker: known.rows for worker, known in frontier.workers.items()})
+        frontier.sends = frontier.sends.decided(frontier.rows)
         if self._plan.idle_inferred:
             self._held = deque(self._settled(held, self._reads(held.scan)[0])[0] for held in self._held)
         behind = [held.scan for held in self._held]
@@ -243,7 +278,15 @@ class _Fold:
             )
             del read
         self._progress("assemble", len(self._plan.slices), len(self._plan.slices))
-        return Folded(self._made, undecided, frontier, behind, whole._replace(state=self._state), shown=show)
+        return Folded(
+            self._made,
+            undecided,
+            frontier,
+            behind,
+            whole._replace(state=self._state),
+            scanned_again=self._scanned_again,
+            shown=show,
+        )
 
     def _births(self) -> dict[int, Life]:
         if not self._spawns:
@@ -289,6 +332,7 @@ class _Fold:
             graph = assemble(self._plan, given, read)
             self._state.sends.take(stitched)
             self._state.add(held.scan, graph.segments)
-            self._state.sends.forget({worker: known.rows for worker, known in self._state.workers.items()})
+            self._state.sends.forget(self._state.rows)
+            self._state.sends.spill(self._fronts.reached() - self._plan.parameters.horizon_ns, self._state.rows)
             made = Made.of(graph, self._sink.write(graph, provisional=provisional), stitched=stitched.height)
         return replace(made, lost=without_send(self._plan, lost))

@@ -27,6 +27,7 @@ from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.rules.registry import of
 from pag_graph.rules.rows import RuleParameters
+from pag_graph.store.compaction import Compaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +99,7 @@ class Follower:
         self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
+        self._compaction = Compaction(target)
         self._kept, self._previous = kept, kept or replaced
         self._begin = None if kept is None else saved.load(kept)
         self._run: Mapping[str, Any] | None = None if kept is None else kept.run
@@ -109,13 +111,13 @@ class Follower:
         """What the run is doing, as of the last step."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
-        self.decided = sum(known.rows for known in self._state.workers.values())
+        self.decided = sum(self._state.rows.values())
         """Rows that no more of the log can change; each was assembled once."""
 
     @property
     def done(self) -> dict[int, int]:
         """Per worker: how many of its rows are decided."""
-        return {worker: known.rows for worker, known in self._state.workers.items()}
+        return self._state.rows
 
     @property
     def closed(self) -> int:
@@ -180,11 +182,12 @@ class Follower:
         plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=known, log=log)
         self.scanned += sum(part.events for part in plan.slices)
         folded = fold(plan, self._sink, self._state.copy(), begin.closed, silent, show=last)
+        self.scanned += folded.scanned_again
         self._made += folded.decided
         self._folded = plan, folded
         if folded.decided:
             self._run, self._state = plan.metadata(), folded.frontier
-            self.decided = sum(known.rows for known in self._state.workers.values())
+            self.decided = sum(self._state.rows.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
         self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
@@ -218,15 +221,21 @@ class Follower:
         ]
         _, forced = choose_rules(plan.trace, plan.rules)
         derive = partial(self._derive, kept=self._kept, answered=last_to_answer(built, plan.trace))
-        info, _ = commit_finished(
-            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True
+        swaps = {} if begin is None else self._compaction.ready()
+        info, parts = commit_finished(
+            self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True, swaps=swaps
         )
+        self._compaction.committed(info, parts, swaps, anew=begin is None)
         # From here on as after a restart: what is not in the file is not in the state.
         self._begin = saved.load(info)
         self._state = (self._begin or Saved()).state.copy()
         self._kept = self._previous = info
         self._run, self._made, self._folded = info.run, [], None
         return info, closed
+
+    def close(self) -> None:
+        """End what is done beside the commits."""
+        self._compaction.close()
 
     def _steps(self) -> tuple[RunPlan, Folded]:
         if self._folded is None:

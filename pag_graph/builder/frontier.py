@@ -13,12 +13,16 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.epochs import Closed
+from pag_graph.kernels.activations import EPOCH_END
+from pag_graph.rules.protocol import Logged
+from pag_graph.rules.registry import wait_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pag_graph.builder.epochs import Windows
-    from pag_graph.builder.plan import RunPlan
+    from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.builder.scan import SliceRows
     from pag_graph.builder.state import RunState, SliceScan
 
 _EVER = np.iinfo(np.int64).max
@@ -55,6 +59,16 @@ class Fronts:
             gone = found.exit_ns is not None or (found.last_row is None and self._t[worker] == _EVER)
             self._set(worker, found.rows[1], t, ended=gone)
 
+    def reached(self) -> int:
+        """Return the last instant that all logs have reached."""
+        return int(self._t[list(self._plan.workers)].min())
+
+    def logged(self, worker: int, unread: Mapping[int, int]) -> Logged:
+        """Say how far the logs go, from where a worker stands; `unread` as of `SendBook.unread_since`."""
+        t = {other: int(self._t[other]) for other in self._plan.workers}
+        others = min((t[other] for other in t if other != worker), default=_EVER)
+        return Logged(min(others, t[worker]), others, unread.get(worker, _EVER))
+
     def decided(self, scan: SliceScan, lost: pl.DataFrame) -> bool:
         """Say whether no more of the log can change the rows of a slice.
 
@@ -76,6 +90,59 @@ class Fronts:
         ]
         workers = np.array(self._plan.workers)
         return all((self._t[workers[workers != worker]] > t).all() for worker, t in begins)
+
+
+def certain_rows(
+    plan: RunPlan, fronts: Fronts, state: RunState, part: Slice, read: SliceRows, stitched: pl.DataFrame
+) -> dict[int, tuple[int, int]]:
+    """Return the rows at the beginning of the last slice of a log that goes on which no more of it can change.
+
+    Parameters
+    ----------
+    plan
+        The build.
+    fronts, state
+        How far all logs go, and where the build stands before the slice, but for its sends, which it has.
+    part, read
+        The slice, and its rows; what earlier slices sent is filled in.
+    stitched
+        Which rows read that, columns `pag_graph.builder.match.STITCHED`.
+
+    Returns
+    -------
+    dict
+        Per worker with such rows: the first, and the one after the last. Empty where no epoch comes nearer to its end
+        by them: then they are worth no slice of their own.
+    """
+    rules, unread = wait_rules(plan.rules), state.sends.unread_since(plan.workers, stitched)
+    rows = {}
+    for worker_rows, survey in zip(read.rows, read.surveys, strict=True):
+        worker, low = worker_rows.worker, part.rows[worker_rows.worker][0]
+        count = rules.certain(worker_rows, survey, plan.setting, fronts.logged(worker, unread))
+        if count:
+            rows[worker] = (low, low + count)
+    ends = {worker: high - low for worker, (low, high) in rows.items()}
+    return rows if rows and _epochs_left(state, read, ends) > _epochs_left(state, read, {}) else {}
+
+
+def may_close(state: RunState, read: SliceRows) -> bool:
+    """Say whether an epoch comes nearer to its end if all rows of the last slice are decided; as for `certain_rows`."""
+    whole = {rows.worker: rows.rows for rows in read.rows}
+    return _epochs_left(state, read, whole) > _epochs_left(state, read, {})
+
+
+def _epochs_left(state: RunState, read: SliceRows, counts: Mapping[int, int]) -> int:
+    """Return the first epoch that some worker has not left if so many of its rows in the last slice are decided."""
+    first = []
+    for rows in read.rows:
+        known, count = state.worker(rows.worker), counts.get(rows.worker, 0)
+        if count < rows.rows:
+            first.append(int(rows.epoch[count]))
+        elif rows.rows:
+            first.append(int(rows.epoch[-1]) + int(rows.kind[-1] == EPOCH_END))
+        elif known.exit_ns is None:
+            first.append(known.last_row.epoch + known.last_row.ends_epoch if known.last_row else -1)
+    return min(first, default=-1)
 
 
 def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Sequence[SliceScan]) -> Closed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.builder.match import RECEIVES, SENDS, STITCHED
+from pag_graph.builder.match import READERS, RECEIVES, SENDS, STITCHED
 from pag_graph.builder.sends import SendBook
 from pag_graph.errors import StoreError
 from pag_graph.store.in_place import refused
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _HELD_ROWS = 500_000
 """Leftovers that are held in memory before they are written, about."""
-_LEFT = ("sends", "receives", "stitched")
+_ALL = pl.lit(value=True)
+_LEFT = ("sends", "receives", "readers", "stitched")
 
 
 def make_folders(staging: Path) -> None:
@@ -42,15 +43,16 @@ class Leftovers:
 
     def __init__(self, staging: Path, first: int) -> None:
         self._staging, self._first, self._written = staging, first, 0
-        self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": []}
+        self._held: dict[str, list[pl.DataFrame]] = {"sends": [], "receives": [], "readers": []}
 
     def add(self, found: SliceScan) -> SliceScan:
         """Add a slice; only its counters are returned."""
         self._held["sends"].append(found.sends)
         self._held["receives"].append(found.receives)
+        self._held["readers"].append(found.readers)
         if sum(left.height for held in self._held.values() for left in held) > _HELD_ROWS:
             self.write()
-        return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+        return replace(found, sends=found.sends.clear(), receives=found.receives.clear(), readers=found.readers.clear())
 
     def write(self) -> None:
         """Write what is held."""
@@ -79,7 +81,7 @@ def write_left(left: pl.DataFrame, file: Path) -> None:
 
 
 def left_files(staging: Path, name: str) -> list[Path]:
-    """Return the files of what slices left over, ``sends`` or ``receives``, or what was ``stitched``."""
+    """Return the files of what slices left over: ``sends``, ``receives`` or ``readers``, or what was ``stitched``."""
     return sorted((staging / name).glob("*.parquet"))
 
 
@@ -106,15 +108,16 @@ def lost_reads(staging: Path) -> pl.DataFrame:
 
 def unread_sends(staging: Path) -> SendBook:
     """Return the sends of all slices that were not read as often as they should be."""
-    return _book(_arrived(staging, pl.lit(value=True)))
+    return _book(staging, _arrived(staging, _ALL))
 
 
 def sends_before(staging: Path, number: int) -> SendBook:
     """Return what the slices before one leave of sends: those not read in them, and the reads of sends behind them."""
-    sends = _arrived(staging, pl.col("slice") < number)
-    behind = sends.filter(pl.col("slice") >= number, pl.col("arrived") > 0).select("id", "arrived")
-    early = dict(behind.collect().iter_rows())
-    return _book(sends.filter(pl.col("slice") < number), early)
+    before = pl.col("slice") < number
+    sends = _arrived(staging, before)
+    behind = sends.filter(pl.col("slice") >= number)
+    early = _by_send(stitched(staging).filter(before).join(behind, on="id", how="semi"))
+    return _book(staging, sends.filter(pl.col("slice") < number), before, early)
 
 
 def _arrived(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
@@ -128,6 +131,17 @@ def _arrived(staging: Path, reads: pl.Expr) -> pl.LazyFrame:
     )
 
 
-def _book(sends: pl.LazyFrame, early: Mapping[int, int] | None = None) -> SendBook:
+def _book(
+    staging: Path, sends: pl.LazyFrame, reads: pl.Expr = _ALL, early: Mapping[int, set[int]] | None = None
+) -> SendBook:
     unread = sends.filter(pl.col("missing") != 0).sort("slice", "id").collect()
-    return SendBook({name: unread[name].to_numpy() for name in SENDS}, early)
+    there = stitched(staging).filter(reads).select("id", "worker")
+    read = pl.concat([_rows(staging, "readers", READERS), there]).join(unread.lazy(), on="id", how="semi")
+    return SendBook({name: unread[name].to_numpy() for name in SENDS}, _by_send(read), early)
+
+
+def _by_send(reads: pl.LazyFrame) -> dict[int, set[int]]:
+    """Return who read each send."""
+    return {
+        vertex: set(workers) for vertex, workers in reads.group_by("id").agg(pl.col("worker")).collect().iter_rows()
+    }

@@ -15,8 +15,10 @@ from pag_graph.kernels.assembly import window_sums
 from pag_graph.model.enums import ActivityType, EventKind, VertexKind
 from pag_graph.rules.rows import EDGE_CODES
 from pag_graph.runtime.threads import each
+from pag_graph.store.contents import SLICED
 from pag_graph.store.findings import no_findings
 from pag_graph.store.parts import PartFile, discard, write_part
+from pag_graph.store.state_files import read_sends, write_sends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.epochs import Closed, Windows
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import Life
-    from pag_graph.rules.graph_columns import Edges, GraphColumns, Vertices
+    from pag_graph.rules.graph_columns import Edges, GraphColumns, Traffic, Vertices
 
     I64 = NDArray[np.int64]
     U64 = NDArray[np.uint64]
@@ -58,6 +60,14 @@ class Sink(Protocol):
         """Take back what was written."""
         ...
 
+    def write_sends(self, sends: pa.Table) -> str:
+        """Take sends that nobody has read for long; return what to ask for them by."""
+        ...
+
+    def read_sends(self, name: str) -> pa.Table:
+        """Return them."""
+        ...
+
 
 class StoreSink:
     """Writes rows to the tables of a store; nobody sees them before they are committed.
@@ -71,18 +81,27 @@ class StoreSink:
     def __init__(self, store: Path) -> None:
         self.store = store
 
+    def write_sends(self, sends: pa.Table) -> str:
+        """Write sends into a file of their own (`Sink.write_sends`)."""
+        return write_sends(self.store, sends)
+
+    def read_sends(self, name: str) -> pa.Table:
+        """Read such a file (`Sink.read_sends`)."""
+        return read_sends(self.store, name)
+
     def write(self, graph: GraphColumns, *, provisional: bool, prints: bool = True) -> Written:
         """Write the rows of a slice, sorted by epoch and id, in files of about the same size."""
-        files: list[tuple[str, Vertices | Edges, int, int]] = []
-        for name, table in (("vertices", graph.vertices), ("edges", graph.edges)):
+        files: list[tuple[str, Vertices | Edges | Traffic, int, int]] = []
+        tables: tuple[Vertices | Edges | Traffic, ...] = (graph.vertices, graph.edges, graph.traffic)
+        for name, table in zip(SLICED, tables, strict=True):
             bounds = [0, *range(_FILE_ROWS, table.rows - _FILE_ROWS // 2, _FILE_ROWS), table.rows]
             files += [(name, table, low, high) for low, high in pairwise(bounds) if low < high]
 
-        def write(file: tuple[str, Vertices | Edges, int, int]) -> PartFile | None:
+        def write(file: tuple[str, Vertices | Edges | Traffic, int, int]) -> PartFile | None:
             name, table, low, high = file
             return write_part(self.store, name, table.table(low, high), provisional=provisional)
 
-        parts: dict[str, list[PartFile]] = {"vertices": [], "edges": []}
+        parts: dict[str, list[PartFile]] = {name: [] for name in SLICED}
         # The largest first, so that all cores are done at about the same time.
         files.sort(key=lambda file: file[2] - file[3])
         for (name, *_), part in zip(files, each(write, files), strict=True):
@@ -222,9 +241,7 @@ class Made:
             waiting=Times.sum([made.waiting for made in several]),
             unknown=Times.sum([made.unknown for made in several]),
             dropped=dropped,
-            parts={
-                name: [part for made in several for part in made.parts.get(name, ())] for name in ("vertices", "edges")
-            },
+            parts={name: [part for made in several for part in made.parts.get(name, ())] for name in SLICED},
             findings=pa.concat_tables([made.findings for made in several]),
             lost=pa.concat_tables([made.lost for made in several]),
             stitched=sum(made.stitched for made in several),

@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import RECEIVE
 from pag_graph.kernels.messages import EVERYONE, index_sends, pair
 from pag_graph.kernels.streams import (
@@ -47,12 +46,16 @@ if TYPE_CHECKING:
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
+_EVER = np.iinfo(np.int64).max
 KEY = ["channel", "sender", "receiver", "message_seq"]
 """Key of a message; `receiver` is -1 for a progress message, which goes to all."""
 
 SENDS = {"slice": pl.Int64, **dict.fromkeys(KEY, pl.Int64), "id": pl.Int64, "t": pl.Int64, "epoch": pl.Int64}
 SENDS |= {"seq": pl.Int64, "missing": pl.Int64}
 """Columns of the sends that a slice could not match; `missing` counts the receives that it did not find."""
+
+READERS = {"id": pl.Int64, "worker": pl.Int64}
+"""Columns of who read a message that others have not read: the vertex of its send, and the worker."""
 
 RECEIVES = {"slice": pl.Int64, **dict.fromkeys(KEY, pl.Int64), "worker": pl.Int64, "order": pl.Int64, "seq": pl.Int64}
 RECEIVES |= {"t": pl.Int64, "peer": pl.Int64}
@@ -64,7 +67,7 @@ STITCHED = ["slice", "worker", "order", "id", "t", "epoch"]
 
 def match(
     parts: Sequence[WorkerRows], *, slice_number: int, workers: int, horizon_ns: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Match the messages whose both ends lie in one slice.
 
     Parameters
@@ -82,15 +85,16 @@ def match(
     -------
     sends, receives
         What could not be matched here; columns `SENDS` and `RECEIVES`.
+    readers
+        Who read those of the sends of which some receives are here, columns `READERS`.
 
     Notes
     -----
     O(messages) where channels keep their order (`pag_graph.kernels.streams`). Of several sends with one key (a corrupt
-    log) the first counts, and the others stay unmatched.
+    log) the first counts, and the others stay unmatched; of several receives of a message by one worker, likewise.
     """
-    streams, first, sends, seen, lost = follow(parts)
-    late = _take_back(parts, sends, seen, horizon_ns)
-    receives = [_unmatched_receives(part, slice_number) for part, n in zip(parts, lost + late, strict=True) if n]
+    streams, first, sends, seen, lost = follow(parts, horizon_ns)
+    receives = [_unmatched_receives(part, slice_number) for part, n in zip(parts, lost, strict=True) if n]
     left, stream, missing = unmatched_sends(streams, first, workers, seen)
     order = np.argsort(sends[left, VERTEX])
     left, stream, missing = left[order], stream[order], missing[order]
@@ -102,7 +106,8 @@ def match(
     rows = dict(zip(KEY, (*streams[stream].T, mine[:, NUMBER]), strict=True))
     rows |= {"id": mine[:, VERTEX], "t": mine[:, TIME], "epoch": mine[:, EPOCH]}
     rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing}
-    return frame_of(rows, SENDS), pl.concat([_NO_RECEIVES, *receives])
+    partly = mine[(streams[stream, 2] == EVERYONE) & (missing < workers), VERTEX]
+    return frame_of(rows, SENDS), pl.concat([_NO_RECEIVES, *receives]), _readers(parts, partly)
 
 
 def frame_of(columns: Mapping[str, NDArray[np.integer]], names: Collection[str]) -> pl.DataFrame:
@@ -112,20 +117,16 @@ def frame_of(columns: Mapping[str, NDArray[np.integer]], names: Collection[str])
 
 
 _NO_RECEIVES = pl.DataFrame(schema=RECEIVES)
+_NO_READERS = pl.DataFrame(schema=READERS)
 
 
-def _take_back(parts: Sequence[WorkerRows], sends: I64, seen: I32, horizon_ns: int) -> I64:
-    """Part reads from sends that were logged later than the horizon allows; return how many, per worker."""
-    late = np.zeros(len(parts), np.int64)
-    for place, part in enumerate(parts):
-        # `NEVER` is earlier than all.
-        at = np.flatnonzero(part.sent > part.t[part.reads] + horizon_ns)
-        if len(at):
-            late[place] = len(at)
-            for vertex in part.send_id[at].tolist():
-                seen[0, np.flatnonzero(sends[:, VERTEX] == vertex)[0]] -= 1
-            part.sent[at], part.send_id[at], part.send_epoch[at] = NEVER, -1, -1
-    return late
+def _readers(parts: Sequence[WorkerRows], sends: I64) -> pl.DataFrame:
+    """Return who read any of these sends, given by their vertices."""
+    if not len(sends):
+        return _NO_READERS
+    read = [part.send_id[np.isin(part.send_id, sends)] for part in parts]
+    workers = np.repeat([part.worker for part in parts], [len(sends_read) for sends_read in read])
+    return frame_of({"id": np.concatenate(read), "worker": workers}, READERS)
 
 
 class Followed(NamedTuple):
@@ -143,13 +144,15 @@ class Followed(NamedTuple):
     """Per worker: how many receives found none."""
 
 
-def follow(parts: Sequence[MessageRows]) -> Followed:
+def follow(parts: Sequence[MessageRows], horizon_ns: int = _EVER) -> Followed:
     """Find the send of every receive.
 
     Parameters
     ----------
     parts
         Rows of different workers; `reads`, `sent`, `send_id` and `send_epoch` are filled in.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -163,6 +166,7 @@ def follow(parts: Sequence[MessageRows]) -> Followed:
     # Several workers read one progress message: whoever counts at the same time has counters of its own.
     lanes = min(allowed(), len(parts))
     seen = np.zeros((lanes, len(sends)), np.int32)
+    reader = np.full((lanes, len(sends)), -1, np.int32)
     lost = np.zeros(len(parts), np.int64)
 
     def read(lane: int) -> None:
@@ -170,9 +174,9 @@ def follow(parts: Sequence[MessageRows]) -> Followed:
         for place in range(lane, len(parts), lanes):
             part = parts[place]
             part.send_id, part.sent, part.send_epoch = (np.empty(len(part.reads), np.int64) for _ in range(3))
-            ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq)
-            reads = Reads(hints, seen[lane], part.send_id, part.sent, part.send_epoch)
-            lost[place] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads)
+            ends = Ends(part.reads, part.kind, part.channel, part.peer, part.message_seq, part.t)
+            reads = Reads(hints, seen[lane], reader[lane], part.send_id, part.sent, part.send_epoch)
+            lost[place] = follow_streams(ends, part.worker, Streams(streams, table, first, sends), reads, horizon_ns)
 
     each(read, range(lanes))
     return Followed(streams, first, sends, seen, lost)
@@ -189,7 +193,7 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     def find(part: MessageRows) -> tuple[I32, I32, I64, I64]:
         sending, part.reads = message_ends(part.kind)
         which = np.empty(len(sending), np.int32)
-        ends = Ends(sending, part.kind, part.channel, part.peer, part.message_seq)
+        ends = Ends(sending, part.kind, part.channel, part.peer, part.message_seq, part.t)
         return sending, which, *find_streams(ends, part.worker, which)
 
     found = each(find, parts)
@@ -227,13 +231,17 @@ def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
     return frame_of(rows, RECEIVES)
 
 
-def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any], horizon_ns: int) -> nw.LazyFrame[Any]:
+def stitch(
+    sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any], readers: nw.LazyFrame[Any] | None, horizon_ns: int
+) -> nw.LazyFrame[Any]:
     """Match what the slices left over.
 
     Parameters
     ----------
     sends, receives
         Leftovers of all slices; one row per message end.
+    readers
+        Who read some of the sends in their own slices, columns `READERS`; None for nobody.
     horizon_ns
         What is sent later than so long after a read is not what was read.
 
@@ -246,8 +254,11 @@ def stitch(sends: nw.LazyFrame[Any], receives: nw.LazyFrame[Any], horizon_ns: in
     first = sends.group_by(*KEY).agg(nw.col("id").min())
     unique = sends.select(*KEY, "id", "t", "epoch").join(first, on=[*KEY, "id"], how="inner")
     read = receives.select("slice", *KEY, "worker", "order", read_ns="t")
-    found = read.join(unique, on=KEY, how="inner").filter(nw.col("t") <= nw.col("read_ns") + horizon_ns)
-    return found.select(*STITCHED)
+    paired = read.join(unique, on=KEY, how="inner").filter(nw.col("t") <= nw.col("read_ns") + horizon_ns)
+    if readers is not None:
+        paired = paired.join(readers, on=["id", "worker"], how="anti")
+    once = paired.group_by("id", "worker").agg(nw.col("order").min())
+    return paired.join(once, on=["id", "worker", "order"], how="inner").select(*STITCHED)
 
 
 def first_sends(sends: Mapping[str, I64], receives: pl.DataFrame) -> tuple[I64, I64]:

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
 
 
+HOLDING = {
+    "unborn": "it has logged nothing yet",
+    "silent": "it has logged nothing since others ended the epoch: it may be inside a long activation",
+    "not_ended": "it has not ended the epoch",
+    "unmatched_read": "it read a message that nobody has logged to have sent",
+    "open_activation": "an activation goes on in which the epoch ended",
+    "undecided_wait": "what ended its last idle interval is not known before the next one begins",
+}
+"""Why a worker holds the frontier, in words (see `Holder`)."""
+
+
 class Holder(NamedTuple):
     """Whom the frontier waits for."""
 
@@ -26,7 +37,7 @@ class Holder(NamedTuple):
     """``unborn``: it has logged nothing. ``silent``: it has logged nothing since the others ended the epoch.
     ``not_ended``: it goes on, and has not ended the epoch. ``unmatched_read``: it read what nobody has logged to have
     sent. ``open_activation``: an activity goes on in which the epoch ended. ``undecided_wait``: what ended its last
-    idle interval is not known before the next."""
+    idle interval is not known yet."""
     since_ns: int
     """Since when, from the run's origin: its last event, its read, or the last instant up to which it is decided."""
 
@@ -88,16 +99,15 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     parts = [epoch_frame([]), *folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
     epochs = merged_epochs(parts).filter(pl.col("epoch") > closed.last)
     epoch = None if epochs.is_empty() else int(epochs["epoch"].min())  # type: ignore[arg-type]  # of a column of integers
-    unread = folded.whole.state.sends.unread()
-    oldest = None if unread.is_empty() else unread.row(int(unread["t"].arg_min() or 0), named=True)
+    unread, oldest = folded.whole.state.sends.count_unread()
     return Ongoing(
         as_of_ns=as_of,
         epoch=epoch,
         holder=None if epoch is None else _holder(folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
         epoch_ns=max(as_of - closed.end_ns, 0),
-        unread=unread.height,
-        oldest_unread_ns=None if oldest is None else oldest["t"],
-        oldest_unread_by=None if oldest is None else oldest["id"] >> POSITION_BITS,
+        unread=unread,
+        oldest_unread_ns=None if oldest is None else oldest[0],
+        oldest_unread_by=None if oldest is None else oldest[1] >> POSITION_BITS,
         workers=workers,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from pag_graph.store.capacity import lacking
 from pag_graph.store.log import TraceLog, column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -223,19 +223,7 @@ def plan_run(
         first, last, relative = 0, last - first, dict.fromkeys(workers, Clock(offset_ns=0))
     parks = frozenset[int]() if known is None else known.parks
     inferred = facts.reads_idleness and not parks and _says_nothing_of_idleness(trace, log, workers)
-    tail = not (facts.epochs_are_islands or trace.meta.complete)
-    start = dict.fromkeys(workers, 0) | (dict(known.rows) if known is not None else {})
-    if facts.epochs_are_islands:
-        slices = cut_by_epoch(log, workers, slice_events)
-    elif inferred and tail and trace.meta.idle_logged is None:
-        # What comes may say when workers had nothing to do, and then nothing of this is decided.
-        slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
-    else:
-        pauses = partial(_pauses, relative, start, parameters.busy_below_ns) if inferred else None
-        slices = cut_by_time(
-            wait_rules(rules), log, relative, slice_events, start=start, parks=parks, pauses=pauses, tail=tail
-        )
-    return RunPlan(
+    plan = RunPlan(
         trace=trace,
         log=log,
         rules=rules,
@@ -249,12 +237,28 @@ def plan_run(
         processes=processes,
         uncertainty=uncertainty,
         idle_inferred=inferred,
-        slices=tuple(
-            Slice(number=number, rows=rows, ends_run=number == len(slices) - 1) for number, rows in enumerate(slices)
-        ),
+        slices=(),
         follows=dict(known.last_rows) if known is not None else {},
-        tail=tail,
+        tail=not (facts.epochs_are_islands or trace.meta.complete),
     )
+    start = dict.fromkeys(workers, 0) | (dict(known.rows) if known is not None else {})
+    return replace(plan, slices=_slices(plan, start, parks, slice_events))
+
+
+def _slices(plan: RunPlan, start: Mapping[int, int], parks: Collection[int], slice_events: int) -> tuple[Slice, ...]:
+    """Cut what is behind the first rows of each worker; `parks` has the workers that are known to park before them."""
+    log, workers = plan.log, plan.workers
+    if of(plan.rules).epochs_are_islands:
+        slices = cut_by_epoch(log, workers, slice_events)
+    elif plan.idle_inferred and plan.tail and plan.trace.meta.idle_logged is None:
+        # What comes may say when workers had nothing to do, and then nothing of this is decided.
+        slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
+    else:
+        clocks, rules = plan.clocks, wait_rules(plan.rules)
+        pauses = partial(_pauses, clocks, start, plan.parameters.busy_below_ns) if plan.idle_inferred else None
+        slices = cut_by_time(rules, log, clocks, slice_events, start=start, parks=parks, pauses=pauses, tail=plan.tail)
+    last = len(slices) - 1
+    return tuple(Slice(number=number, rows=rows, ends_run=number == last) for number, rows in enumerate(slices))
 
 
 def _clocks_of(

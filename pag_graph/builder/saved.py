@@ -19,8 +19,10 @@ from pag_graph.builder.made import Counts, Made, Times
 from pag_graph.builder.match import SENDS
 from pag_graph.builder.plan import Known
 from pag_graph.builder.sends import SendBook
+from pag_graph.builder.spilled import Spilled, SpilledFile
 from pag_graph.builder.state import RowAt, RunState, Spawn, VertexAt, WorkerState
 from pag_graph.errors import FormatVersionError
+from pag_graph.kernels import NEVER
 from pag_graph.rules.rows import Open
 from pag_graph.store.event_files import EventFile, Numbers, RowGroup
 from pag_graph.store.parts import damaged
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Saved:
         return Known(
             run=run,
             estimate=self.estimate,
-            rows={worker: known.rows for worker, known in workers.items()},
+            rows=self.state.rows,
             parks=frozenset(worker for worker, known in workers.items() if known.parks),
             last_rows={w: (known.rows, known.last_row) for w, known in workers.items() if known.last_row is not None},
         )
@@ -101,7 +103,10 @@ class Saved:
                 "channels": sorted(state.channels),
                 "epochs": epochs.to_dict(as_series=False),
                 "sends": {name: values.tolist() for name, values in state.sends.columns().items()},
-                "early": list(state.sends.early.items()),
+                "readers": _told_readers(state.sends.readers),
+                "spilled": [(file.name, file.rows, file.first) for file in state.sends.spilled.files],
+                "back": sorted(state.sends.spilled.back),
+                "early": _told_readers(state.sends.early),
                 "counts": [values.tolist() for values in made.counts],
                 "waiting": [values.tolist() for values in made.waiting],
                 "unknown": [values.tolist() for values in made.unknown],
@@ -173,7 +178,7 @@ def _saved(found: Mapping[str, Any]) -> Saved:
         operators=frozenset(_ints(found["operators"]).tolist()),
         channels=frozenset(_ints(found["channels"]).tolist()),
         epochs=[_epochs(found["epochs"])],
-        sends=SendBook(sends, {_int(vertex): _int(count) for vertex, count in found["early"]}),
+        sends=SendBook(sends, _readers(found["readers"]), _readers(found["early"]), _spilled(found)),
     )
     estimate = found["estimate"]
     return Saved(
@@ -198,7 +203,10 @@ def _int(value: Any) -> int:
 
 
 def _ints(values: Any) -> I64:
-    return np.array([_int(value) for value in values], np.int64)
+    if {type(value) for value in values} - {int}:
+        message = f"{values!r} are no numbers"
+        raise TypeError(message)
+    return np.array(values, np.int64)
 
 
 def _or_none(make: Callable[[Any], Any], value: Any) -> Any:
@@ -262,9 +270,24 @@ def _spawn(values: Any) -> Spawn:
 
 
 def _epochs(columns: Mapping[str, Any]) -> pl.DataFrame:
-    schema = epoch_frame([]).schema
-    rows = {name: [_or_none(_int, value) for value in columns[name]] for name in schema}
-    return pl.DataFrame(rows, schema=schema)
+    rows = [_ints([NEVER if value is None else value for value in columns[name]]) for name in epoch_frame([]).columns]
+    return epoch_frame([np.vstack(rows)])
+
+
+def _told_readers(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:
+    return [(vertex, sorted(workers)) for vertex, workers in readers.items()]
+
+
+def _readers(values: Any) -> dict[int, set[int]]:
+    return {_int(vertex): {_int(worker) for worker in workers} for vertex, workers in values}
+
+
+def _spilled(found: Mapping[str, Any]) -> Spilled:
+    files = [
+        SpilledFile(str(name), _int(rows), tuple((_int(who), _int(t), _int(vertex)) for who, t, vertex in first))
+        for name, rows, first in found["spilled"]
+    ]
+    return Spilled(files, _ints(found["back"]).tolist())
 
 
 def _clocks(found: Mapping[str, Any]) -> ClockEstimate:

@@ -67,6 +67,7 @@ class SliceRows(NamedTuple):
     sends: pl.DataFrame
     """As in `SliceScan`."""
     receives: pl.DataFrame
+    readers: pl.DataFrame
 
 
 def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
@@ -96,8 +97,8 @@ def read_slice(plan: RunPlan, part: Slice, *, whole: bool = True) -> SliceRows:
     surveyed = each(read, sorted(part.rows))
     rows = [worker_rows for worker_rows, _ in surveyed]
     horizon = plan.parameters.horizon_ns
-    sends, receives = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
-    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives)
+    sends, receives, readers = match(rows, slice_number=part.number, workers=len(plan.workers), horizon_ns=horizon)
+    return SliceRows(rows, [survey for _, survey in surveyed], sends, receives, readers)
 
 
 def settled(plan: RunPlan, read: SliceRows, stitched: pl.DataFrame | None) -> SliceRows:
@@ -238,6 +239,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
         epochs=epoch_frame([epoch_rows for epoch_rows, *_ in looked]),
         sends=read.sends,
         receives=read.receives,
+        readers=read.readers,
         spawns=tuple(spawn for *_, spawns, _, _ in looked for spawn in spawns),
         operators=frozenset[int]().union(*(operators for *_, operators, _ in looked)),
         channels=frozenset[int]().union(*(channels for *_, channels in looked)),

@@ -8,14 +8,22 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.match import SENDS, STITCHED, first_sends, frame_of
+from pag_graph.builder.spilled import FILE_ROWS, Spilled
+from pag_graph.kernels.messages import EVERYONE
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from pag_graph.builder.spilled import SendFiles
+
     I64 = NDArray[np.int64]
+    Readers = Mapping[int, Iterable[int]]
+
+
+NOTHING_SPILLED = Spilled()
 
 
 class SendBook:
@@ -25,49 +33,124 @@ class SendBook:
     ----------
     columns
         Columns `SENDS`, one row per send.
+    readers
+        Per send, by its vertex: the workers that have read it.
     early
-        Per send, by its vertex, that will be scanned again: how often it was read already.
+        The same of sends that will be scanned again.
+    spilled
+        Sends that wait in files.
+
+    Attributes
+    ----------
+    place
+        Where these files are; without it none are written.
     """
 
-    def __init__(self, columns: Mapping[str, I64] | None = None, early: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, I64] | None = None,
+        readers: Readers | None = None,
+        early: Readers | None = None,
+        spilled: Spilled = NOTHING_SPILLED,
+    ) -> None:
         empty = np.empty(0, np.int64)
         self._columns = {name: (columns[name] if columns else empty) for name in SENDS}
         self._new: list[dict[str, I64]] = []
-        self._read: dict[int, int] = {}
-        self.early = dict(early or {})
+        self.readers = _copied(readers)
+        # Those of them that `missing` still counts.
+        self._taken: dict[int, set[int]] = {}
+        self.early = _copied(early)
+        self.spilled = spilled
+        self.place: SendFiles | None = None
 
-    def add(self, sends: pl.DataFrame) -> None:
-        """Add the sends that a slice could not match."""
+    def add(self, sends: pl.DataFrame, readers: pl.DataFrame) -> None:
+        """Add the sends that a slice could not match, and who read some of them there."""
         if not sends.height:
             return
+        for vertex, worker in readers.iter_rows():
+            self.readers.setdefault(vertex, set()).add(worker)
         columns = {name: sends[name].to_numpy() for name in SENDS}
         if self.early:
             missing = columns["missing"].copy()
             for place, vertex in enumerate(columns["id"].tolist()):
-                missing[place] -= self.early.get(vertex, 0)
+                if before := self.early.get(vertex):
+                    known = self.readers.setdefault(vertex, set())
+                    missing[place] -= len(before - known)
+                    known |= before
             columns["missing"] = missing
             columns = {name: values[missing != 0] for name, values in columns.items()}
         self._new.append(columns)
 
     def find(self, receives: pl.DataFrame, horizon_ns: int) -> pl.DataFrame:
-        """Return which receives of a slice belong to sends of the book, columns `STITCHED`; changes nothing.
+        """Return which receives of a slice belong to sends of the book, columns `STITCHED`.
 
         Many sends may be under way, and few are read, so sends are looked up among receives. A key names its sender,
-        so that the first send that has it is the one with the lowest vertex.
+        so that the first send that has it is the one with the lowest vertex. Who has read a message does not read it
+        again. What is not in memory is looked for in the files, where there are some.
         """
         if not receives.height:
             return _NONE
         columns = self.columns()
         send, receive = first_sends(columns, receives)
+        if self.spilled.files and len(receive) < receives.height:
+            missed = np.ones(receives.height, np.bool_)
+            missed[receive] = False
+            self._take_back(receives.filter(pl.Series(missed)))
+            columns = self.columns()
+            send, receive = first_sends(columns, receives)
         in_time = columns["t"][send] <= receives["t"].to_numpy()[receive] + horizon_ns
         send, receive = send[in_time], receive[in_time]
+        first = self._first_reads(columns["id"][send], receives["worker"].to_numpy()[receive])
+        send, receive = send[first], receive[first]
         found = {name: receives[name].to_numpy()[receive] for name in ("slice", "worker", "order")}
         return frame_of(found | {name: columns[name][send] for name in ("id", "t", "epoch")}, STITCHED)
 
+    def _first_reads(self, vertex: I64, worker: I64) -> I64:
+        """Return the places of the reads by workers that had not read the message before, nor do so in a row before."""
+        _, first = np.unique(np.column_stack((vertex, worker)), axis=0, return_index=True)
+        first.sort()
+        if not self.readers:
+            return first
+        pairs = zip(first.tolist(), vertex[first].tolist(), worker[first].tolist(), strict=True)
+        return np.array([at for at, send, reader in pairs if reader not in self.readers.get(send, ())], np.int64)
+
+    def _take_back(self, receives: pl.DataFrame) -> None:
+        """Take the sends of receives back from the files; they go before those that were sent later."""
+        if self.place is None:
+            return
+        self.spilled, found = self.spilled.take_back(receives, self.place)
+        for sends in found:
+            self.readers.update(_copied(sends.readers))
+        parts = [*(sends.columns for sends in found), self.columns()]
+        self._columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
+
+    def spill(self, before_ns: int, done: Mapping[int, int]) -> None:
+        """Write sends that were made before an instant to a file, if they are many, and forget them here.
+
+        Parameters
+        ----------
+        before_ns
+            The instant.
+        done
+            Per worker: so many of its rows are done, and will not be scanned again.
+        """
+        columns = self.columns()
+        if self.place is None or len(columns["id"]) < FILE_ROWS:
+            return
+        old = (columns["t"] < before_ns) & _within(columns["id"], done) & ~np.isin(columns["id"], list(self._taken))
+        if np.count_nonzero(old) < FILE_ROWS:
+            return
+        sends = {name: values[old] for name, values in columns.items()}
+        self.spilled = self.spilled.with_sends(sends, self.readers, self.place)
+        for vertex in sends["id"].tolist():
+            self.readers.pop(vertex, None)
+        self._columns = {name: values[~old] for name, values in columns.items()}
+
     def take(self, stitched: pl.DataFrame) -> None:
         """Count that receives were found to belong to sends of the book."""
-        for vertex in stitched["id"].to_list():
-            self._read[vertex] = self._read.get(vertex, 0) + 1
+        for vertex, worker in stitched.select("id", "worker").iter_rows():
+            self._taken.setdefault(vertex, set()).add(worker)
+            self.readers.setdefault(vertex, set()).add(worker)
 
     def columns(self) -> dict[str, I64]:
         """Return all sends of the book, without what `take` counted."""
@@ -79,16 +162,18 @@ class SendBook:
 
     def forget(self, done: Mapping[int, int]) -> None:
         """Forget sends that all receivers have read, if they lie in the rows that are done: so many per worker."""
-        if not self._read:
+        if not self._taken:
             return
         columns = self.columns()
         read = np.zeros(len(columns["id"]), np.int64)
-        for row in np.flatnonzero(np.isin(columns["id"], list(self._read))).tolist():
+        for row in np.flatnonzero(np.isin(columns["id"], list(self._taken))).tolist():
             vertex = int(columns["id"][row])
             if _order(vertex) <= done.get(vertex >> POSITION_BITS, 0):
-                read[row] = self._read.pop(vertex)
+                read[row] = len(self._taken.pop(vertex))
         missing = columns["missing"] - read
         kept = (missing != 0) | (read == 0)
+        for vertex in columns["id"][~kept].tolist():
+            del self.readers[vertex]
         self._columns = {name: values[kept] for name, values in columns.items()} | {"missing": missing[kept]}
 
     def decided(self, done: Mapping[int, int]) -> SendBook:
@@ -98,20 +183,25 @@ class SendBook:
         """
         self.forget(done)
         columns = self.columns()
-        order = (columns["id"] & MAX_POSITION) // 2
-        rows = np.array([done.get(worker, 0) for worker in (columns["id"] >> POSITION_BITS).tolist()], np.int64)
-        kept = order <= rows if len(order) else np.zeros(0, np.bool_)
-        early = {vertex: count for vertex, count in self._read.items() if count}
-        for vertex, count in self.early.items():
+        kept = _within(columns["id"], done)
+        # What `forget` has left lies behind the rows that are done; who read it in its own slice is seen again there.
+        early = dict(self._taken)
+        for vertex, workers in self.early.items():
             if _order(vertex) > done.get(vertex >> POSITION_BITS, 0):
-                early[vertex] = early.get(vertex, 0) + count
-        return SendBook({name: values[kept] for name, values in columns.items()}, early)
+                early[vertex] = early.get(vertex, set()) | workers
+        readers = {vertex: self.readers[vertex] for vertex in columns["id"][kept].tolist() if vertex in self.readers}
+        book = SendBook({name: values[kept] for name, values in columns.items()}, readers, early, self.spilled)
+        book.place = self.place
+        return book
 
     def unread(self) -> pl.DataFrame:
         """Return the sends that were not read as often as they should be, columns `SENDS`."""
         columns = dict(self.columns())
-        if self._read:
-            read = np.array([self._read.get(vertex, 0) for vertex in columns["id"].tolist()], np.int64)
+        if self.place is not None:
+            parts = [*(sends.columns for sends in self.spilled.load(self.place)), columns]
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in SENDS}
+        if self._taken:
+            read = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
             columns["missing"] = columns["missing"] - read
         kept = columns["missing"] != 0
         order = np.flatnonzero(kept)[np.argsort(columns["id"][kept], kind="stable")]
@@ -121,16 +211,67 @@ class SendBook:
         """Return when the first send was made that lacks a receive; None where each has all of them."""
         columns = self.columns()
         times = columns["t"][columns["missing"] > 0]
-        return int(times.min()) if len(times) else None
+        first = [t for file in self.spilled.files for _, t, _ in file.first]
+        return min([*first, *([int(times.min())] if len(times) else [])], default=None)
+
+    def count_unread(self) -> tuple[int, tuple[int, int] | None]:
+        """Return how many sends `unread` would, and when and by which vertex the first was made; no file is read."""
+        columns = self.columns()
+        taken = np.array([len(self._taken.get(vertex, ())) for vertex in columns["id"].tolist()], np.int64)
+        left = columns["missing"] != taken
+        first = [(t, vertex) for file in self.spilled.files for _, t, vertex in file.first]
+        first += zip(columns["t"][left].tolist(), columns["id"][left].tolist(), strict=True)
+        return int(np.count_nonzero(left)) + self.spilled.rows, min(first, default=None)
+
+    def unread_since(self, workers: Sequence[int], stitched: pl.DataFrame) -> dict[int, int]:
+        """Return, per worker that has not read all that was sent to it, when the first such message was sent.
+
+        Parameters
+        ----------
+        workers
+            Of the run.
+        stitched
+            Reads that `take` has not counted, as from `find`.
+        """
+        columns = self.columns()
+        everyone, since = columns["receiver"] == EVERYONE, {}
+        reader, vertices = (stitched[name].to_numpy() for name in ("worker", "id"))
+        for worker in workers:
+            read = [vertex for vertex, readers in self.readers.items() if worker in readers]
+            read += vertices[reader == worker].tolist()
+            unread = (everyone | (columns["receiver"] == worker)) & ~np.isin(columns["id"], read)
+            first = [
+                t for file in self.spilled.files for receiver, t, _ in file.first if receiver in {worker, EVERYONE}
+            ]
+            if first or unread.any():
+                since[worker] = min([*first, *([int(columns["t"][unread].min())] if unread.any() else [])])
+        return since
 
     def copy(self) -> SendBook:
         """Return a book that stays as it is when this one goes on."""
-        copied = SendBook(self.columns(), self.early)
-        copied._read = dict(self._read)
+        copied = SendBook(self.columns(), self.readers, self.early, self.spilled)
+        copied.place = self.place
+        copied._taken = _copied(self._taken)
         return copied
 
 
+def _copied(readers: Readers | None) -> dict[int, set[int]]:
+    return {vertex: set(workers) for vertex, workers in (readers or {}).items()}
+
+
 _NONE = pl.DataFrame(schema=dict.fromkeys(STITCHED, pl.Int64))
+
+
+def _within(vertices: I64, done: Mapping[int, int]) -> NDArray[np.bool_]:
+    """Say which vertices lie in the rows that are done, so many per worker."""
+    rows = np.zeros(max(done, default=0) + 2, np.int64)
+    rows[list(done)] = list(done.values())
+    within: NDArray[np.bool_] = _orders(vertices) <= rows[np.minimum(vertices >> POSITION_BITS, len(rows) - 1)]
+    return within
+
+
+def _orders(vertices: I64) -> I64:
+    return (vertices & MAX_POSITION) // 2
 
 
 def _order(vertex: int) -> int:

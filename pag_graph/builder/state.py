@@ -88,6 +88,8 @@ class SliceScan:
     """Sends without all their receives, columns `pag_graph.builder.match.SENDS`."""
     receives: pl.DataFrame
     """Receives without their send, columns `pag_graph.builder.match.RECEIVES`."""
+    readers: pl.DataFrame
+    """Who read some of the sends, columns `pag_graph.builder.match.READERS`."""
     spawns: tuple[Spawn, ...]
     operators: frozenset[int]
     """Operators that start or stop here, or get progress."""
@@ -150,6 +152,11 @@ class RunState:
     def worker(self, worker: int) -> WorkerState:
         """Return where a worker stands."""
         return self.workers.get(worker, NOWHERE)
+
+    @property
+    def rows(self) -> dict[int, int]:
+        """Per worker: how many of its rows are done."""
+        return {worker: known.rows for worker, known in self.workers.items()}
 
     def add(self, scan: SliceScan, segments: Mapping[int, int]) -> None:
         """Go on behind a slice, whose sends are in the book, in which these segments are open at the end."""

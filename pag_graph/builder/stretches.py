@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from pag_graph.builder.assemble import Given, assemble, known_segments
+from pag_graph.builder.epochs import NONE_CLOSED
 from pag_graph.builder.findings import without_send
-from pag_graph.builder.fold import Folded, Whole, goes_on_open
+from pag_graph.builder.fold import Folded, Whole, fold, goes_on_open
 from pag_graph.builder.frontier import Fronts
 from pag_graph.builder.leftovers import (
     Leftovers,
@@ -125,7 +126,7 @@ def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | N
             if number + 1 < count:
                 reading = ahead.submit(read_slice, plan, plan.slices[number + 1], whole=number + 1 < numbers.stop)
             found = scan(plan, part, read, waits=False)
-            state.sends.add(found.sends)
+            state.sends.add(found.sends, found.readers)
             if back is not None:
                 if not _look_back(plan, numbers.start, back, stretch, state):
                     return None
@@ -141,7 +142,8 @@ def _do(plan: RunPlan, sink: Sink, staging: Path, numbers: range) -> Stretch | N
             before = _Seen(part, found, read)
             del read
         if before is not None and numbers.stop < count:
-            state.sends.add(reading.result().sends)
+            behind = reading.result()
+            state.sends.add(behind.sends, behind.readers)
             _make(plan, sink, before, stretch, state)
             if state.is_open:
                 _discard(stretch, sink)
@@ -161,7 +163,7 @@ class _Seen(NamedTuple):
 def _look_back(plan: RunPlan, number: int, read: SliceRows, stretch: Stretch, state: RunState) -> bool:
     """Take from the slice before one what is open where that begins; say whether it tells all that must be known."""
     part = plan.slices[number - 1]
-    state.sends.add(read.sends)
+    state.sends.add(read.sends, read.readers)
     read = settled(plan, read, state.sends.find(read.receives, plan.parameters.horizon_ns))
     found = scan(plan, part, read)
     births = _births(part, _births_in([found], plan))
@@ -269,19 +271,26 @@ def finished(
         to go on from, and nothing counts as closed.
     """
     label = "finish" if made else "assemble"
-    done = engine.map(partial(_finish, plan, sink, staging), items, label=label, progress=progress)
     lost, last = lost_reads(staging), plan.slices[-1].number
-    whole.state.sends = unread_sends(staging)
-    decided = [*made, *done[:-1], Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
-    undecided = replace(done[-1], lost=without_send(plan, lost.filter(pl.col("slice") >= last)))
     fronts = Fronts(plan, RunState())
     for found in scans:
         fronts.scanned(found)
-    if not all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1]):
-        return Folded(decided, [undecided], RunState(), list(scans[-1:]), whole, resumable=False)
+    resumable = all(fronts.decided(found, lost.filter(pl.col("slice") == found.number)) for found in scans[:-1])
+    # Of a log that goes on part of the last slice may be decided: a fold finds that out.
+    here = plan.tail and resumable
+    todo = items[:-1] if here else items
+    done = engine.map(partial(_finish, plan, sink, staging), todo, label=label, progress=progress)
+    behind = [] if here else [done.pop()]
+    decided = [*made, *done, Made(lost=without_send(plan, lost.filter(pl.col("slice") < last)))]
     frontier = before.copy()
     frontier.sends = sends_before(staging, last)
-    return Folded(decided, [undecided], frontier, list(scans[-1:]), whole)
+    if here:
+        folded = fold(replace(plan, slices=plan.slices[-1:]), sink, frontier, NONE_CLOSED, progress)
+        return folded._replace(decided=[*decided, *folded.decided])
+    whole.state.sends = unread_sends(staging)
+    undecided = [replace(part, lost=without_send(plan, lost.filter(pl.col("slice") >= last))) for part in behind]
+    state = frontier if resumable else RunState()
+    return Folded(decided, undecided, state, list(scans[-1:]), whole, resumable=resumable)
 
 
 def _finish(plan: RunPlan, sink: Sink, staging: Path, item: tuple[Slice, Given]) -> Made:

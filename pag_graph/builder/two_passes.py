@@ -91,7 +91,7 @@ def _scan(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
 def _scan_again(plan: RunPlan, staging: Path, part: Slice) -> SliceScan:
     """Scan a slice whose messages are matched; what it leaves over is written already."""
     found = scan(plan, part, _settled(plan, staging, part))
-    return replace(found, sends=found.sends.clear(), receives=found.receives.clear())
+    return replace(found, sends=found.sends.clear(), receives=found.receives.clear(), readers=found.readers.clear())
 
 
 def _settled(plan: RunPlan, staging: Path, part: Slice) -> SliceRows:

@@ -20,6 +20,7 @@ import typer
 
 from pag_graph import errors
 from pag_graph.analyses import find_analysis
+from pag_graph.cli.advise_evaluate import advise_evaluate
 from pag_graph.cli.analyses import (
     AnalysisGroup,
     BetweenOption,
@@ -48,8 +49,11 @@ from pag_graph.cli.output import (
     stderr,
     stdout,
 )
+from pag_graph.cli.page import page
+from pag_graph.cli.provenance import provenance
 from pag_graph.cli.record import record
 from pag_graph.cli.replay import replay
+from pag_graph.cli.rescaling import rescale, rescale_overhead
 from pag_graph.cli.scaling import scaling
 from pag_graph.cli.serve import serve
 from pag_graph.cli.spans import spans
@@ -66,7 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
     from pag_graph.store.delta import Mode
 
 app = typer.Typer(
@@ -242,10 +246,14 @@ app.command()(export)
 app.command()(scaling)
 app.command()(latency)
 app.command()(load_curve)
+app.command()(rescale)
+app.command()(rescale_overhead)
+app.command()(advise_evaluate)
 app.command()(spark)
 app.command()(spans)
 app.command()(torch)
 app.command()(vacuum)
+app.command()(provenance)
 app.command()(follow)
 app.command()(replay)
 app.command()(timings)
@@ -253,6 +261,7 @@ app.command()(ongoing)
 app.command()(changes)
 app.command()(alerts)
 app.command()(serve)
+app.command()(page)
 
 
 @app.command()
@@ -443,11 +452,19 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the Neo4j server running.")] = True,
     trace: Annotated[str, typer.Option(help="Bundled trace: skewed or bfs.")] = "skewed",
     folder: Annotated[Path, typer.Option(help="Where to put the store.")] = Path(".pag"),
+    live: Annotated[bool, typer.Option("--live", help="Follow a program that runs instead; 10 s, no Java.")] = False,
 ) -> None:
     """See it all once: build a real trace on Spark, hear why it was slow, and query it in Neo4j.
 
+    With --live, a program is followed while it runs: it sends its trace, epochs close, and alerts open.
+
     Example: pag demo --no-keep
     """
+    if live:
+        from pag_graph.cli.demo_live import run_live_demo
+
+        run_live_demo(trace=trace, folder=folder)
+        return
     from pag_graph.cli.demo import run_demo
 
     run_demo(trace=trace, folder=folder, keep=keep)

@@ -25,11 +25,7 @@ _OVER_IN_WORDS = {
 _HEAD = """\
 # Cypher queries
 
-<<<<<<< HEAD:pag_graph/cypher_page.py
 Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cli.cypher_page > docs/cypher.md`.
-=======
-Made from the files in `cypher/`; change them there, and run `python -m pag_graph.cli.cypher_page > docs/cypher.md`.
->>>>>>> graphdb:pag_graph/cli/cypher_page.py
 
 Each query is one file that Neo4j Browser takes as it is, with its parameters set by `:param`. On the command line:
 

@@ -84,6 +84,8 @@ _PACKAGES = (
     ("graphframes", "graphframes", "Pag.graphframe()"),
     ("neo4j", "neo4j", "pag neo4j"),
     ("networkx", "graph", "exports to networkx"),
+    ("starlette", "serve", "pag serve"),
+    ("anywidget", "notebook", "Pag.view() in notebooks"),
 )
 
 

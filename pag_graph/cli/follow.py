@@ -29,7 +29,10 @@ _TELL_EVERY_S = 10.0
 
 
 def follow(
-    source: Annotated[Path, typer.Argument(metavar="TRACE", help="Where a recorder writes.", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE", help="Where a recorder writes, or what comes is kept.", show_default=False),
+    ],
     store: Annotated[Path, typer.Argument(help="Where to make the store, or to go on.", show_default=False)],
     rules: Annotated[
         RuleSet | None, typer.Option(help="How time is typed.", show_default="what the trace asks for")
@@ -45,6 +48,13 @@ def follow(
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; TRACE is where it is kept."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Build the graph of a trace while it is written: epochs can be asked about as soon as they are closed.
@@ -52,6 +62,9 @@ def follow(
     Start it before the program or after it, stop it (Ctrl-C) and start it again as you like: it goes on where it was.
     Rows that are committed never change, and once the program has ended the store is the one that pag build makes.
     Ends with exit code 10 if the source was not complete.
+
+    With --listen, recorders send the trace by TCP instead (`Config::send`, pag replay --to tcp://HOST:PORT). What is in
+    TRACE, a trace itself, is acknowledged; a recorder that is cut off, or a follower that is killed, goes on there.
 
     Example: pag follow run.trace run.pag --until idle:30s
     """  # noqa: DOC501  (an exit code is no error)
@@ -66,7 +79,7 @@ def follow(
     with (
         delivering(store, to, fail_on) as delivery,
         compiling("build", quiet=quiet, report=silent),
-        _stopping() as stop,
+        stopping() as stop,
         _telling(quiet=quiet) as tell,
     ):
         result = api.follow(
@@ -81,6 +94,9 @@ def follow(
             alerts=alert_rules or (),
             stop=stop,
             progress=tell,
+            listen=listen,
+            token_file=token_file,
+            refused=lambda line: stderr().print(line, style="yellow", markup=False),
         )
     _say_followed(result, source, store, form)
     if not result.complete:
@@ -114,7 +130,7 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
 
 
 @contextmanager
-def _stopping() -> Iterator[Event]:
+def stopping() -> Iterator[Event]:
     """Let the first Ctrl-C or SIGTERM ask to stop; a second one does what it usually does."""
     stop = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pag_graph.cli.neo4j_load import export, load, remove
+from pag_graph.cli.neo4j_load import export, follow, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
 from pag_graph.cli.output import Format, print_json, progress, stdout
@@ -78,7 +78,31 @@ def status(home: Home = None, form: _Format = Format.TABLE) -> None:
 
 app.command()(load)
 app.command()(export)
+app.command()(follow)
 app.command()(remove)
+
+
+@app.command()
+def copy(
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="Home of the copy: a new folder.", show_default=False)
+    ],
+    home: Home = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Exchange an earlier copy for a new one.")] = False,
+) -> None:
+    """Copy what a stopped server holds into one that is read-only, with a password of its own: for those who only ask.
+
+    Neo4j Community has no roles, so whoever has the password of a server may write it; nobody can write a copy.
+
+    Example: pag neo4j copy /srv/pag-readers
+    """
+    from pag_graph.neo4j_server.copying import copy as make
+
+    with progress() as report:
+        made = make(target, home, replace=replace, progress=report)
+    out = stdout()
+    out.print(f"Copied to {made}; it is read-only.", markup=False)
+    out.print(f"Next: pag neo4j start --home {made}", style="dim", markup=False)
 
 
 @app.command()

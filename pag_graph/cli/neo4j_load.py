@@ -1,4 +1,4 @@
-"""`pag neo4j load`, `export` and `remove`: what goes into the database, and out of it."""
+"""`pag neo4j load`, `export`, `follow` and `remove`: what goes into the database, and out of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
 _Detail = Annotated[
     Detail,
-    typer.Option(help="waits: who waited for whom; critical: and the events on critical paths; full: all events."),
+    typer.Option(
+        help="summary: sums; waits: and who waited for whom; critical: and the events on critical paths; full: all."
+    ),
 ]
 _Sessions = Annotated[int, typer.Option(min=0, help="Sessions that write at once; 0: as this machine has cores.")]
 _Batch = Annotated[int, typer.Option("--batch-rows", min=1, help="Rows of a transaction.")]
@@ -118,6 +120,52 @@ def export(
         stdout().print(f"Nothing new in {done.store}: all {done.skipped:,} epochs are there.")
         return
     stdout().print(f"Exported {len(done.epochs):,} epochs of {done.commits:,} commits; {done.skipped:,} were there.")
+
+
+def follow(
+    store: _Store,
+    detail: _Detail = Detail.WAITS,
+    until: Annotated[
+        str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
+    ] = "complete",
+    max_lag: Annotated[
+        str, typer.Option(metavar="TIME", help="Longer than this no epoch waits: new ones get less detail then.")
+    ] = "30s",
+    name: _Name = None,
+    tag: _Tags = None,
+    program: _Program = None,
+    home: Home = None,
+    uri: Uri = None,
+    sessions: _Sessions = 0,
+    batch_rows: _Batch = 5_000,
+    form: _Form = Format.TABLE,
+) -> None:
+    """Load epochs as they are answered, while pag follow makes the store; stop it and start it again as you like.
+
+    Ends with exit code 10 if the store was not complete.
+
+    Example: pag neo4j follow run.pag --until idle:30s
+    """  # noqa: DOC501  (an exit code is no error)
+    from pag_graph.cli.follow import NOT_COMPLETE, stopping
+    from pag_graph.engines.following import Until
+    from pag_graph.model.units import nanoseconds
+    from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
+
+    options = FollowOptions(
+        load=_options(detail, sessions, batch_rows, _labels(name, tag, program)),
+        until=Until.of(until),
+        max_lag_s=nanoseconds(max_lag) / 1e9,
+    )
+    with stopping() as stop, progress(quiet=form is not Format.TABLE) as report:
+        done = follow_store(store, reach(home, uri), options=options, stop=stop, progress=report)
+    if form is Format.JSON:
+        print_json(asdict(done))
+    else:
+        counted = ", ".join(f"{count:,} {each}" for each, count in done.by_detail.items())
+        said = f"Followed {done.store}: {done.epochs:,} epochs loaded ({counted or 'none'})"
+        stdout().print(f"{said}; they waited {done.max_lag_s:.1f} s at most.", markup=False)
+    if done.ending != "complete":
+        raise typer.Exit(NOT_COMPLETE)
 
 
 def remove(

@@ -8,15 +8,6 @@ from pag_graph.cli.analyses import FormatOption, StoreArgument  # noqa: TC001  (
 from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
 from pag_graph.model.units import duration
 
-_WHY = {
-    "unborn": "it has logged nothing yet",
-    "silent": "it has logged nothing since others ended the epoch: it may be inside a long activation",
-    "not_ended": "it has not ended the epoch",
-    "unmatched_read": "it read a message that nobody has logged to have sent",
-    "open_activation": "an activation goes on in which the epoch ended",
-    "undecided_wait": "what ended its last idle interval is not known before the next one begins",
-}
-
 
 def ongoing(store: StoreArgument, form: FormatOption = Format.TABLE) -> None:
     """Say what a run that is followed is doing: which epoch goes on, whom it waits for, and what can only grow.
@@ -25,6 +16,7 @@ def ongoing(store: StoreArgument, form: FormatOption = Format.TABLE) -> None:
 
     Example: pag ongoing run.pag
     """
+    from pag_graph.builder.ongoing import HOLDING
     from pag_graph.store.live import read_status
 
     now = read_status(store)
@@ -44,9 +36,8 @@ def ongoing(store: StoreArgument, form: FormatOption = Format.TABLE) -> None:
     else:
         out.print(f"epoch {now['epoch']} has taken {duration(now['epoch_ns'])} at least.")
         if (holder := now["holder"]) is not None:
-            out.print(
-                f"It waits for worker {holder['worker']} since {duration(holder['since_ns'])}: {_WHY[holder['why']]}."
-            )
+            since = duration(holder["since_ns"])
+            out.print(f"It waits for worker {holder['worker']} since {since}: {HOLDING[holder['why']]}.")
     if now["unread"]:
         age = duration(max(now["as_of_ns"] - now["oldest_unread_ns"], 0))
         out.print(f"{now['unread']:,} messages are unread; the oldest, of worker {now['oldest_unread_by']}, for {age}.")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+_MOST_LEFT_OUT = 20
+
 
 class Format(StrEnum):
     """How to print an answer."""
@@ -84,6 +86,14 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: st
         # Nobody folds lines there: a column that is cut off is lost.
         out.width = 10_000
     out.print(table)
+
+
+def tell_left_out(entries: Sequence[str]) -> None:
+    """Say on standard error what is left out of an answer, each with its reason."""
+    for entry in entries[:_MOST_LEFT_OUT]:
+        stderr().print(printable(f"left out: {entry}"), markup=False, style="yellow")
+    if len(entries) > _MOST_LEFT_OUT:
+        stderr().print(f"left out: {len(entries) - _MOST_LEFT_OUT:,} more", style="yellow")
 
 
 def _cell(value: Any) -> str:

@@ -15,15 +15,20 @@ from pag_graph.model.units import duration, nanoseconds
 
 def replay(
     trace: Annotated[Path, typer.Argument(help="A recorded trace.", show_default=False)],
-    to: Annotated[Path, typer.Option("--to", metavar="TRACE", help="Where to write it.", show_default=False)],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TRACE", help="Where to write it, or tcp://HOST:PORT.", show_default=False)
+    ],
     speed: Annotated[str, typer.Option(metavar="2x|max", help="How much faster than it was recorded.")] = "1x",
     flush_every: Annotated[
         str, typer.Option(metavar="TIME", help="How often events become files, as Config::flush_every.")
     ] = "500ms",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a trace that exists.")] = False,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For tcp://: file of mode 600 with the follower's token.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Write a recorded trace as its recorder did, in portions that come when they are due, to try pag follow on.
+    """Write or send a recorded trace as its recorder did, in portions that come when they are due: to try pag follow.
 
     The loop is open: it waits for nobody. If more than one of a hundred events comes over 50 ms late, the run measures
     nothing, and ends with exit code 1.
@@ -35,7 +40,9 @@ def replay(
 
     every_s = nanoseconds(flush_every) / 1e9
     with stderr().status(f"replaying {trace}"):
-        report = run(trace, to, speed=speed_of(speed), flush_every_s=every_s, replace_target=replace)
+        report = run(
+            trace, to, speed=speed_of(speed), flush_every_s=every_s, replace_target=replace, token_file=token_file
+        )
     if form is Format.JSON:
         print_json({**asdict(report), "valid": report.valid})
     else:

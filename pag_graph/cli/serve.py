@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def serve(
     places: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[STORE|DIR]...", help="Stores, or folders of stores; this folder where absent."),
+        typer.Argument(metavar="[STORE|DIR]...", help="Stores, event logs of Spark, or folders; else this folder."),
     ] = None,
     host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches the default.")] = "127.0.0.1",
     port: Annotated[
@@ -39,8 +39,8 @@ def serve(
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise MissingExtraError.from_extra(what="`pag serve`", extra="serve")
+    from pag_graph.store.access import read_token
     from pag_graph.workbench.library import Library
-    from pag_graph.workbench.server import read_token
     from pag_graph.workbench.server import serve as run_server
 
     token = None if token_file is None else read_token(token_file)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pag_graph import errors
-from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stderr, stdout
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, progress, stdout, tell_left_out
 from pag_graph.diagnosis.spark.comparison.gate import Measure
-from pag_graph.model.units import printable
 from pag_graph.store.in_place import check_output, write_whole
 
 if TYPE_CHECKING:
@@ -24,16 +23,21 @@ if TYPE_CHECKING:
 _CAUSE_COLUMNS = [
     *("log", "rank", "cause", "saved_ns", "saved_low_ns", "saved_high_ns", "share", "stage", "text", "advice"),
 ]
-_MOST_LEFT_OUT = 20
 
 
 def spark(
     logs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="LOG...", help="Event logs: files, rolling directories, or directories of logs."),
+        list[str] | None,
+        typer.Argument(
+            metavar="LOG...",
+            help="Event logs: files, rolling directories, directories of logs; or such at s3://, gs://, abfss://.",
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE.md", help="Also write it as Markdown, for a comment or an issue.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
@@ -50,7 +54,7 @@ def spark(
         ),
     ] = False,
     against: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
     ] = None,
     fail_over: Annotated[
@@ -70,6 +74,10 @@ def spark(
         str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
     ] = None,
     last: Annotated[int, typer.Option(min=1, help="With --name: how many of them.")] = 1,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Only sum up many logs; a row for each is kept here and read once."),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
         Format.TABLE
     ),
@@ -81,38 +89,70 @@ def spark(
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
     check_output(html, ".html", ".htm")
-    options: dict[str, Any] = {"html": html, "out": out, "replace": replace, "cores": cores or (), "top": top}
+    check_output(markdown, ".md", ".markdown")
+    written = [file for file in (html, markdown) if file is not None]
+    options: dict[str, Any] = {"written": written, "out": out, "replace": replace, "cores": cores or (), "top": top}
     compared = {"against": against or [], "fail_over": fail_over, "of": of}
+    if fleet is not None:
+        _say_fleet(logs or [], fleet, [html, markdown, out, cores, against, history, keep_texts], top=top, form=form)
+        return
     with _places(logs or [], history, apps or [], name, last) as places:
         _say(places, compared, keep_texts=keep_texts, form=form, **options)
 
 
 @contextmanager
-def _places(
-    logs: list[Path], history: str | None, apps: list[str], name: str | None, last: int
-) -> Iterator[list[Path]]:
-    """Give the places of logs; those of a History Server are there for as long as they are read."""
-    if history is None:
-        if not logs:
-            message = "No log is given."
-            raise errors.InvalidParameterError(message, "pag spark LOG, or pag spark --history URL --app ID", {})
-        yield logs
-        return
-    from pag_graph.sources.spark.history import choose_applications, fetch_application
+def _places(logs: list[str], history: str | None, apps: list[str], name: str | None, last: int) -> Iterator[list[Path]]:
+    """Give the places of logs; those of a server or an object store are there for as long as they are read."""
+    if history is None and not logs:
+        message = "No log is given."
+        raise errors.InvalidParameterError(message, "pag spark LOG, or pag spark --history URL --app ID", {})
+    with _local(logs) as places:
+        if history is None:
+            yield places
+            return
+        from pag_graph.sources.spark.history import choose_applications, fetch_application
 
-    chosen = apps or choose_applications(history, name=name, last=last)
-    if not chosen:
-        message = "The History Server has no application of this name."
-        raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
-    with TemporaryDirectory(prefix="pag-history-") as folder:
-        yield [*logs, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+        chosen = apps or choose_applications(history, name=name, last=last)
+        if not chosen:
+            message = "The History Server has no application of this name."
+            raise errors.TraceFormatError(message, "Look at what it lists.", {"name": name})
+        with TemporaryDirectory(prefix="pag-history-") as folder:
+            yield [*places, *(fetch_application(history, each, Path(folder)) for each in dict.fromkeys(chosen))]
+
+
+@contextmanager
+def _local(logs: Sequence[str]) -> Iterator[list[Path]]:
+    """Give the places of logs on this machine; those in an object store are copied, and gone afterwards."""
+    from pag_graph.sources.spark.object_stores import fetch_logs, is_address
+
+    with TemporaryDirectory(prefix="pag-logs-") as folder:
+        yield [
+            fetch_logs(log, _new_folder(Path(folder), number)) if is_address(log) else Path(log)
+            for number, log in enumerate(logs)
+        ]
+
+
+def _new_folder(folder: Path, number: int) -> Path:
+    own = folder / str(number)
+    own.mkdir()
+    return own
+
+
+def _say_fleet(logs: list[str], file: Path, others: Sequence[object], *, top: int, form: Format) -> None:
+    """Sum up many logs; the other options are about single ones."""
+    from pag_graph.cli.spark_fleet import say_fleet
+
+    if any(others):
+        message = "--fleet sums up folders of logs, and goes with --top and --format only."
+        raise errors.InvalidParameterError(message, "Ask for pages and comparisons of single logs.", {})
+    say_fleet([Path(log) for log in logs], file, top=top, form=form)
 
 
 def _say(
     logs: list[Path],
     compared: dict[str, Any],
     *,
-    html: Path | None,
+    written: Sequence[Path],
     out: Path | None,
     replace: bool,
     cores: Sequence[int],
@@ -138,14 +178,14 @@ def _say(
             # One bad log among many is told, and does not keep the others from being answered.
             failed.append(error)
     unread = [error.message for error in failed[0 if answers else 1 :]]
-    _tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
+    tell_left_out([*(f"{name}: {reason}" for name, reason in skipped), *unread])
     if not answers:
         raise failed[0]
     if compared["against"] or compared["fail_over"] is not None:
         _say_against(answers, keep_texts=keep_texts, top=top, form=form, **compared)
         return
-    if html is not None:
-        _write_page(html, answers, keep_texts=keep_texts)
+    for file in written:
+        _write_page(file, answers, keep_texts=keep_texts)
     if form is Format.JSON:
         facts = [told.facts() for told in answers]
         print_json(facts[0] if len(found) == 1 else facts)
@@ -154,14 +194,14 @@ def _say(
     else:
         for number, told in enumerate(answers):
             stdout().print("\n".join([*([""] if number else []), *text_lines(told, top)]), markup=False)
-        if html is not None:
-            stdout().print(f"Wrote {html}.")
+        for file in written:
+            stdout().print(f"Wrote {file}.")
         if out is not None:
             store = out if len(found) == 1 else out / answers[0].log.name
             stdout().print(f"Next: pag critical-path {store / 'pag'}", style="dim")
 
 
-def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts: bool, **options: Any) -> None:
+def _say_against(answers: list[SparkAnswer], *, against: list[str], keep_texts: bool, **options: Any) -> None:
     from pag_graph.cli.spark_against import say_against
     from pag_graph.sources.spark.logfiles import find_logs
 
@@ -170,18 +210,23 @@ def _say_against(answers: list[SparkAnswer], *, against: list[Path], keep_texts:
         raise errors.InvalidParameterError(message, "pag spark NEW --against BASE", {"logs": len(answers)})
     quiet = options["form"] is not Format.TABLE
     given = {"folder": None, "replace": False, "keep_texts": keep_texts, "cores": ()}
-    baselines = [_answered(log, quiet=quiet, **given) for path in against for log in find_logs(path)]
+    with _local(against) as places:
+        baselines = [_answered(log, quiet=quiet, **given) for path in places for log in find_logs(path)]
     say_against(answers[0], baselines, **options)
 
 
-def _write_page(html: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:
+def _write_page(file: Path, answers: list[SparkAnswer], *, keep_texts: bool) -> None:
+    """Write all answers as a page, or as Markdown where the file's name says so."""
+    from pag_graph.diagnosis.spark.markdown import markdown_text
     from pag_graph.diagnosis.spark.page import html_page
     from pag_graph.sources.spark.texts import private
 
+    markdown = file.suffix in {".md", ".markdown"}
+    text = "\n".join(map(markdown_text, answers)) if markdown else html_page(answers)
     with private(keep_texts):
-        if keep_texts and html.is_file():
-            html.chmod(0o600)
-        write_whole(html, html_page(answers))
+        if keep_texts and file.is_file():
+            file.chmod(0o600)
+        write_whole(file, text)
 
 
 def _answered(log: LogFiles, *, quiet: bool, **options: Any) -> SparkAnswer:
@@ -197,11 +242,3 @@ def _cause_rows(answers: Sequence[SparkAnswer]) -> list[dict[str, Any]]:
         for told in answers
         for rank, cause in enumerate(told.diagnosis.causes, 1)
     ]
-
-
-def _tell_left_out(entries: Sequence[str]) -> None:
-    """Say on standard error what was no log, or could not be read."""
-    for entry in entries[:_MOST_LEFT_OUT]:
-        stderr().print(printable(f"left out: {entry}"), markup=False, style="yellow")
-    if len(entries) > _MOST_LEFT_OUT:
-        stderr().print(f"left out: {len(entries) - _MOST_LEFT_OUT:,} more", style="yellow")

@@ -39,9 +39,9 @@ def torch(
     from pag_graph.diagnosis.torch.answer import answer, text_lines
     from pag_graph.sources.kineto.convert import trace_files
 
-    files = [file for path in traces for file in trace_files(path)]
     quiet = form is not Format.TABLE
-    with progress(quiet=quiet) as report, compiling("spark", quiet=quiet, report=report):
+    with progress(quiet=quiet) as report, compiling("torch", quiet=quiet, report=report):
+        files = [file for path in traces for file in trace_files(path)]
         told = answer(files, step=step, steps=steps, folder=out, replace=replace, progress=report)
     if form is Format.JSON:
         print_json(told.facts())

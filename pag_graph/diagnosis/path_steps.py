@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["built", "marked_steps", "shares"]
 
 
+_SLICE_EVENTS = 1 << 17
+"""Rows of a slice: a few of them are in memory, and beside the log they shall not count."""
+
+
 def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, int, int], None]) -> Run:
     """Write trace and store of a log, whose activities are stated, and open the store.
 
@@ -40,6 +44,7 @@ def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, i
         engine=LocalEngine(),
         rules=RuleSet.STATED,
         mode="replace",
+        slice_events=_SLICE_EVENTS,
         progress=progress,
     )
     return Run(place / STORE)

@@ -236,6 +236,7 @@ class Following:
                 slice_events=self._slice_events,
                 derive=self._derive,
             )
+            held.callback(follower.close)
             yield from self._follow(follower, Tail(self._source, follower.done))
 
     def _follow(self, follower: Follower, tail: Tail) -> Iterator[Committed]:

@@ -47,11 +47,12 @@ class LocalEngine:
 
 def stitch_here(staging: Path, horizon_ns: int) -> None:
     """Join the leftovers of all slices in this process (see `pag_graph.builder.engine.Engine.stitch`)."""
-    sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
-    if sends and receives:
-        frames = (pl.scan_parquet(files, glob=False, hive_partitioning=False) for files in (sends, receives))
-        lazy_sends, lazy_receives = (nw.from_native(frame) for frame in frames)
-        joined = stitch(lazy_sends, lazy_receives, horizon_ns)
+    sends, receives, readers = (
+        nw.from_native(pl.scan_parquet(files, glob=False, hive_partitioning=False)) if files else None
+        for files in (left_files(staging, name) for name in ("sends", "receives", "readers"))
+    )
+    if sends is not None and receives is not None:
+        joined = stitch(sends, receives, readers, horizon_ns)
         frame = joined.to_native().collect()
         if frame.height:
             write_left(frame, staging / "stitched" / "part-0.parquet")

@@ -129,17 +129,16 @@ class SparkEngine:
 
     def stitch(self, staging: Path, horizon_ns: int) -> None:
         """Join the leftovers of all slices (see `pag_graph.builder.engine.Engine.stitch`)."""
-        sends, receives = (left_files(staging, name) for name in ("sends", "receives"))
-        if not (sends and receives):
+        left = [left_files(staging, name) for name in ("sends", "receives", "readers")]
+        if not (left[0] and left[1]):
             return
-        if sum(file.stat().st_size for file in (*sends, *receives)) <= _FEW:
+        if sum(file.stat().st_size for files in left for file in files) <= _FEW:
             stitch_here(staging, horizon_ns)
             return
-        frames = (
-            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in (sends, receives)
+        sends, receives, *readers = (
+            nw.from_native(parquet(self.spark.read, [str(file) for file in files])) for files in left if files
         )
-        lazy_sends, lazy_receives = frames
-        joined = stitch(lazy_sends, lazy_receives, horizon_ns)
+        joined = stitch(sends, receives, readers[0] if readers else None, horizon_ns)
         joined.to_native().write.mode("overwrite").parquet(str(staging / "stitched"))
 
 

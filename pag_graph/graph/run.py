@@ -17,6 +17,7 @@ from pag_graph.graph.window import STRETCH, Window, two_instants, whole_number
 from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.model.units import printable
 from pag_graph.store.readers import open_held
+from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -81,6 +82,11 @@ class Run:
     def one_dataflow(self) -> bool:
         """Whether all workers run the same: else the source stated what each did, and they can be anything."""
         return needs.one_dataflow(self.rules)
+
+    @property
+    def has_traffic(self) -> bool:
+        """Whether there is the table `traffic`, which stores of earlier releases lack."""
+        return TRAFFIC in self.info.tables
 
     def require_aligned(self, what: str, hint: str = "Build the trace with `--rules timely`.") -> None:
         """Refuse what compares times of different workers, where that means nothing.

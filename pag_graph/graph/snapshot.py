@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from pag_graph.formats.html import rows_table
 from pag_graph.graph.membership import can_touch, members
 from pag_graph.graph.tiling import tile
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.units import duration, in_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,6 +133,13 @@ class Snapshot:
     """Rows of `PAG_EDGES` that touch the window."""
     within: Snapshot | None = None
     """A snapshot of a wider window that is in memory already."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the window, and what is in it by type."""
+        by_type = self.edges.group_by("type").agg(edges=pl.len(), duration_ns=pl.col("duration_ns").sum())
+        rows = by_type.sort("duration_ns", "type", descending=[True, False]).to_dicts()
+        title = f"{self.window.name}: {duration(self.window.span_ns)}, {self.edges.height:,} edges"
+        return f"<p><strong>{in_html(title)}</strong></p>\n{rows_table(rows, ('type', 'edges', 'duration_ns'))}"
 
     @cached_property
     def tiling(self) -> Tiling:

@@ -50,7 +50,7 @@ def expecting(*parts: str, tell: Tell | None = None) -> Iterator[None]:
     Parameters
     ----------
     *parts
-        ``build``, ``why``, ``spans`` or ``spark``: the kernels that building a graph calls, and so on.
+        ``build``, ``why``, ``spans``, ``spark`` or ``torch``: the kernels that building a graph calls, and so on.
     tell
         Called with (`LABEL`, kernels that are ready, all of them); not at all where nothing is to be compiled.
     """

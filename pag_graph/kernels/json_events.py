@@ -12,6 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.json_arrays import (
+    CLOSE,
+    CLOSE_LIST,
+    COLON,
+    COMMA,
+    OPEN,
+    OPEN_LIST,
+    QUOTE,
+    SPACE,
+    after_string,
+)
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -26,33 +37,15 @@ HAS_TIME, HAS_DURATION, BAD_NUMBER, NO_OBJECT = 1, 2, 4, 8
 _MOST_US = 1 << 52
 """No clock shows so many microseconds: nanoseconds stay far below 2^63."""
 
-_QUOTE, _BACKSLASH, _COLON, _COMMA, _MINUS, _DOT = 34, 92, 58, 44, 45, 46
-_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
+_MINUS, _DOT = 45, 46
 _ZERO, _NINE, _SMALL_E, _LARGE_E = 48, 57, 101, 69
-_SPACE = 32
-
-
-@kernel
-def _after_string(text: U8, place: int) -> int:
-    """Return where a string ends whose first character is at `place`; -1 if the text ends first.
-
-    A raw line break ends it too: JSON has none in strings, so a quote is missing, and the next line is sound again.
-    """
-    while place < text.shape[0]:
-        char = text[place]
-        if char == _QUOTE:
-            return place + 1
-        if char == 10:  # noqa: PLR2004 a line break
-            return place
-        place += 2 if char == _BACKSLASH else 1
-    return -1
 
 
 @kernel
 def _nanoseconds(text: U8, place: int) -> tuple[int, bool]:
     """Read microseconds from their digits, also where they stand in quotes; say whether they are a number."""
     last = text.shape[0]
-    while place < last and (text[place] <= _SPACE or text[place] == _QUOTE):
+    while place < last and (text[place] <= SPACE or text[place] == QUOTE):
         place += 1
     negative = place < last and text[place] == _MINUS
     place += 1 if negative else 0
@@ -79,55 +72,6 @@ def _nanoseconds(text: U8, place: int) -> tuple[int, bool]:
 
 
 @kernel
-def begin_of_events(text: U8) -> int:
-    """Return the place after the bracket that opens the events: of `traceEvents`, or of a bare array.
-
-    Parameters
-    ----------
-    text
-        A JSON document from its first character on.
-
-    Returns
-    -------
-    int
-        -1 if the text ends before it.
-
-    Examples
-    --------
-    >>> begin_of_events(np.frombuffer(b'{"a": [1], "traceEvents": [{}]}', np.uint8))
-    27
-    >>> begin_of_events(np.frombuffer(b" [{}]", np.uint8)), begin_of_events(np.frombuffer(b'{"a"', np.uint8))
-    (2, -1)
-    """
-    name = b"traceEvents"
-    depth, place, last = 0, 0, text.shape[0]
-    while place < last:
-        char = text[place]
-        if char == _QUOTE:
-            begin, place = place + 1, _after_string(text, place + 1)
-            if place < 0:
-                return -1
-            same = depth == 1 and place - 1 - begin == len(name)
-            for i in range(len(name)):
-                same = same and text[begin + i] == name[i]
-            if not same:
-                continue
-            while place < last and (text[place] <= _SPACE or text[place] == _COLON):
-                place += 1
-            if place < last and text[place] == _OPEN_LIST:
-                return place + 1
-            continue
-        if char == _OPEN_LIST and depth == 0:
-            return place + 1
-        if char in (_OPEN, _OPEN_LIST):
-            depth += 1
-        elif char in (_CLOSE, _CLOSE_LIST):
-            depth -= 1
-        place += 1
-    return -1
-
-
-@kernel
 def _read_event(text: U8, begin: int, row: I64) -> int:
     """Read an object that begins at a place; return where it ends, or -1 if the text ends first."""
     depth, last = 0, text.shape[0]
@@ -136,15 +80,15 @@ def _read_event(text: U8, begin: int, row: I64) -> int:
     flags, row[TIME], row[DURATION], row[PHASE] = 0, 0, 0, 0
     while place < last:
         char = text[place]
-        if char == _QUOTE:
-            first, place = place + 1, _after_string(text, place + 1)
+        if char == QUOTE:
+            first, place = place + 1, after_string(text, place + 1)
             if place < 0:
                 return -1
             length = place - 1 - first
             if depth != 1 or not is_key or not 2 <= length <= 3:  # noqa: PLR2004 lengths of keys
                 continue
             value = place
-            while value < last and (text[value] <= _SPACE or text[value] == _COLON):
+            while value < last and (text[value] <= SPACE or text[value] == COLON):
                 value += 1
             if value >= last:
                 return -1
@@ -158,17 +102,17 @@ def _read_event(text: U8, begin: int, row: I64) -> int:
             elif length == 2 and one == 112 and two == 104 and value + 1 < last:  # noqa: PLR2004 "ph"
                 row[PHASE] = text[value + 1]
             continue
-        if char in (_OPEN, _OPEN_LIST):
+        if char in (OPEN, OPEN_LIST):
             depth += 1
             is_key = True
-        elif char in (_CLOSE, _CLOSE_LIST):
+        elif char in (CLOSE, CLOSE_LIST):
             depth -= 1
             if depth == 0:
                 row[BEGIN], row[END], row[FLAGS] = begin, place + 1, flags
                 return place + 1
-        elif char == _COMMA:
+        elif char == COMMA:
             is_key = True
-        elif char == _COLON:
+        elif char == COLON:
             is_key = False
         place += 1
     return -1
@@ -212,20 +156,20 @@ def find_events(text: U8, first: int, table: I64) -> tuple[int, int, bool]:
     place, events, last = first, 0, text.shape[0]
     while place < last and events < table.shape[0]:
         char = text[place]
-        if char == _CLOSE_LIST:
+        if char == CLOSE_LIST:
             return events, place + 1, True
-        if char <= _SPACE or char == _COMMA:
+        if char <= SPACE or char == COMMA:
             place += 1
             continue
-        if char == _OPEN:
+        if char == OPEN:
             end = _read_event(text, place, table[events])
             if end < 0:
                 return events, place, False
             place = end
         else:
             begin = place
-            while place < last and text[place] not in (_COMMA, _CLOSE_LIST, _OPEN):
-                place = _after_string(text, place + 1) if text[place] == _QUOTE else place + 1
+            while place < last and text[place] not in (COMMA, CLOSE_LIST, OPEN):
+                place = after_string(text, place + 1) if text[place] == QUOTE else place + 1
                 if place < 0:
                     return events, begin, False
             if place == last:

@@ -33,6 +33,7 @@ class Ends(NamedTuple):
     channel: I64
     peer: I64
     message_seq: I64
+    t: I64
 
 
 class Sent(NamedTuple):
@@ -68,6 +69,8 @@ class Reads(NamedTuple):
     """Per stream: the send that is probably next."""
     seen: I32
     """Per send: how many receives found it."""
+    reader: I32
+    """Per send: the worker whose receive found it last, or -1."""
     vertex: I64
     """Per row that reads, as what follows: the send's vertex; -1, `NEVER` and -1 where there is none."""
     sent: I64
@@ -201,7 +204,7 @@ _FEW = 256
 @kernel
 def _find_streams(ends: Ends, worker: int, which: I32, begun: _Begun) -> int:
     """Do as `find_streams`, and return how many streams there are; -1 if there is not room for them."""
-    rows, kind, channel, peer, _ = ends
+    rows, kind, channel, peer, _, _ = ends
     streams, sends, table = begun
     count = 0
     for send in range(rows.shape[0]):
@@ -299,7 +302,7 @@ def _find(number: int, low: int, high: int, hint: int, sends: I64) -> int:
 
 
 @kernel
-def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int:
+def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads, horizon_ns: int) -> int:
     """Find the send of every receive of one worker.
 
     Parameters
@@ -312,6 +315,8 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int
         All streams.
     reads
         Changed here; what `seen` has is added to.
+    horizon_ns
+        What is sent later than so long after a read is not what was read.
 
     Returns
     -------
@@ -321,7 +326,7 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int
     Notes
     -----
     O(receives) where streams are read in order; one that is out of order takes O(log sends) more. Of several sends with
-    one number (a corrupt log) the first counts.
+    one number (a corrupt log) the first counts, and of several receives of one message the first.
 
     Examples
     --------
@@ -329,15 +334,15 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int
 
     >>> streams, row = np.array([[3, 0, 1]]), np.array([0], np.int32)
     >>> known = Streams(streams, index_streams(streams, 1, 4), np.array([0, 1]), np.array([[7, 2, 50, 9]]))
-    >>> reads = Reads(np.array([0]), np.array([0], np.int32), *np.empty((3, 1), np.int64))
-    >>> follow_streams(Ends(row, np.array([RECEIVE], np.int8), *np.array([[3], [0], [7]])), 1, known, reads)
+    >>> reads = Reads(np.array([0]), np.array([0], np.int32), np.array([-1], np.int32), *np.empty((3, 1), np.int64))
+    >>> follow_streams(Ends(row, np.array([RECEIVE], np.int8), *np.array([[3], [0], [7], [60]])), 1, known, reads, 5)
     0
     >>> reads.vertex, reads.sent, reads.seen
     (array([2]), array([50]), array([1], dtype=int32))
     """
-    rows, kind, channel, peer, message_seq = ends
+    rows, kind, channel, peer, message_seq, t = ends
     streams, table, first, sends = known
-    hints, seen, vertex, sent, epoch = reads
+    hints, seen, reader, vertex, sent, epoch = reads
     lost = 0
     for read in range(rows.shape[0]):
         row = rows[read]
@@ -349,11 +354,13 @@ def follow_streams(ends: Ends, worker: int, known: Streams, reads: Reads) -> int
             continue
         end, number = first[stream + 1], message_seq[row]
         at = _find(number, first[stream], end, hints[stream], sends)
-        hints[stream] = at
-        if at < end and sends[at, NUMBER] == number:
+        exists = at < end and sends[at, NUMBER] == number
+        hints[stream] = at + exists
+        # A worker reads a message once, and none that was sent much later.
+        if exists and reader[at] != worker and sends[at, TIME] - t[row] <= horizon_ns:
             vertex[read], sent[read], epoch[read] = sends[at, VERTEX], sends[at, TIME], sends[at, EPOCH]
             seen[at] += 1
-            hints[stream] = at + 1
+            reader[at] = worker
         else:
             lost += 1
     return lost
@@ -375,7 +382,7 @@ def unmatched_sends(streams: I64, first: I64, workers: int, seen: I32) -> tuple[
     Returns
     -------
     send, stream, missing
-        Per send, ascending; `missing` is negative where it was received too often.
+        Per send, ascending.
 
     Examples
     --------

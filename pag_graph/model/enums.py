@@ -100,6 +100,19 @@ RESTING_TYPES = (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.UNKNOW
 while somebody works."""
 
 
+COUNTED_TYPES = (
+    ActivityType.PROCESSING,
+    ActivityType.SERIALIZATION,
+    ActivityType.DESERIALIZATION,
+    ActivityType.IO,
+    ActivityType.GC,
+    ActivityType.SCHEDULING,
+    ActivityType.APPLICATION,
+    ActivityType.BUSY,
+)
+"""Edge types of time in which a worker is utilised."""
+
+
 class EdgeFlags(IntFlag):
     """Bits of the edges' `flags` column."""
 

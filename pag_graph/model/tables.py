@@ -12,8 +12,8 @@ import pyarrow as pa
 TRACE_FORMAT_VERSION = 1
 """Version of contract 1, the canonical trace."""
 
-STORE_FORMAT_VERSION = 1
-"""Version of contract 2, the store of a program activity graph."""
+STORE_FORMAT_VERSION = 2
+"""Version of contract 2, the store of a program activity graph; 1 lacks the table `traffic`."""
 
 
 def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False, optional: bool = False) -> pa.Field:
@@ -92,6 +92,7 @@ TRACE_WORKERS = pa.schema(
         _column("offset_ns", _I64, "added to t_ns gives Unix time on the common clock"),
         _column("uncertainty_ns", _I64, "how far off the offset may be; null when not known", null=True),
         _column("name", _STR, "what people call the worker; null for its number", optional=True),
+        _column("startup_ns", _I64, "how long it had run before its first event; null when not known", optional=True),
     ]
 )
 """One row per worker."""
@@ -169,9 +170,24 @@ PAG_FINDINGS = pa.schema(
 )
 """One row per violated property or unmatched event."""
 
+PAG_TRAFFIC = pa.schema(
+    [
+        _column("epoch", _I64, "epoch of the event that sent them"),
+        _column("channel", _I64, "their channel; null where the log names none", null=True),
+        _column("from_worker", _I32, "sender"),
+        _column("to_worker", _I32, "worker that read them; the sender itself where they never left it"),
+        _column("type", _STR, "ActivityType of the messages"),
+        _column("messages", _I64, "how many were read"),
+        _column("records", _I64, "records in them; null where one of them does not tell", null=True),
+        _column("bytes", _I64, "their size; null where one of them does not tell", null=True),
+    ]
+)
+"""One row per epoch, channel, sender, reader and type; files hold such sums slice by slice, which readers add up."""
+
 STORE_TABLES: dict[str, pa.Schema] = {
     "vertices": PAG_VERTICES,
     "edges": PAG_EDGES,
+    "traffic": PAG_TRAFFIC,
     "operators": TRACE_OPERATORS,
     "channels": TRACE_CHANNELS,
     "workers": TRACE_WORKERS,
@@ -469,6 +485,59 @@ BLAME = pa.schema(
     ]
 )
 """One row per waiting worker and cause, most time first; times add up to the waiting in the window."""
+
+ADVISE_PORTS = pa.schema(
+    [
+        _column("operator", _I64, "operator; null for the runtime's own time", null=True),
+        _column("operator_name", _STR, "its name", null=True),
+        _column("worker", _I32, "thread that runs it"),
+        _column("mu", _F64, "share of the thread's life in which it works downstream of the operator"),
+        _column("mu_low", _F64, "the least that it may be"),
+        _column("mu_high", _F64, "the most that it may be"),
+        _column("own_ns", _I64, "time in which the thread works in the operator itself"),
+        _column("path_ns", _I64, "the part of that on the critical path"),
+        _column("records", _I64, "records that the operator read on the thread; null where nobody counts", null=True),
+        _column("flags", _STR, "what to know of the numbers: words with commas between"),
+        _column("status", _STR, "candidate for a port, source, never_cut or blacklisted"),
+    ]
+)
+"""One row per operator and thread, those with most downstream first; a thread's `own_ns` add up to its work."""
+
+ADVICE = pa.schema(
+    [
+        _column("rank", _I64, "1 for what promises most; ports that belong together have the same"),
+        _column("group", _I64, "busy threads that are helped together; null for a port by itself", null=True),
+        _column("kind", _STR, "port, or widen for more workers that run everything"),
+        _column("operator", _I64, "operator that gets the port", null=True),
+        _column("operator_name", _STR, "its name", null=True),
+        _column("threads", _I64, "threads from which work is taken"),
+        _column("new_threads", _I64, "threads that take it, for all ports that belong together"),
+        _column("utility", _F64, "share of its time in which the busiest thread concerned would work at today's pace"),
+        _column("utility_before", _F64, "the same of the busiest thread today"),
+        _column("moved_ns", _I64, "work that would change its thread"),
+        _column("predicted_ns", _I64, "how long the window would be; null where it cannot be replayed", null=True),
+        _column("low_ns", _I64, "the least that it may be", null=True),
+        _column("high_ns", _I64, "the most that it may be", null=True),
+        _column("gain_low", _F64, "share of the window that is saved at least; negative where it is longer", null=True),
+        _column("gain_high", _F64, "share that is saved at most", null=True),
+        _column("verdict", _STR, "insert, no_gain or cannot_tell"),
+        _column("reason", _STR, "what speaks against it, or is not known", null=True),
+    ]
+)
+"""One row per port, or number of workers; what promises most first."""
+
+ADVICE_TRIALS = pa.schema(
+    [
+        _column("port", _STR, "operator that got a port: its name, and which of those with this name"),
+        _column("before_per_s", _F64, "records that it read per second before, median of the runs"),
+        _column("after_per_s", _F64, "the same after"),
+        _column("ratio_low", _F64, "slowest run after over fastest before"),
+        _column("ratio_high", _F64, "fastest run after over slowest before"),
+        _column("decision", _STR, "keep, revert or undecided"),
+        _column("blacklisted", pa.bool_(), "whether the port is not proposed again"),
+    ]
+)
+"""One row per port that was tried, in the order of their names."""
 
 SKEW = pa.schema(
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from html import escape
+from typing import Any
 
 from pag_graph.errors import InvalidParameterError
 
@@ -65,6 +66,17 @@ def printable(name: str) -> str:
     'Map??[31m'
     """
     return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def short(value: Any, most: int) -> Any:
+    """Return a value as it is, but of a text that is longer than anybody reads its first letters.
+
+    Examples
+    --------
+    >>> short("Exchange", 4), short("Map", 4), short(12345, 4)
+    ('Exch…', 'Map', 12345)
+    """
+    return f"{value[:most]}…" if isinstance(value, str) and len(value) > most else value
 
 
 def printable_lines(text: str) -> str:

@@ -7,6 +7,7 @@
     server.json  the process that runs, with its start time, and its ports
     lock         held while a server is started or stopped, or its data administered
     importing    there while an import makes the data anew
+    read-only    there if it is a copy, which nobody may write
     conf  data  import  logs  plugins
 """
 
@@ -32,6 +33,7 @@ HOST = "127.0.0.1"
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
 _LOG_LINES = 12
 _IMPORTING = "importing"
+READ_ONLY = "read-only"
 CONTENTS = (
     "data",
     "logs",
@@ -42,6 +44,7 @@ CONTENTS = (
     "password",
     "server.json",
     _IMPORTING,
+    READ_ONLY,
     "version",
 )
 """What a home may have, the lock aside; the version goes last."""
@@ -74,6 +77,11 @@ def home_folder(home: Path | None = None) -> Path:
 def is_half_imported(home: Path) -> bool:
     """Tell whether an import into a home was interrupted."""
     return (home / _IMPORTING).exists()
+
+
+def is_read_only(home: Path) -> bool:
+    """Tell whether a home is that of a copy (`pag_graph.neo4j_server.copying`)."""
+    return (home / READ_ONLY).exists()
 
 
 @contextmanager
@@ -139,6 +147,8 @@ def configure(home: Path, bolt_port: int, http_port: int, listen: str = HOST) ->
         http_port=http_port,
     )
     text += browser.settings(http_port, advertised)
+    if is_read_only(home):
+        text += "server.databases.default_to_read_only=true\n"
     write_private(home / "conf" / "neo4j.conf", text)
 
 

@@ -19,6 +19,7 @@ from pag_graph.neo4j_server.home import (
     held,
     home_folder,
     is_half_imported,
+    is_read_only,
     set_password,
     version_of,
 )
@@ -114,7 +115,8 @@ def start(
             return status(home)
         if is_half_imported(home):
             message = f"A bulk import into {home} was interrupted, and its data is not whole."
-            hint = "Do the import again (`pag neo4j load STORE --bulk`), or empty the server: `pag neo4j reset`."
+            again = "pag neo4j copy --replace" if is_read_only(home) else "pag neo4j load STORE --bulk"
+            hint = f"Do the import again (`{again}`), or empty the server: `pag neo4j reset`."
             raise Neo4jError(message, hint, {"home": str(home)})
         bolt = free_port(bolt_port, fixed=fixed_ports, host=listen)
         http = free_port(http_port, fixed=fixed_ports, besides=bolt, host=listen)

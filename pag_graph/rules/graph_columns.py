@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from pag_graph.kernels import ABSENT, layout
+from pag_graph.kernels import ABSENT, layout, traffic
 from pag_graph.kernels.layout import EDGE_NUMBERS, MESSAGE_NUMBERS, VERTEX_NUMBERS
 from pag_graph.model.enums import VertexKind
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
-from pag_graph.model.tables import PAG_EDGES, PAG_VERTICES
+from pag_graph.model.tables import PAG_EDGES, PAG_TRAFFIC, PAG_VERTICES
 from pag_graph.rules.rows import EDGE_TYPES, KINDS
 from pag_graph.runtime.threads import each
 
@@ -38,6 +38,15 @@ INSERTED = len(KINDS)
 _VERTEX_NAMES = ("id", "seq", "t_ns", "operator", "segment")
 _EDGE_NAMES = ("src", "dst", "src_epoch", "start_ns", "duration_ns", "operator", "activation", "records")
 _MESSAGE_NAMES = ("channel", "bytes", "receive_buffer_ns", "read")
+_TRAFFIC_NAMES = {
+    "epoch": traffic.EPOCH,
+    "channel": traffic.CHANNEL,
+    "from_worker": traffic.SENDER,
+    "to_worker": traffic.READER,
+    "messages": traffic.MESSAGES,
+    "records": traffic.RECORDS,
+    "bytes": traffic.BYTES,
+}
 _LEAST = np.iinfo(np.int64).min
 _PART = 1 << 16
 """Rows that fit in the processor's caches."""
@@ -187,6 +196,35 @@ class Edges(_Columns):
         return {**columns, "flags": self.flags[low:high].astype(np.int32), "epoch": self.epochs.at(low, high)}
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How many messages were read in a slice; rows in the order of the columns before `messages`."""
+
+    numbers: I64
+    """A row each: columns of `pag_graph.kernels.traffic`."""
+
+    @classmethod
+    def of(cls, parts: Sequence[I64]) -> Traffic:
+        """Put together what workers read, as `pag_graph.kernels.traffic.sum_reads` returns it."""
+        numbers = np.concatenate([np.empty((0, traffic.COLUMNS), np.int64), *parts])
+        return cls(numbers[np.lexsort(numbers[:, traffic.TYPE :: -1].T)])
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.numbers)
+
+    def table(self, low: int, high: int) -> pa.Table:
+        """Return rows `low` to `high` (exclusive) as rows of the schema, words dictionary-encoded."""
+        numbers = self.numbers[low:high]
+        columns: dict[str, I64 | I32] = {
+            name: np.ascontiguousarray(numbers[:, place]) for name, place in _TRAFFIC_NAMES.items()
+        }
+        columns |= {name: columns[name].astype(np.int32) for name in ("from_worker", "to_worker")}
+        words = _words(numbers[:, traffic.TYPE].astype(np.int8), EDGE_TYPES)
+        return _table({**_numbers(columns, PAG_TRAFFIC), "type": words}, PAG_TRAFFIC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphColumns:
     """Vertices, edges and findings of a slice; vertices in the order of (epoch, id), edges of (epoch, dst)."""
@@ -195,6 +233,7 @@ class GraphColumns:
     edges: Edges
     findings: pa.Table
     """Rows of `PAG_FINDINGS`."""
+    traffic: Traffic
     dropped: dict[str, int] = field(default_factory=dict)
     """Events that became no vertex, counted by reason."""
     segments: dict[int, int] = field(default_factory=dict)
@@ -257,6 +296,8 @@ class WorkerGraph:
     epoch: I64
     local: LocalEdges
     messages: Messages
+    traffic: I64 = field(default_factory=lambda: np.empty((0, traffic.COLUMNS), np.int64))
+    """What it reads, as `pag_graph.kernels.traffic.sum_reads` returns it; rules of islands count nothing."""
 
 
 def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[str, int]) -> GraphColumns:
@@ -327,6 +368,7 @@ def lay_out(parts: Sequence[WorkerGraph], *, findings: pa.Table, dropped: dict[s
         vertices=vertices,
         edges=edges,
         findings=findings,
+        traffic=Traffic.of([part.traffic for part in parts]),
         dropped=dropped,
         segments={part.rows.worker: int(part.segment[-1]) for part in parts if len(part.segment)},
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     """Says of each row whether a slice may begin with it; asked with the kinds of the rows before, of the rows
     themselves, and of the rows after them."""
 
-__all__ = ["Before", "IslandRules", "Life", "Remark", "Rules", "Setting", "WaitRules"]
+__all__ = ["Before", "IslandRules", "Life", "Logged", "Remark", "Rules", "Setting", "WaitRules"]
 
 
 class Setting(NamedTuple):
@@ -58,6 +58,17 @@ class Life(NamedTuple):
     """Whether it ends with its last one."""
     run_end_ns: int
     """The run's end: that of the lives of all others."""
+
+
+class Logged(NamedTuple):
+    """How far the logs of a run go that goes on, from where one worker stands."""
+
+    all_ns: int
+    """The last instant that all logs have reached."""
+    others_ns: int
+    """What the other workers log from now on happens at this instant or later."""
+    unread_ns: int
+    """When the first message was sent to the worker that it has not read; later than all if there is none."""
 
 
 class Remark(NamedTuple):
@@ -183,6 +194,23 @@ class WaitRules(_Facts, Protocol[_Survey, _Judged]):
         -------
         int or None
             -1 if there is no wait; None if what other slices know may tell otherwise.
+        """
+        ...
+
+    def certain(self, rows: WorkerRows, seen: _Survey, setting: Setting, logged: Logged, /) -> int:
+        """Return how many rows of one worker mean what they mean, whatever the logs of a run go on with.
+
+        Parameters
+        ----------
+        rows, seen, setting
+            As for `judge`; messages are matched as far as their sends are known.
+        logged
+            How far the logs go.
+
+        Returns
+        -------
+        int
+            Rows from the first one on; the row after them may begin a slice. 0 where only `safe_cut` tells.
         """
         ...
 

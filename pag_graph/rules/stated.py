@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.rules.protocol import Before, Life, Setting, Wanted
+    from pag_graph.rules.protocol import Before, Life, Logged, Setting, Wanted
     from pag_graph.rules.rows import Graph, WorkerRows
 
     I8 = NDArray[np.int8]
@@ -200,6 +200,11 @@ def _state(rows: WorkerRows, seen: StatedSurvey, innermost: I64, before: Sequenc
 
 def last_wait(_rows: WorkerRows, _seen: StatedSurvey, _setting: Setting) -> int | None:
     """Return nothing: what waits there are depends on what is open before these rows (`WaitRules.last_wait`)."""
+
+
+def certain(_rows: WorkerRows, _seen: StatedSurvey, _setting: Setting, _logged: Logged) -> int:
+    """Return 0: every wait is stated with its end, so a log is decided wherever it may be cut (`WaitRules.certain`)."""
+    return 0
 
 
 def worker_graph(rows: WorkerRows, seen: StatedSurvey, judged: StatedJudged, before: Before, life: Life) -> Graph:

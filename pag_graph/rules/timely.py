@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pag_graph.kernels import NEVER, assembly, waits
 from pag_graph.kernels import activations as act
-from pag_graph.kernels import assembly, waits
 from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.protocol import Remark
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.rules.protocol import Before, Life, Setting, Wanted
+    from pag_graph.rules.protocol import Before, Life, Logged, Setting, Wanted
     from pag_graph.rules.rows import Graph, Open, WorkerRows
 
     I8 = NDArray[np.int8]
@@ -191,6 +191,53 @@ def last_wait(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> int | N
         if interval >= 0 and seen.unparks[interval] >= last:
             return None
     return int(judged.wait_pos[-1]) if last >= 0 else -1
+
+
+def certain(rows: WorkerRows, seen: TimelySurvey, setting: Setting, logged: Logged) -> int:
+    """Return how many rows mean what they mean, whatever comes (`WaitRules.certain`): up to the end of some epoch.
+
+    The last idle interval before it is certain if no message can turn up any more that ended it or was buffered, all
+    such being logged and read before that row, and if it had an end at all: a message, its limit, or work.
+    """
+    ends = np.flatnonzero((rows.kind == act.EPOCH_END) & (seen.innermost < 0) & (rows.t <= logged.all_ns))
+    if setting.idle_inferred or not len(ends):
+        return 0
+    judged = judge(rows, seen, setting)
+    for cut in (ends[::-1] + 1).tolist():
+        interval = int(np.searchsorted(seen.unparks, cut)) - 1
+        if interval < 0 or _is_certain(rows, seen, judged, setting, logged, interval, cut):
+            return int(cut)
+    return 0
+
+
+def _is_certain(
+    rows: WorkerRows,
+    seen: TimelySurvey,
+    judged: TimelyJudged,
+    setting: Setting,
+    logged: Logged,
+    interval: int,
+    cut: int,
+) -> bool:
+    """Say whether an idle interval was what it was, whatever is read from row `cut` on."""
+    park, unpark = int(seen.parks[interval]), int(seen.unparks[interval])
+    end = rows.t[unpark]
+    if logged.others_ns <= end or logged.unread_ns <= end:
+        return False
+    behind = np.searchsorted(rows.reads, [unpark, cut])
+    sent = rows.sent[behind[0] :]
+    if (sent[behind[1] - behind[0] :][sent[behind[1] - behind[0] :] != NEVER] <= end).any():
+        return False
+    verdict = judged.verdict[interval]
+    if verdict in {waits.WAITING, waits.IDLE}:
+        return True
+    if verdict == waits.INPUT_WAIT:
+        works = (rows.kind[unpark:cut] == act.START) & np.isin(seen.role[unpark:cut], (act.PROCESSING, act.INFERRED))
+        return bool(works.any())
+    reads = rows.reads[behind[0] : behind[1]]
+    here = setting.processes[rows.peer[reads]] == setting.processes[rows.worker]
+    known = sent[: len(reads)]
+    return bool((here & (known != NEVER) & (known < rows.t[park])).any())
 
 
 def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:

@@ -13,7 +13,7 @@ from pag_graph.analyses.definition import Analysis, Chart, table_of
 from pag_graph.analyses.expressions import operator_labels
 from pag_graph.errors import InvalidParameterError
 from pag_graph.formats import svg
-from pag_graph.model.units import duration
+from pag_graph.model.units import duration, short
 from pag_graph.sinks.timeline import COLOURS, timeline
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _BARS, _SERIES = 16, 10
 _NAMES, _RIGHT, _ROW = 250, 110, 24
 _PLOT = 260
 _CELL, _CELLS = 64, 24
+_LETTERS = 300
+"""Of a name; more of it is in the rows."""
 
 
 def picture(analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, snapshot: Snapshot | None = None) -> str:
@@ -67,9 +69,12 @@ def picture(analysis: Analysis[Any], result: pa.Table | Report, *, run: Run, sna
         assert snapshot is not None  # noqa: S101  (checked above)
         return timeline(snapshot)
     where = "" if snapshot is None else f", {snapshot.window.name} ({duration(snapshot.window.span_ns)})"
-    rows = table_of(result).to_pylist()
-    title = f"{analysis.name}{where}"
-    return draw(chart, rows, title=title, labels=operator_labels(run), workers=run.worker_names)
+    rows = [{name: short(value, _LETTERS) for name, value in row.items()} for row in table_of(result).to_pylist()]
+    labels, workers = (
+        {number: short(name, _LETTERS) for number, name in names.items()}
+        for names in (operator_labels(run), run.worker_names)
+    )
+    return draw(chart, rows, title=f"{analysis.name}{where}", labels=labels, workers=workers)
 
 
 def draw(

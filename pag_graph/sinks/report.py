@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.definition import Analysis, table_of
 from pag_graph.analyses.why import Why
 from pag_graph.errors import InvalidParameterError
+from pag_graph.formats.html import rows_table
 from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import in_html
 from pag_graph.sinks.charts import picture
@@ -57,7 +58,7 @@ def page(
     if snapshot is not None:
         where = f"{snapshot.window.name}, {where}"
     version = in_html(str(run.info.run["product_version"]))
-    body = _report(result, top) if isinstance(result, Why) else _answer(analysis, result, run, top)
+    body = result.html(top=top) if isinstance(result, Why) else _answer(analysis, result, run, top)
     try:
         drawn = [f"<figure>{picture(analysis, result, run=run, snapshot=snapshot)}</figure>"]
     except InvalidParameterError:
@@ -79,41 +80,16 @@ def page(
     )
 
 
-def _report(result: Why, top: int) -> list[str]:
-    """Return a report: heading, cause, and then its sections."""
-    (_, first), *others = result.sections(top=top)
-    heading, *cause = first
-    mark = "cause alarm" if result.alarm else "cause"
-    parts = [f"<h1>{in_html(heading)}</h1>", f'<p class="{mark}">{" ".join(map(in_html, cause))}</p>']
-    for title, statements in others:
-        parts += [f"<h2>{in_html(title)}</h2>", "<ul>", *(f"<li>{in_html(text)}</li>" for text in statements), "</ul>"]
-    return parts
-
-
 def _answer(analysis: Analysis[Any], result: pa.Table | Report, run: Run, top: int) -> list[str]:
     table = table_of(result)
     headline = "" if result is table else result.headline()
     said = "".join(f"<p>{in_html(line)}</p>" for line in headline.splitlines())
     rows = with_worker_names(table.slice(0, top).to_pylist(), run.worker_names)
     columns = list(analysis.columns) or table.column_names
-    head = "".join(f"<th>{in_html(name)}</th>" for name in columns)
-    body = [f"<tr>{''.join(_cell(row[name]) for name in columns)}</tr>" for row in rows]
     more = f"<p>{len(rows):,} of {table.num_rows:,} rows</p>"
     return [
         f"<h1>{in_html(analysis.help)}</h1>",
         said,
-        f"<table><tr>{head}</tr>",
-        *body,
-        "</table>",
+        rows_table(rows, columns),
         more,
     ]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "<td></td>"
-    if isinstance(value, bool):
-        return f"<td>{'yes' if value else 'no'}</td>"
-    if isinstance(value, float):
-        return f'<td class="number">{value:,.4f}</td>'
-    return f'<td class="number">{value:,}</td>' if isinstance(value, int) else f"<td>{in_html(str(value))}</td>"

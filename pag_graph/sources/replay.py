@@ -10,6 +10,7 @@ import dataclasses
 import math
 import os
 import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,10 @@ import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError, StoreError
 from pag_graph.model.tables import TRACE_EVENTS
+from pag_graph.sources.wire.frames import SCHEME, Hello
+from pag_graph.sources.wire.send import Portion, Sender
+from pag_graph.store.access import read_token
+from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
@@ -31,8 +36,12 @@ from pag_graph.store.trace_files import EVENTS, FINDINGS, META
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
 LATE_NS = 50_000_000
 """A run in which more than one of a hundred events came later than so long after it was due measures nothing."""
+_MOST_ROWS = 1 << 18
+"""Rows of one file: of so many, none is too long to be sent at once."""
 _HIDDEN = "prepared"
 """Folder of files that are not due."""
 
@@ -59,13 +68,19 @@ class ReplayReport:
         return self.late_p99_ns is None or self.late_p99_ns <= LATE_NS
 
 
-class _Portion(NamedTuple):
+class _Due(NamedTuple):
     """A file that waits until it is due."""
 
     due_ns: int
     """After the start."""
     name: str
     rows: int
+    worker: int
+    first: int
+    last: int
+    """Numbers of its first and last event."""
+    lost: tuple[tuple[int, int], ...]
+    """Stretches of numbers, before it or in it, that the trace lacks."""
 
 
 def speed_of(text: str) -> float | None:
@@ -95,23 +110,26 @@ def replay(
     speed: float | None = 1.0,
     flush_every_s: float = 0.5,
     replace_target: bool = False,
+    token_file: str | os.PathLike[str] | None = None,
     now: Callable[[], int] = time.monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ReplayReport:
-    """Write a recorded trace as its recorder did.
+    """Write a recorded trace as its recorder did, or send it as its recorder did.
 
     Parameters
     ----------
     trace
         The recorded trace.
     to
-        Directory to make.
+        Directory to make, or ``tcp://HOST:PORT`` of a follower that listens.
     speed
         How much faster than it was recorded; None: as fast as possible.
     flush_every_s
         How often events are written; each then becomes a file per worker, with all that is due.
     replace_target
         Whether to replace a trace that is there.
+    token_file
+        For a follower: file of mode 600 with the token that it expects.
     now, sleep
         The clock, in nanoseconds, and what waits for it, in seconds.
 
@@ -128,18 +146,34 @@ def replay(
         If something is in the place of `to`.
     TraceFormatError
         If the trace cannot be read.
+    SinkError
+        If the follower does not take it.
     """
     if flush_every_s <= 0 or (speed is not None and speed <= 0):
         message = "Speed and the time between two files must be more than 0."
         raise InvalidParameterError(message)
-    opened, target = Trace.open(trace), Path(to).absolute()
+    opened, every_ns = Trace.open(trace), round(flush_every_s * 1e9 * (speed or 1.0))
+    if isinstance(to, str) and to.startswith(SCHEME):
+        if token_file is None:
+            message = f"{to} takes only what comes with a token."
+            raise InvalidParameterError(message, "Give --token-file, the one that the follower has.")
+        return _send(opened, to, read_token(Path(token_file)), every_ns, _Clock(speed, now, sleep))
+    target = Path(to).absolute()
     check_trace_place(target, replace=replace_target)
     check = partial(check_trace_place, target, replace=replace_target)
     with refusals(target, "The trace", StoreError), whole_folder(target, check=check) as folder:
         _describe(opened, folder)
-        portions = _prepare(opened, folder / _HIDDEN, round(flush_every_s * 1e9 * (speed or 1.0)))
+        portions = _prepare(opened, folder / _HIDDEN, every_ns)
     with refusals(target, "The trace", StoreError):
-        return _publish(opened, target, portions, speed, now, sleep)
+        return _publish(opened, target, portions, _Clock(speed, now, sleep))
+
+
+class _Clock(NamedTuple):
+    """How fast to replay, and by which clock."""
+
+    speed: float | None
+    now: Callable[[], int]
+    sleep: Callable[[float], None]
 
 
 def _describe(trace: Trace, folder: Path) -> None:
@@ -153,7 +187,7 @@ def _describe(trace: Trace, folder: Path) -> None:
     write_meta(dataclasses.replace(trace.meta, complete=False), folder / META)
 
 
-def _prepare(trace: Trace, folder: Path, every_ns: int) -> list[_Portion]:
+def _prepare(trace: Trace, folder: Path, every_ns: int) -> list[_Due]:
     """Write all files, and say when each is due, in time of the trace; in that order."""
     log = TraceLog.index(trace)
     offsets = dict(zip(trace.workers["worker"].to_pylist(), trace.workers["offset_ns"].to_pylist(), strict=True))
@@ -161,11 +195,28 @@ def _prepare(trace: Trace, folder: Path, every_ns: int) -> list[_Portion]:
     portions = []
     for worker in log.chunks:
         portions_of = _portions(log, worker, begin - offsets[worker], max(every_ns, 1))
-        for number, (tick, table) in enumerate(portions_of):
+        before = 0
+        pieces = ((tick, piece) for tick, table in portions_of for piece in _pieces(table))
+        for number, (tick, table) in enumerate(pieces):
             name = f"worker-{worker:07}-{number:07}.parquet"
             write_table(folder / name, conform(table, TRACE_EVENTS, where=name))
-            portions.append(_Portion(tick * every_ns, name, table.num_rows))
+            seq = column(table, "seq")
+            lost = tuple(_missing(before, seq))
+            before = int(seq[-1])
+            portions.append(_Due(tick * every_ns, name, table.num_rows, worker, int(seq[0]), before, lost))
     return sorted(portions)
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Cut a portion into files that can be sent."""
+    return (table.slice(first, _MOST_ROWS) for first in range(0, table.num_rows, _MOST_ROWS))
+
+
+def _missing(before: int, seq: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Find stretches of numbers that come neither in a portion nor up to the number before it."""
+    known = np.concatenate([[before], seq])
+    for place in np.flatnonzero(np.diff(known) > 1).tolist():
+        yield int(known[place]) + 1, int(known[place + 1]) - 1
 
 
 def _portions(log: TraceLog, worker: int, begin_ns: int, every_ns: int) -> Iterator[tuple[int, pa.Table]]:
@@ -188,31 +239,59 @@ def _portions(log: TraceLog, worker: int, begin_ns: int, every_ns: int) -> Itera
         yield current, pa.concat_tables(held, promote_options="default")
 
 
-def _publish(
-    trace: Trace,
-    target: Path,
-    portions: list[_Portion],
-    speed: float | None,
-    now: Callable[[], int],
-    sleep: Callable[[float], None],
-) -> ReplayReport:
+def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) -> ReplayReport:
     """Give each file its name when it is due."""
+
+    def give(portion: _Due) -> None:
+        hidden = target / _HIDDEN / portion.name
+        # What it tells of its age is when it came.
+        os.utime(hidden)
+        hidden.replace(target / EVENTS / portion.name)
+
+    def end() -> None:
+        shutil.rmtree(target / _HIDDEN)
+        if trace.meta.complete:
+            write_meta(trace.meta, target / f"{META}.tmp")
+            (target / f"{META}.tmp").replace(target / META)
+
+    return _in_time(portions, clock, give, end)
+
+
+def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) -> ReplayReport:
+    """Hand each file over when it is due, to be sent as soon as the follower takes it."""
+    workers = tuple(trace.workers["worker"].to_pylist())
+    gapless = trace.meta.source.format in WITHOUT_GAPS and not trace.meta.prepared
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        _describe(trace, folder)
+        portions = _prepare(trace, folder / _HIDDEN, every_ns)
+        last = dict.fromkeys(workers, 0) | {portion.worker: portion.last for portion in portions}
+        with Sender(address, token, Hello(trace.meta.trace_id, 0, 1, workers)) as sender:
+            sender.describe({file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()})
+
+            def give(due: _Due) -> None:
+                lost = due.lost if gapless else ()
+                file = folder / _HIDDEN / due.name
+                sender.send(Portion(due.worker, due.first, due.last, time.time_ns(), file, lost))
+
+            return _in_time(portions, clock, give, lambda: sender.finish(last, finished=trace.meta.complete))
+
+
+def _in_time(
+    portions: list[_Due], clock: _Clock, give: Callable[[_Due], None], end: Callable[[], None]
+) -> ReplayReport:
+    """Give each portion when it is due, whether somebody keeps up with it or not."""
+    speed, now, sleep = clock
     start = now()
     late = np.zeros(len(portions), np.int64)
     for number, portion in enumerate(portions):
         due = start if speed is None else start + round(portion.due_ns / speed)
         while (left := due - now()) > 0:
             sleep(left / 1e9)
-        hidden = target / _HIDDEN / portion.name
-        # What it tells of its age is when it came.
-        os.utime(hidden)
-        hidden.replace(target / EVENTS / portion.name)
+        give(portion)
         late[number] = now() - due
-    shutil.rmtree(target / _HIDDEN)
+    end()
     seconds = max((now() - start) / 1e9, 1e-9)
-    if trace.meta.complete:
-        write_meta(trace.meta, target / f"{META}.tmp")
-        (target / f"{META}.tmp").replace(target / META)
     rows = np.array([portion.rows for portion in portions], np.int64)
     events = int(rows.sum())
     order = np.argsort(late)

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
 
-GROWING = ("vertices", "edges", "findings", "epochs")
+SLICED = ("vertices", "edges", "traffic")
+"""Tables whose rows are written slice by slice."""
+GROWING = (*SLICED, "findings", "epochs")
 """Tables to which an append adds; it leaves what it finds there, but for provisional files."""
 
 

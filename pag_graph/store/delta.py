@@ -24,6 +24,7 @@ from pag_graph.errors import (
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
+    UnsupportedPlanError,
 )
 from pag_graph.model.live_tables import ALL_TABLES, LIVE_TABLES
 from pag_graph.model.tables import STORE_FORMAT_VERSION, STORE_TABLES
@@ -41,13 +42,16 @@ from pag_graph.store.delta_log import (
     read_tip,
     write_version,
 )
+from pag_graph.store.maker import maker
 from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
-from pag_graph.store.state_files import read_state_file
+from pag_graph.store.state_files import files_of_state, read_sends, read_state_file
+from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pag_graph.store.compaction import Swap
     from pag_graph.store.contents import Live
     from pag_graph.store.parts import PartFile
 
@@ -88,9 +92,16 @@ class StoreInfo:
     """The file from which an append goes on (`pag_graph.store.state_files`); None where the build kept none."""
     live: Mapping[str, Any] | None = None
     """Standing queries and alert rules, and how far they have got; None where there are none."""
+    format_version: int = STORE_FORMAT_VERSION
+    """Of contract 2, in which it was written; an append keeps it."""
     _tables: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     tips: dict[str, TableState] = field(default_factory=dict, compare=False, repr=False)
     """What `tip` has read, or the commit of this process knows."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the graph's tables that it has, in the order of `STORE_TABLES`."""
+        return _tables_of(self.format_version)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.
@@ -123,6 +134,10 @@ class StoreInfo:
                 )
             self._tables[name] = state
         return self._tables[name]
+
+    def known(self, name: str) -> TableState | None:
+        """Return what `table` does if that needs no look at the log."""
+        return self._tables.get(name)
 
     def tip(self, name: str) -> TableState:
         """Return what the version of a table says itself, without those before it: an append reads nothing older.
@@ -217,21 +232,32 @@ class StoreInfo:
         Returns
         -------
         LazyFrame
-            Rows of the table of `ALL_TABLES`.
+            Rows of the table of `ALL_TABLES`; those of `traffic` that have one key are added up.
 
         Raises
         ------
         StoreError
             If a file is missing or damaged.
+        UnsupportedPlanError
+            If the store is of a version that lacks the table.
         """
+        if name == TRAFFIC and self.format_version < SINCE:
+            message = f"{self.path} was built before stores had the table traffic."
+            raise UnsupportedPlanError(message, "Build it again: `pag build TRACE STORE --replace`.")
         schema = _POLARS[name]
         files = self.files(name, near)
         if not files:
             return pl.LazyFrame(schema=schema)
-        return pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False)
+        # Files of earlier releases may lack a column that is optional.
+        rows = pl.scan_parquet(files, schema=schema, glob=False, hive_partitioning=False, missing_columns="insert")
+        return summed(rows) if name == TRAFFIC else rows
 
 
 _POLARS = {name: dict(pl.DataFrame(pl.from_arrow(schema.empty_table())).schema) for name, schema in ALL_TABLES.items()}
+
+
+def _tables_of(format_version: int) -> tuple[str, ...]:
+    return tuple(name for name in STORE_TABLES if name != TRAFFIC or format_version >= SINCE)
 
 
 def digest(files: Iterable[PartFile], *, beside: str = f"{_SUM}0", without: Iterable[PartFile] = ()) -> str:
@@ -352,7 +378,7 @@ def _sum(said: str) -> str:
 
 
 def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
-    if content.get("format_version") != STORE_FORMAT_VERSION:
+    if content.get("format_version") not in range(1, STORE_FORMAT_VERSION + 1):
         raise FormatVersionError.from_found_and_known(
             where=str(path), found=content.get("format_version"), known=STORE_FORMAT_VERSION
         )
@@ -368,6 +394,7 @@ def _info(path: Path, version: int, content: Mapping[str, Any]) -> StoreInfo:
             digests=content.get("digests"),
             state=content.get("state"),
             live=content.get("live"),
+            format_version=content["format_version"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(commit_file(path / "epochs", version), f"it lacks {error}") from error
@@ -411,6 +438,8 @@ def check_store(info: StoreInfo) -> StoreCheck:
     if info.state is not None:
         try:
             read_state_file(info.path, info.state)
+            for name in info.state.get("sends", ()):
+                read_sends(info.path, name)
         except StoreError as error:
             found.append(error)
     for name in ALL_TABLES:
@@ -444,8 +473,10 @@ class Commit:
     events: int
     committed: str
     """When, as ISO 8601."""
-    state: str | None = None
-    """Name of the file from which an append goes on."""
+    state: Sequence[str] = ()
+    """Names of the files from which an append goes on."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
 
 
 def commits(info: StoreInfo) -> list[Commit]:
@@ -465,7 +496,8 @@ def commits(info: StoreInfo) -> list[Commit]:
                     closed_epochs=content["closed_epochs"],
                     events=content["events"],
                     committed=content["committed"],
-                    state=(content.get("state") or {}).get("file"),
+                    state=files_of_state(content.get("state")),
+                    made=content.get("made") or {},
                 )
             )
     return found[::-1]
@@ -522,6 +554,8 @@ def commit(
     unchanged: Collection[str] = (),
     state: Mapping[str, Any] | None = None,
     live: Live | None = None,
+    swaps: Mapping[str, Swap] | None = None,
+    source: Mapping[str, Any] | None = None,
 ) -> StoreInfo:
     """Commit the files of a build: every table, then `epochs`, which makes them visible together.
 
@@ -543,6 +577,10 @@ def commit(
         The file from which an append goes on, as `pag_graph.store.state_files.write_state` returns it.
     live
         What standing queries made of it.
+    swaps
+        Per table: a file in the place of others of `previous` with the same rows.
+    source
+        Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name.
 
     Returns
     -------
@@ -558,26 +596,29 @@ def commit(
     """  # noqa: DOC501  (the named constructor is taken for an exception)
     commit_id = uuid.uuid4().hex
     transaction = (f"{_APP}{run['run_id']}", closed_epochs)
-    pinned = _Pinned({}, {}, {})
+    pinned = _Pinned(previous, {}, {}, {}, {})
+    # What was written before there was a table lacks its rows for good.
+    version = previous.format_version if keep and previous is not None else STORE_FORMAT_VERSION
     try:
         _check_latest(path, previous)
-        for name in ALL_TABLES if live is not None else STORE_TABLES:
+        for name in (*(LIVE_TABLES if live is not None else ()), *_tables_of(version)):
             if previous is not None and previous.digests is not None and name in unchanged:
-                pinned.keep(previous, name)
+                pinned.keep(name)
                 continue
             beside = live if name in LIVE_TABLES else None
             files = {part.path: part for part in (parts if beside is None else beside.parts).get(name, ())}
             check_sizes(path / name, files.values())
             stays = keep and name in GROWING if beside is None else beside.kept is not None
-            step = _step(path / name, files, previous, keep=stays)
+            step = _step(path / name, files, previous, keep=stays, swap=(swaps or {}).get(name) if stays else None)
             if name == "epochs":
                 digests = {**pinned.digests, name: step.digest}
                 about = {"run": dict(run), "closed_epochs": closed_epochs, "dropped": dict(dropped), "events": events}
-                about |= {} if live is None else {"live": dict(live.content)}
+                about |= {"format_version": version} | ({} if live is None else {"live": dict(live.content)})
+                about["made"] = {**maker(), **(source or {})}
                 content = _content_of(about, commit_id, pinned.versions, digests, state)
                 pinned.take(name, step, _publish(path / name, step, content, transaction, previous))
             elif previous is not None and step.digest == (previous.digests or {}).get(name):
-                pinned.keep(previous, name)
+                pinned.keep(name)
             else:
                 pinned.take(name, step, _commit_table(path / name, step, commit_id, transaction))
     except FileExistsError as error:
@@ -587,7 +628,7 @@ def commit(
         message = f"The store at {path} cannot be written: {error}."
         raise StoreError(message, "Nothing was made visible; build again.", {"path": str(path)}) from error
     # By its number: somebody else may have committed since.
-    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips)
+    return replace(_own(path, pinned.versions["epochs"], commit_id), tips=pinned.tips, _tables=pinned.tables)
 
 
 class _Step(NamedTuple):
@@ -599,28 +640,43 @@ class _Step(NamedTuple):
     """What it shall hold, beside those that the tip does not name."""
     digest: str
     """Of all that it shall hold."""
+    moved: frozenset[str] = frozenset()
+    """Paths of files that come or go without any row coming or going."""
 
 
 class _Pinned(NamedTuple):
     """What a commit says of the tables, so far."""
 
+    previous: StoreInfo | None
     versions: dict[str, int]
     digests: dict[str, str]
     tips: dict[str, TableState]
     """For the next commit of this process."""
+    tables: dict[str, TableState]
+    """Lists of all files, where this process knows that of the state before: nobody reads the log for them again."""
 
-    def keep(self, previous: StoreInfo, name: str) -> None:
+    def keep(self, name: str) -> None:
         """Leave a table as it is."""
+        if (previous := self.previous) is None:
+            return
         self.versions[name] = previous.versions[name]
         self.digests[name] = (previous.digests or {})[name]
         if name in previous.tips:
             self.tips[name] = previous.tips[name]
+        if (known := previous.known(name)) is not None:
+            self.tables[name] = known
 
     def take(self, name: str, step: _Step, now: TableState) -> None:
         """Pin the version that a table has now."""
         self.versions[name], self.digests[name] = now.version, step.digest
         provisional = {path: part for path, part in now.files.items() if part.provisional}
         self.tips[name] = replace(now, files=provisional, more=now.more or len(provisional) < len(now.files))
+        known = None if self.previous is None else self.previous.known(name)
+        if not now.more:
+            self.tables[name] = now
+        elif known is not None:
+            stay = {path: part for path, part in known.files.items() if path not in step.before.files}
+            self.tables[name] = replace(now, files={**stay, **step.files}, more=False)
 
 
 def _own(path: Path, version: int, commit_id: str) -> StoreInfo:
@@ -650,20 +706,30 @@ def _is_latest(directory: Path, info: StoreInfo) -> bool:
     )
 
 
-def _step(directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool) -> _Step:
-    """Say what becomes of a table: `keep` leaves what is not provisional in it."""
+def _step(
+    directory: Path, new: Mapping[str, PartFile], previous: StoreInfo | None, *, keep: bool, swap: Swap | None = None
+) -> _Step:
+    """Say what becomes of a table: `keep` leaves what is not provisional in it, but for what is swapped."""
     name = directory.name
+    out: dict[str, PartFile] = {}
+    if swap is not None:
+        check_sizes(directory, [swap.come])
+        new, out = {**new, swap.come.path: swap.come}, {part.path: part for part in swap.gone}
+    moved = frozenset(out) | ({swap.come.path} if swap is not None else frozenset())
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
         newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()
         if digest_before.startswith(_SUM) and not newer:
             before = previous.tip(name)
-            gone = [part for part in before.files.values() if part.provisional]
-            stay = {path: part for path, part in before.files.items() if not part.provisional}
-            return _Step(before, {**stay, **new}, digest(new.values(), beside=digest_before, without=gone))
-        stay = {path: part for path, part in previous.table(name).files.items() if not part.provisional}
-        new = {**stay, **new}
-    return _Step(_newest(directory, previous, name), new, digest(new.values()))
+            # A tip need not name what goes.
+            before = replace(before, files={**before.files, **out})
+            gone = [part for path, part in before.files.items() if part.provisional or path in out]
+            stay = {path: part for path, part in before.files.items() if not part.provisional and path not in out}
+            total = digest(new.values(), beside=digest_before, without=gone)
+            return _Step(before, {**stay, **new}, total, moved)
+        there = previous.table(name).files.items()
+        new = {**{path: part for path, part in there if not part.provisional and path not in out}, **new}
+    return _Step(_newest(directory, previous, name), new, digest(new.values()), moved)
 
 
 def _newest(directory: Path, previous: StoreInfo | None, name: str) -> TableState:
@@ -697,7 +763,9 @@ def _publish(
 def _write(directory: Path, step: _Step, info: Mapping[str, str], transaction: tuple[str, int]) -> TableState:
     """Add the next version of a table, and read it back."""
     schema = ALL_TABLES[directory.name]
-    version = write_version(directory, schema, step.before, step.files, info=info, transaction=transaction)
+    version = write_version(
+        directory, schema, step.before, step.files, info=info, transaction=transaction, moved=step.moved
+    )
     now = read_next(directory, step.before)
     if now.files != step.files:
         raise damaged(commit_file(directory, version), "it does not read as it was written")
@@ -714,7 +782,6 @@ def _content_of(
     """Return what a commit says, as JSON."""
     return json.dumps(
         {
-            "format_version": STORE_FORMAT_VERSION,
             "commit_id": commit_id,
             "run": about["run"],
             "versions": versions,

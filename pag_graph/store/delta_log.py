@@ -12,7 +12,6 @@ checkpoint.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import uuid
@@ -25,17 +24,25 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pag_graph.errors import StoreError
+from pag_graph.store.delta_actions import (
+    PROTOCOL,
+    Action,
+    add_action,
+    metadata_action,
+    packed,
+    put,
+    read_checkpoint,
+    temporary_file,
+)
 from pag_graph.store.parts import PartFile, damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-Action = dict[str, Any]
+    import pyarrow as pa
 
 FOLDER = "_delta_log"
 CHECKPOINT_EVERY = 100
@@ -45,38 +52,6 @@ _NEWEST = "_pag_graph_newest"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PLAIN = re.compile(r"[\w.-]+\.parquet", re.ASCII)
-_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
-_DELTA_TYPES = {pa.int32(): "integer", pa.int64(): "long", pa.float64(): "double", pa.string(): "string"}
-_DELTA_TYPES |= {pa.bool_(): "boolean"}
-
-_WORDS = pa.map_(pa.string(), pa.string())
-_CHECKPOINT_SCHEMA = pa.schema(
-    {
-        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
-        "add": pa.struct(
-            {
-                "path": pa.string(),
-                "partitionValues": _WORDS,
-                "size": pa.int64(),
-                "modificationTime": pa.int64(),
-                "dataChange": pa.bool_(),
-                "stats": pa.string(),
-            }
-        ),
-        "remove": pa.struct({"path": pa.string(), "deletionTimestamp": pa.int64(), "dataChange": pa.bool_()}),
-        "metaData": pa.struct(
-            {
-                "id": pa.string(),
-                "format": pa.struct({"provider": pa.string(), "options": _WORDS}),
-                "schemaString": pa.string(),
-                "partitionColumns": pa.list_(pa.string()),
-                "createdTime": pa.int64(),
-                "configuration": _WORDS,
-            }
-        ),
-        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,24 +128,9 @@ def newest_known(directory: Path) -> int:
 
 def note_newest(directory: Path, version: int) -> None:
     """Note the number of a version, so that its loss shows; where that cannot be, nothing depends on it."""
-    with contextlib.suppress(OSError), _temporary(directory / FOLDER) as temporary:
+    with contextlib.suppress(OSError), temporary_file(directory / FOLDER) as temporary:
         temporary.write_bytes(str(version).encode())
         temporary.replace(directory / FOLDER / _NEWEST)
-
-
-@contextlib.contextmanager
-def _temporary(folder: Path) -> Iterator[Path]:
-    """Name a file to be written before it gets its place, and remove it where it has not been renamed.
-
-    If it cannot be removed, that changes nothing of what was done: a commit that is linked is a commit. Then it stays
-    until a build that follows a dead one, or `pag vacuum`, removes it.
-    """
-    temporary = folder / f"_commit_{uuid.uuid4().hex}.json.tmp"
-    try:
-        yield temporary
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _named(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
@@ -262,7 +222,7 @@ def read_state(directory: Path, version: int) -> TableState:
                 directory / FOLDER / f"{base.version:020}.checkpoint.parquet",
                 range(base.version + 1, version),
             )
-            id_ = _replay(_read_checkpoint(file, base.checkpoint), files, transactions) or id_
+            id_ = _replay(read_checkpoint(file, base.checkpoint), files, transactions) or id_
         for step in steps:
             file = commit_file(directory, step)
             id_ = _replay(read_commit(directory, step), files, transactions) or id_
@@ -368,7 +328,7 @@ def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions:
             transactions[transaction["appId"]] = int(transaction["version"])
         elif said := action.get("metaData"):
             id_ = str(said["id"])
-        elif (protocol := action.get("protocol")) and int(protocol["minReaderVersion"]) > _PROTOCOL["minReaderVersion"]:
+        elif (protocol := action.get("protocol")) and int(protocol["minReaderVersion"]) > PROTOCOL["minReaderVersion"]:
             message = f"protocol {protocol['minReaderVersion']}"
             raise ValueError(message)
     for action in actions:
@@ -415,24 +375,6 @@ def _path(action: Action) -> str:
     return path
 
 
-def _read_checkpoint(file: Path, expected: tuple[int, str]) -> list[Action]:
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise damaged(file, f"it cannot be read: {error}") from error
-    # Those of other programs are not known.
-    if expected[1] and (len(content), f"{zlib.crc32(content):08x}") != expected:
-        raise damaged(file, "its bytes are not those that were committed")
-    try:
-        # A file of Parquet's is opened only now: a damaged one may ask for any amount of memory.
-        with pq.ParquetFile(pa.BufferReader(content)) as parquet:
-            wanted = [name for name in _CHECKPOINT_SCHEMA.names if name in parquet.schema_arrow.names]
-            rows = parquet.read(wanted).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(file, f"it is no checkpoint: {error}") from error
-    return [{name: value} for row in rows for name, value in row.items() if value is not None]
-
-
 def write_version(
     directory: Path,
     schema: pa.Schema,
@@ -441,6 +383,7 @@ def write_version(
     *,
     info: Mapping[str, Any],
     transaction: tuple[str, int],
+    moved: Collection[str] = (),
 ) -> int:
     """Add a version to a table with which it holds certain files and no others.
 
@@ -458,6 +401,8 @@ def write_version(
         More to be said about the version; values are text.
     transaction
         The application, and the number of its transaction.
+    moved
+        Paths of files that come or go without any row coming or going.
 
     Returns
     -------
@@ -502,14 +447,18 @@ def write_version(
     if base.version == version:
         # Whoever begins to read here has to know what the table is.
         id_ = before.id or _whole(directory, before).id or str(uuid.uuid4())
-        actions += [{"protocol": _PROTOCOL}, {"metaData": _metadata(schema, id_, now)}]
-    actions += [{"add": _added(part, now)} for path, part in files.items() if path not in before.files]
+        actions += [{"protocol": PROTOCOL}, {"metaData": metadata_action(schema, id_, now)}]
     actions += [
-        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": True, "size": part.size_bytes}}
+        {"add": add_action(part, now) | {"dataChange": path not in moved}}
+        for path, part in files.items()
+        if path not in before.files
+    ]
+    actions += [
+        {"remove": {"path": path, "deletionTimestamp": now, "dataChange": path not in moved, "size": part.size_bytes}}
         for path, part in before.files.items()
         if path not in files
     ]
-    _put(commit_file(directory, version), b"".join(orjson.dumps(action) + b"\n" for action in actions))
+    put(commit_file(directory, version), b"".join(orjson.dumps(action) + b"\n" for action in actions))
     return version
 
 
@@ -522,39 +471,6 @@ def _said(checkpoint: tuple[int, str] | None) -> Action | None:
     return None if checkpoint is None else {"size": checkpoint[0], "crc32": checkpoint[1]}
 
 
-def _added(part: PartFile, now: int) -> Action:
-    return {
-        "path": part.path,
-        "partitionValues": {},
-        "size": part.size_bytes,
-        "modificationTime": now,
-        "dataChange": True,
-        "stats": part.statistics,
-    }
-
-
-def _metadata(schema: pa.Schema, id_: str, now: int) -> Action:
-    fields = [
-        {"name": field.name, "type": _DELTA_TYPES[field.type], "nullable": field.nullable, "metadata": {}}
-        for field in schema
-    ]
-    return {
-        "id": id_,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
-        "createdTime": now,
-        "configuration": {},
-    }
-
-
-def _put(file: Path, content: bytes) -> None:
-    """Make a file appear whole, and only if there is none of its name."""
-    with _temporary(file.parent) as temporary:
-        temporary.write_bytes(content)
-        os.link(temporary, file)
-
-
 def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> tuple[int, str] | None:
     """Write down what a table holds at a version, and return the file's size and CRC-32.
 
@@ -562,28 +478,19 @@ def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> 
     """
     file = directory / FOLDER / f"{state.version:020}.checkpoint.parquet"
     rows: list[Action] = [
-        {"protocol": _PROTOCOL},
-        {"metaData": _metadata(schema, state.id or str(uuid.uuid4()), 0)},
+        {"protocol": PROTOCOL},
+        {"metaData": metadata_action(schema, state.id or str(uuid.uuid4()), 0)},
         *({"txn": {"appId": app, "version": number}} for app, number in state.transactions.items()),
-        *({"add": _added(part, 0)} for part in state.files.values()),
+        *({"add": add_action(part, 0)} for part in state.files.values()),
     ]
-    for row in rows:
-        # Arrow wants maps as pairs.
-        for action in row.values():
-            if "partitionValues" in action:
-                action["partitionValues"] = []
-            if "configuration" in action:
-                action |= {"configuration": [], "format": {"provider": "parquet", "options": []}}
-    buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, _CHECKPOINT_SCHEMA), buffer, compression="zstd")
-    content = buffer.getvalue().to_pybytes()
+    content = packed(rows)
     try:
-        _put(file, content)
+        put(file, content)
     except FileExistsError:
         # Another build was faster, or another program has its own; the latter's is not needed.
         if file.read_bytes() != content:
             return None
-    with _temporary(file.parent) as temporary:
+    with temporary_file(file.parent) as temporary:
         temporary.write_bytes(orjson.dumps({"version": state.version, "size": len(rows)}))
         temporary.replace(file.parent / "_last_checkpoint")
     return len(content), f"{zlib.crc32(content):08x}"

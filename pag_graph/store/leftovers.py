@@ -24,7 +24,7 @@ from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 from pag_graph.store.in_place import clean_beside, refusals, size_of
 from pag_graph.store.readers import is_read
-from pag_graph.store.state_files import STATE_NAME
+from pag_graph.store.state_files import SENDS_NAME, STATE_NAME, files_of_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +162,8 @@ def _files(store: Path) -> dict[Path, int]:
     """
     found = {}
     for table in ALL_TABLES:
-        patterns = ((store / table, _ROWS), (store / table, STATE_NAME), (store / table / FOLDER, _UNFINISHED_COMMIT))
+        names = (_ROWS, STATE_NAME, SENDS_NAME)
+        patterns = (*((store / table, name) for name in names), (store / table / FOLDER, _UNFINISHED_COMMIT))
         for folder, pattern in patterns:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
@@ -186,7 +187,7 @@ def _never_visible(store: Path, files: Mapping[Path, int], pinned: Sequence[Comm
 
 def _needed(store: Path, states: Sequence[Commit], *, oldest: bool) -> set[Path]:
     """Return the files of some states; with `oldest`, also those that are older than what Delta's log still knows."""
-    needed = {store / "epochs" / state.state for state in states if state.state is not None}
+    needed = {store / "epochs" / name for state in states for name in state.state}
     for table in ALL_TABLES:
         versions = [state.versions[table] for state in states if table in state.versions]
         for name, spans in _lives(store / table).items():
@@ -278,8 +279,7 @@ def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = N
     if pinned:
         info = open_store(store)
         needed |= {store / table / Path(file).name for table in info.versions for file in info.files(table)}
-        if info.state is not None:
-            needed.add(store / "epochs" / str(info.state["file"]))
+        needed |= {store / "epochs" / name for name in files_of_state(info.state)}
     never = _never_visible(store, files, pinned)
     garbage = Garbage(
         replaced={file: size for file, size in files.items() if file not in needed and file not in never},

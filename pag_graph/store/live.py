@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _LOCK = "lock"
 _TIMINGS = "timings.jsonl"
 _STATUS = "status.json"
+_LONGEST_LINE = 1_000
+"""More characters than a row of timings has."""
 
 
 @contextmanager
@@ -119,6 +121,20 @@ def read_timings(store: Path) -> pa.Table:
             row = orjson.loads(line)
             rows.setdefault(row["epoch"], {name: int(row[name]) for name in TIMINGS.names})
     return pa.Table.from_pylist(list(rows.values()), TIMINGS)
+
+
+def last_timing(store: Path) -> dict[str, int] | None:
+    """Return the row of the epoch that was closed last, as in `read_timings`; None where there is none."""
+    file = store / LIVE / _TIMINGS
+    if not file.exists():
+        return None
+    with refusals(file, "", StoreError), file.open("rb") as lines:
+        lines.seek(max(file.stat().st_size - _LONGEST_LINE * 2, 0))
+        for line in reversed(lines.read().split(b"\n")):
+            with suppress(ValueError, KeyError, TypeError):
+                row = orjson.loads(line)
+                return {name: int(row[name]) for name in TIMINGS.names}
+    return None
 
 
 def begin(folder: Path, *, anew: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+from pag_graph.model.tables import STORE_FORMAT_VERSION
 from pag_graph.store.contents import GROWING
 from pag_graph.store.delta import StoreInfo
 from pag_graph.store.delta_log import Base, TableState, latest
@@ -30,6 +31,7 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
     StoreInfo
         Nothing is written. Its version of `epochs` is the one that the commit will have; it has no others.
     """
+    previous = about["previous"]
     return _Staged(
         path=path,
         run=about["run"],
@@ -39,8 +41,9 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
         events=about["events"],
         commit_id="",
         digests=None,
+        format_version=previous.format_version if about["keep"] and previous is not None else STORE_FORMAT_VERSION,
         new=parts,
-        kept=about["previous"],
+        kept=previous,
         keep=about["keep"],
         unchanged=about["unchanged"],
     )

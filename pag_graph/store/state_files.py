@@ -1,6 +1,7 @@
 """Where a build stood when it was committed: one file per commit, beside the table `epochs`, which pins it.
 
-It is written once and never changed; `pag vacuum` removes it with the last commit that names it.
+Sends that nobody has read for long stand in files of their own, which the commits name that still wait for readers. All
+of them are written once and never changed; `pag vacuum` removes them with the last commit that names them.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from pag_graph.errors import StoreError
 from pag_graph.store.in_place import refusals
 from pag_graph.store.parts import damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+SENDS_NAME = re.compile(r"sends-[0-9a-f]{32}-[0-9a-f]{8}\.arrow")
 STATE_NAME = re.compile(r"state-[0-9a-f]{32}-[0-9a-f]{8}\.json")
 _TABLE = "epochs"
 
 
-def write_state(store: Path, content: bytes) -> dict[str, Any]:
+def write_state(store: Path, content: bytes, sends: Sequence[str] = ()) -> dict[str, Any]:
     """Write a state, without committing it.
 
     Parameters
@@ -31,11 +35,13 @@ def write_state(store: Path, content: bytes) -> dict[str, Any]:
         Directory of the store.
     content
         What to write.
+    sends
+        Names of files of sends that it needs.
 
     Returns
     -------
     dict
-        What the commit says of it: `file` and `size`.
+        What the commit says of it: `file`, `size` and, if there are some, `sends`.
 
     Raises
     ------
@@ -47,7 +53,52 @@ def write_state(store: Path, content: bytes) -> dict[str, Any]:
     with refusals(directory / name, "", StoreError):
         directory.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
-    return {"file": name, "size": len(content)}
+    return {"file": name, "size": len(content)} | ({"sends": list(sends)} if sends else {})
+
+
+def files_of_state(pin: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of the files that a commit needs to be gone on from; `pin` as from `write_state`."""
+    return [] if pin is None else [str(pin.get("file")), *map(str, pin.get("sends", ()))]
+
+
+def write_sends(store: Path, sends: pa.Table) -> str:
+    """Write sends that nobody has read; return the name of the file.
+
+    Raises
+    ------
+    StoreError
+        If the file system refuses.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, sends.schema) as writer:
+        writer.write_table(sends)
+    content = sink.getvalue()
+    name, directory = f"sends-{uuid.uuid4().hex}-{zlib.crc32(content):08x}.arrow", store / _TABLE
+    with refusals(directory / name, "", StoreError):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    return name
+
+
+def read_sends(store: Path, name: str) -> pa.Table:
+    """Read such a file.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or damaged.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    file = store / _TABLE / name
+    if not SENDS_NAME.fullmatch(name):
+        raise damaged(store / _TABLE / "_delta_log", f"a state names the sends {name!r}")
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise damaged(file, f"it cannot be read: {error}") from error
+    if f"{zlib.crc32(content):08x}" != name[-14:-6]:
+        raise damaged(file, "its bytes are not those that were written")
+    with pa.ipc.open_file(pa.py_buffer(content)) as reader:
+        return reader.read_all()
 
 
 def read_state_file(store: Path, pin: Mapping[str, Any]) -> bytes:

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.errors import StoreConflictError, TraceFormatError
+from pag_graph.store.description import check_known, read_description, source_findings
 from pag_graph.store.event_files import inspect, open_events, read_groups
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
 from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
-from pag_graph.store.trace import Trace, check_known, read_description, source_findings
+from pag_graph.store.trace import Trace
 from pag_graph.store.trace_files import EVENTS, META
 
 if TYPE_CHECKING:

@@ -31,39 +31,28 @@ from pag_graph.errors import (
     StoreExistsError,
     TraceFormatError,
 )
-from pag_graph.model.ids import MAX_WORKER
 from pag_graph.model.tables import (
     PAG_FINDINGS,
-    TRACE_CHANNELS,
     TRACE_EVENTS,
-    TRACE_OPERATORS,
-    TRACE_WORKERS,
 )
+from pag_graph.store.description import SCHEMAS, check_known, check_tables, read_description, source_findings
 from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
-from pag_graph.store.meta import TraceMeta, read_meta, write_meta
+from pag_graph.store.meta import TraceMeta, write_meta
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace_columns import (
-    FARTHEST_NS,
-    cast,
-    check_columns,
-    check_nulls,
     check_vocabulary,
-    completed,
     conform,
     encoded_schema,
 )
 from pag_graph.store.trace_files import (
     CONVERT_AGAIN,
-    DAMAGE,
     EVENTS,
     FINDINGS,
     META,
-    changed_files,
     seal_trace,
-    unreadable,
 )
 
 if TYPE_CHECKING:
@@ -355,58 +344,6 @@ def _refuse_empty(root: Path) -> NoReturn:
     )
 
 
-def read_description(root: Path) -> tuple[TraceMeta, dict[str, pa.Table]]:
-    """Read what a trace says besides its events.
-
-    Parameters
-    ----------
-    root
-        Directory of the trace.
-
-    Returns
-    -------
-    meta
-        Content of ``meta.json``, which is read first: a recorder writes it last.
-    tables
-        Per name, operators, channels and workers: rows of its table.
-
-    Raises
-    ------
-    TraceFormatError
-        If a file is missing or damaged, or contradicts another one.
-    """
-    meta = read_meta(root / META)
-    schemas = {"operators": TRACE_OPERATORS, "channels": TRACE_CHANNELS, "workers": TRACE_WORKERS}
-    tables = {name: _read_table(root, f"{name}.parquet", schema) for name, schema in schemas.items()}
-    _check_tables(meta=meta, **tables)
-    return meta, tables
-
-
-def source_findings(root: Path, gaps: Gaps | None) -> pa.Table:
-    """Return what was odd about a trace before it was built: what its reader said, files that changed, and gaps."""
-    found = no_findings()
-    if (root / FINDINGS).is_file():
-        found = _read_table(root, FINDINGS, PAG_FINDINGS)
-        check_nulls(found, PAG_FINDINGS, where=str(root / FINDINGS))
-    return pa.concat_tables([found, *changed_files(root), *(gaps.findings() if gaps else [])])
-
-
-def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
-    file = root / name
-    if not file.is_file():
-        message = f"The trace at {root} has no {name}."
-        raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
-    try:
-        # A file and no name: no name is a pattern, or an address.
-        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
-            table = parquet.read()
-        table.validate(full=True)
-    except DAMAGE as error:
-        raise unreadable(file, error) from error
-    check_columns(table.schema, schema, where=str(file))
-    return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
-
-
 def _stamp(root: Path) -> tuple[str, int, int, int] | None:
     """Return what differs between the folder of a trace and one that takes its place."""
     try:
@@ -428,43 +365,6 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:
-    """Refuse events of workers that are not in the table of workers; `where` names the file.
-
-    Raises
-    ------
-    TraceFormatError
-        Names file and worker.
-    """
-    if unknown := sorted(set(workers) - set(known)):
-        message = f"{where} has events of worker {unknown[0]}, which is not in the table of workers."
-        raise TraceFormatError(message, CONVERT_AGAIN, {"file": where, "worker": unknown[0]})
-
-
-def _check_tables(*, meta: TraceMeta, operators: pa.Table, channels: pa.Table, workers: pa.Table) -> None:
-    for name, table, key in (
-        ("operators", operators, "operator"),
-        ("channels", channels, "channel"),
-        ("workers", workers, "worker"),
-    ):
-        values = table[key].to_numpy()
-        keys, counts = np.unique(values, return_counts=True)
-        if repeated := keys[counts > 1].tolist():
-            message = f"The table of {name} has {key} {repeated[0]} more than once."
-            raise TraceFormatError(message, CONVERT_AGAIN, {"table": name, key: repeated[0]})
-        if name == "workers" and (bad := keys[(keys < 0) | (keys > MAX_WORKER)].tolist()):
-            message = f"The table of workers has worker {bad[0]}; numbers go from 0 to {MAX_WORKER}."
-            raise TraceFormatError(message, CONVERT_AGAIN, {"table": name, key: bad[0]})
-    for name, least in (("offset_ns", 1 - FARTHEST_NS), ("uncertainty_ns", 0)):
-        for worker, value in zip(workers["worker"].to_pylist(), workers[name].to_pylist(), strict=True):
-            if value is not None and not least <= value < FARTHEST_NS:
-                message = f"The table of workers has the {name} {value} for worker {worker}, which is out of range."
-                raise TraceFormatError(message, CONVERT_AGAIN, {"table": "workers", "worker": worker})
-    if meta.workers != workers.num_rows:
-        message = f"{META} states {meta.workers} workers, but the table of workers has {workers.num_rows}."
-        raise TraceFormatError(message, CONVERT_AGAIN, {"table": "workers"})
-
-
 def _write_content(
     directory: Path,
     *,
@@ -473,11 +373,10 @@ def _write_content(
     tables: dict[str, pa.Table],
     target: Path,
 ) -> None:
-    schemas = {"operators": TRACE_OPERATORS, "channels": TRACE_CHANNELS, "workers": TRACE_WORKERS}
     tables = {
-        name: conform(table, schemas[name], where=f"the table of {name} for {target}") for name, table in tables.items()
+        name: conform(table, SCHEMAS[name], where=f"the table of {name} for {target}") for name, table in tables.items()
     }
-    _check_tables(meta=meta, **tables)
+    check_tables(meta=meta, **tables)
     for name, table in tables.items():
         write_table(directory / f"{name}.parquet", table)
     known = set(tables["workers"]["worker"].to_pylist())

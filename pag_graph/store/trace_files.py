@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -56,11 +56,17 @@ def seal_trace(root: Path) -> None:
     (root / CHECKSUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
 
 
-def changed_files(root: Path) -> list[pa.Table]:
-    """Find the files that are not as they were written; a trace without checksums has none."""
+def written_sums(root: Path) -> dict[str, Any]:
+    """Return size and CRC-32 of the files of a trace, by name, as they were written; empty where nobody wrote it down.
+
+    Raises
+    ------
+    TraceFormatError
+        If the file that says so cannot be read.
+    """
     file = root / CHECKSUMS
     if not os.path.lexists(file):
-        return []
+        return {}
     try:
         sums = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -69,6 +75,14 @@ def changed_files(root: Path) -> list[pa.Table]:
     if not isinstance(sums, dict):
         message = f"{file} holds {type(sums).__name__}, not an object."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
+    return sums
+
+
+def changed_files(root: Path) -> list[pa.Table]:
+    """Find the files that are not as they were written; a trace without checksums has none."""
+    if not os.path.lexists(root / CHECKSUMS):
+        return []
+    sums = written_sums(root)
     names = sorted({*sums, *_file_names(root)})
     found = _file_names(root)
     with ThreadPoolExecutor() as pool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pag_graph.testing.traces import Event, SmallTrace
 
@@ -21,6 +21,7 @@ Row = dict[str, Any]
 
 _NO_TIME = 0
 _READS = {"receive", "progress_receive"}
+_STATED_MESSAGES = {"data_message", "progress_message", "control_message", "spawn"}
 _APPLICATION_TYPES = {
     "processing",
     "serialization",
@@ -46,6 +47,8 @@ class Reference:
     findings: Counter[tuple[str, int | None, int | None, int | None]] = field(default_factory=Counter)
     """(finding, worker, seq, observed)."""
     dropped: Counter[str] = field(default_factory=Counter)
+    traffic: list[Row] = field(default_factory=list)
+    """Columns of `PAG_TRAFFIC`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +160,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     graph = Reference()
     if not trace.complete:
         graph.findings["log_cut_short", None, None, None] += 1
-    arrived = _match(logs, graph)
+    readers = _match(logs, graph)
     intervals = []
     opened = []
     for worker, log in enumerate(logs):
@@ -173,14 +176,37 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         _drop(log, mine, graph)
         opened.append(_applications(log, graph))
     lives = _lives(logs, end, graph)
-    _unread(logs, arrived, lives, graph)
+    _unread(logs, readers, lives, graph)
     rounds = _rounds(logs, lives, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
     for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
         _chain(worker, log, mine, end, open_epoch, graph, opened[worker], lives[worker])
         _messages(log, mine, trace, graph)
     _epochs(logs, rounds, end, lives, graph)
+    graph.traffic = traffic_of((read.event, read.sent.event) for log in logs for read in log if read.sent)
     return graph
+
+
+def traffic_of(messages: Iterable[tuple[Event, Event]]) -> list[Row]:
+    """Count messages: of each the event that read it, and the event that sent it."""
+    groups: defaultdict[tuple[Any, ...], list[Event]] = defaultdict(list)
+    for read, sent in messages:
+        kind = "data_message" if str(read.kind) == "receive" else "progress_message"
+        if read.activity in _STATED_MESSAGES:
+            kind = str(read.activity)
+        groups[sent.epoch, read.channel, sent.worker, read.worker, kind].append(read)
+    return [
+        dict(zip(("epoch", "channel", "from_worker", "to_worker", "type"), key, strict=True))
+        | {"messages": len(reads)}
+        | {name: _sum_of([getattr(read, name) for read in reads]) for name in ("records", "bytes")}
+        for key, reads in groups.items()
+    ]
+
+
+def _sum_of(values: list[int | None]) -> int | None:
+    """Return a sum; of what is not known in part nothing is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 @dataclass(slots=True)
@@ -226,10 +252,10 @@ def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
     return lives
 
 
-def _match(logs: list[list[_Item]], graph: Reference) -> Counter[int]:
-    """Find the send of every read; return how often each send was read."""
+def _match(logs: list[list[_Item]], graph: Reference) -> defaultdict[int, set[int]]:
+    """Find the send of every read; return who read each send."""
     sends: dict[tuple[object, ...], _Item] = {}
-    arrived: Counter[int] = Counter()
+    readers: defaultdict[int, set[int]] = defaultdict(set)
     items = [item for log in logs for item in log]
     for item in items:
         event = item.event
@@ -244,27 +270,29 @@ def _match(logs: list[list[_Item]], graph: Reference) -> Counter[int]:
         data = ("data", event.channel, event.peer, event.worker, event.message_seq)
         progress = ("progress", event.channel, event.peer, event.message_seq)
         item.sent = sends.get(data if item.kind == "receive" else progress)
+        if item.sent is not None and event.worker in readers[item.sent.id]:
+            # A worker reads a message once.
+            item.sent = None
         if item.sent is None:
             graph.findings["receive_without_send", event.worker, event.seq, None] += 1
         else:
-            arrived[item.sent.id] += 1
+            readers[item.sent.id].add(event.worker)
             if item.t < item.sent.t and event.peer != event.worker:
                 graph.findings["negative_transfer", event.worker, event.seq, item.t - item.sent.t] += 1
-    return arrived
+    return readers
 
 
-def _unread(logs: list[list[_Item]], arrived: Counter[int], lives: list[_Life], graph: Reference) -> None:
+def _unread(logs: list[list[_Item]], readers: defaultdict[int, set[int]], lives: list[_Life], graph: Reference) -> None:
     """Say which sends were not read as often as there were workers to read them."""
     for item in (item for log in logs for item in log):
         if item.kind in {"send", "progress_send"}:
-            missing = (1 if item.kind == "send" else len(logs)) - arrived[item.id]
+            missing = (1 if item.kind == "send" else len(logs)) - len(readers[item.id])
             if item.kind == "progress_send" and missing > 0:
                 # Not due at who joins later, or has left. `begin` of a worker without a birth is the run's.
                 gone = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
                 missing = max(missing - len(gone), 0)
-            name = "send_without_receive" if missing > 0 else "message_received_twice"
             if missing:
-                graph.findings[name, item.event.worker, item.event.seq, abs(missing)] += 1
+                graph.findings["send_without_receive", item.event.worker, item.event.seq, missing] += 1
 
 
 def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
@@ -600,6 +628,7 @@ def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, g
                 "data_message" if read.kind == "receive" else "progress_message",
                 channel=read.event.channel,
                 records=read.event.records,
+                bytes=read.event.bytes,
                 receive_buffer_ns=None if negative or arrival is None else read.t - arrival,
                 read=read.id,
                 flags=4 + 2 * negative,

@@ -63,8 +63,8 @@ _ACTIONS = (
     "skip",
 )
 
-_DAMAGE = ("cut_park", "cut_park", "cut_park")
-"""What only a log that lost something shows."""
+_DAMAGE = ("cut_park", "cut_park", "cut_park", "read_again")
+"""What only a log that lost or repeated something shows."""
 
 _LOSABLE = (
     EventKind.PARK,
@@ -88,6 +88,7 @@ class _Worker:
     parked: bool = False
     open: list[int] = field(default_factory=list)
     inbox: list[_Message] = field(default_factory=list)
+    read: list[_Message] = field(default_factory=list)
     log: list[Event] = field(default_factory=list)
 
 
@@ -174,15 +175,18 @@ class _Program:
     def _receive(self, me: _Worker, argument: int, gap: int) -> None:
         if me.inbox:
             message = me.inbox.pop(argument % len(me.inbox))
-            self._log(
-                me,
-                message.kind,
-                max(gap, message.sent + self.delay - me.now),
-                channel=message.channel,
-                peer=message.sender,
-                message_seq=message.number,
-                records=message.records,
-            )
+            me.read.append(message)
+            self._read(me, message, max(gap, message.sent + self.delay - me.now))
+
+    def _read(self, me: _Worker, message: _Message, gap: int) -> None:
+        key = {"channel": message.channel, "peer": message.sender, "message_seq": message.number}
+        # Some do not tell how large a message is.
+        self._log(me, message.kind, gap, **key, records=message.records, bytes=8 * message.records or None)
+
+    def _read_again(self, me: _Worker, argument: int, gap: int) -> None:
+        """Log the read of a message once more."""
+        if me.read:
+            self._read(me, me.read[argument % len(me.read)], gap)
 
     def _nap(self, me: _Worker, argument: int, gap: int) -> None:
         limit = argument if argument % 2 else None

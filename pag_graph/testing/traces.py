@@ -76,6 +76,7 @@ class Event:
     peer: int | None = None
     message_seq: int | None = None
     records: int | None = None
+    bytes: int | None = None
     timeout_ns: int | None = None
     activity: str | None = None
     inferred: bool | None = None
@@ -100,6 +101,10 @@ class SmallTrace:
     """What the source asks for."""
     idle_logged: bool = True
     """Whether the logs say when their workers had nothing to do."""
+    operators: tuple[tuple[int, str], ...] = ()
+    """Operators that have a name."""
+    channels: tuple[tuple[int, str], ...] = ()
+    """Channels of whose data the type is known."""
 
     @property
     def workers(self) -> int:
@@ -171,8 +176,13 @@ class SmallTrace:
             path,
             meta=meta,
             events=[(stem, event_table(rows)) for stem, rows in files if rows],
-            operators=TRACE_OPERATORS.empty_table(),
-            channels=TRACE_CHANNELS.empty_table(),
+            operators=pa.Table.from_pylist(
+                [{"operator": number, "address": str(number), "name": name} for number, name in self.operators],
+                TRACE_OPERATORS,
+            ),
+            channels=pa.Table.from_pylist(
+                [{"channel": number, "scope": "", "type": kind} for number, kind in self.channels], TRACE_CHANNELS
+            ),
             workers=self._worker_table(),
             replace=replace,
         )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import orjson
 import polars as pl
 
 from pag_graph.analyses import Analysis, Scope, find_analysis, table_of
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.slack import SlackParameters, slack
-from pag_graph.analyses.view import view_of
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import short
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.workbench.lanes import thinned
@@ -34,7 +34,16 @@ PATHS = 32
 """Critical paths of a run that are kept."""
 MOST_MATCHES = 500
 """Matches of a motif that a page shows."""
+HOPS = 5
+"""Hops before the end of an activity that a click shows."""
 MOST_HOPS = 12
+LETTERS = 2_000
+"""Of a text in an answer; the CSV has all of it."""
+_Assumed = tuple[Literal["closed", "open"], Literal["shortest", "read"]]
+_USUAL: list[_Assumed] = [("closed", "shortest")]
+_OTHERS: list[_Assumed] = [("closed", "read"), ("open", "shortest"), ("open", "read")]
+ASSUMPTIONS = {"all": _USUAL + _OTHERS, "usual": _USUAL, "others": _OTHERS}
+"""About input and arrivals: what a replay can assume where the log leaves it open."""
 _OF_WORKER = 1 << POSITION_BITS
 """Vertices of a worker have ids in its own range; what remains is a position, with which a page can count exactly."""
 _LEAST_SHOWN = 200
@@ -67,6 +76,11 @@ def choice(epoch: int | None, begin_ns: int | None, end_ns: int | None) -> dict[
     if begin_ns is not None:
         return {"between": (begin_ns, end_ns)}
     return {} if epoch is None else {"epoch": epoch}
+
+
+def in_bytes(value: Any) -> bytes:
+    """Return an answer as JSON."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
 
 
 class Answer:
@@ -120,6 +134,8 @@ class Answer:
     def as_json(self, most: int | None = _LEAST_SHOWN) -> dict[str, Any]:
         """Return what ``--format json`` prints, and besides ``columns``, ``count`` and ``headline``.
 
+        Texts have `LETTERS` at most.
+
         Parameters
         ----------
         most
@@ -131,9 +147,12 @@ class Answer:
             Plain values; the rows under their own name, with names of workers in ``labels``.
         """
         report: Report | None = None if self.result is self.table else self.result
+        told = self.analysis.plain(self.result, self.parameters, self.window, most=most)
+        name = self.analysis.rows
         return {
-            **self.analysis.plain(self.result, self.parameters, self.window, most=most),
-            "rows_name": self.analysis.rows,
+            **told,
+            name: [{column: short(value, LETTERS) for column, value in row.items()} for row in told[name]],
+            "rows_name": name,
             "columns": list(self.analysis.columns) or self.table.column_names,
             "count": self.table.num_rows,
             "headline": report.headline() if report else "",
@@ -243,7 +262,8 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     InvalidParameterError
         If the window shows no such activity.
     """
-    snapshot = opened.pag.run.snapshot(opened.pag.run.choose(**chosen))
+    asked = opened.ask(chosen)
+    snapshot = asked.snapshot
     vertex = worker * _OF_WORKER + position
     own = snapshot.local.filter(pl.col("dst") == vertex)
     if not own.height:
@@ -257,14 +277,13 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     return {
         "edge": edge,
         "operator": operators.get(edge["operator"]),
-        "slack_ns": _slack_of(snapshot, edge),
+        "slack_ns": _slack_of(asked.slack, edge),
         "ended_by": _with_places(opened.pag.run, snapshot.enders.filter(pl.col("dst") == vertex)),
         "hops": _with_places(opened.pag.run, _hops(snapshot, vertex, hops)),
     }
 
 
-def _slack_of(snapshot: Snapshot, edge: Mapping[str, Any]) -> int | None:
-    rows = slack(view_of(snapshot), SlackParameters())
+def _slack_of(rows: pl.DataFrame, edge: Mapping[str, Any]) -> int | None:
     own = rows.filter((pl.col("dst") == edge["dst"]) & (pl.col("src") == edge["src"]))
     value = own["slack_ns"][0] if own.height else None
     return None if value is None else int(value)
@@ -290,7 +309,9 @@ def _with_places(run: Run, edges: pl.DataFrame) -> list[dict[str, Any]]:
     return [{**row, **_place_of(row, places)} for row in edges.to_dicts()]
 
 
-def replays(opened: Opened, chosen: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+def replays(
+    opened: Opened, chosen: Mapping[str, Any], changes: Sequence[str], assumptions: str = "all"
+) -> dict[str, Any]:
     """Replay a window with changes, under each assumption about input and arrivals.
 
     Parameters
@@ -301,23 +322,32 @@ def replays(opened: Opened, chosen: Mapping[str, Any], changes: Sequence[str]) -
         The window.
     changes
         As `WhatIfParameters.change` takes them; none replays the recording.
+    assumptions
+        ``all`` of them, the ``usual`` ones, which are quick, or the ``others``.
 
     Returns
     -------
     dict
-        What ``what-if`` answers under its defaults, and ``least_ns`` and ``most_ns`` over all assumptions: what the
-        log does not say is an interval.
+        What ``what-if`` answers, under its defaults where they are among the assumptions, and ``least_ns`` and
+        ``most_ns`` over the assumptions: what the log does not say is an interval.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a change is not understood, or there are no such assumptions.
     """
-    snapshot = opened.pag.run.snapshot(opened.pag.run.choose(**chosen))
+    if assumptions not in ASSUMPTIONS:
+        message = f"There are no assumptions {assumptions!r}; there are {', '.join(ASSUMPTIONS)}."
+        raise InvalidParameterError(message)
+    snapshot = opened.ask(chosen).snapshot
     spans = {}
     answer: dict[str, Any] = {}
-    for loop in ("closed", "open"):
-        for arrival in ("shortest", "read"):
-            parameters = WhatIfParameters(change=tuple(changes), loop=loop, arrival=arrival)
-            found = what_if(snapshot, parameters if changes else None)
-            spans[f"{loop}, {arrival}"] = found.span_ns
-            if not answer:
-                answer = {**snapshot.window.facts, **found.summary(), "path": found.table.to_pylist()}
+    for loop, arrival in ASSUMPTIONS[assumptions]:
+        parameters = WhatIfParameters(change=tuple(changes), loop=loop, arrival=arrival)
+        replay = what_if(snapshot, parameters if changes else None)
+        spans[f"{loop}, {arrival}"] = replay.span_ns
+        if not answer:
+            answer = {**snapshot.window.facts, **replay.summary(), "path": replay.table.to_pylist()}
     return {**answer, "spans": spans, "least_ns": min(spans.values()), "most_ns": max(spans.values())}
 
 

@@ -1,21 +1,28 @@
-"""Addresses of the workbench: files of the page, answers as JSON, pictures, tables, and news of commits."""
+"""Addresses of the workbench: files of the page, answers as JSON, pictures, tables, and news."""
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import orjson
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pag_graph.errors import InvalidParameterError, PagGraphError, StoreNotFoundError, UnsupportedPlanError
+from pag_graph.errors import (
+    InvalidParameterError,
+    PagGraphError,
+    StoreNotFoundError,
+    TraceFormatError,
+    UnsupportedPlanError,
+)
 from pag_graph.model.units import printable
 from pag_graph.workbench import answers, facts
+from pag_graph.workbench.answers import in_bytes
+from pag_graph.workbench.applications import Applications
+from pag_graph.workbench.news import News
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -34,9 +41,7 @@ ANSWERS, REPLAYS = 2, 1
 WAITING = 40
 """Requests that may wait for an answer; more are told to come again."""
 STREAMS = 32
-"""Pages that are told of commits at a time."""
-LOOK_S = 0.5
-"""How often a store is looked at for a new commit while a page listens."""
+"""Pages that are told of news at a time."""
 _REPLAYED = {"what-if", "causal-profile", "slack"}
 
 
@@ -55,7 +60,8 @@ class Workbench:
         self._replays = anyio.CapacityLimiter(REPLAYS)
         self._waiting = 0
         self._streams = 0
-        self._epochs: dict[str, Any] = {}
+        self.applications = Applications(library)
+        self.news = News(library, self.work)
 
     async def work(self, function: Callable[[], T], *, replay: bool = False) -> T:
         """Run something that computes in a thread, when it is its turn.
@@ -88,7 +94,12 @@ class Workbench:
     async def runs(self, request: Request) -> Response:
         """List the runs."""
         del request
-        return _json({"runs": await self.work(self.library.rows)})
+        rows, logs = await self.work(self.library.rows), await self.work(self.applications.rows)
+        return _json({"runs": rows, "applications": logs})
+
+    async def application(self, request: Request) -> Response:
+        """Say why a Spark application was slow."""
+        return _json(await self.work(partial(self.applications.told, request.path_params["log"]), replay=True))
 
     async def run(self, request: Request) -> Response:
         """Say what the pages of a run need."""
@@ -98,9 +109,8 @@ class Workbench:
     async def epochs(self, request: Request) -> Response:
         """Say what the critical path of each epoch is made of."""
         opened, name = await self.opened(request), request.path_params["store"]
-        rows = await self.work(partial(facts.epochs, opened, self._epochs.get(name)))
-        self._epochs[name] = rows
-        return _json({"version": opened.version, "columns": {key: rows[key].to_list() for key in rows.columns}})
+        rows = await self.work(partial(self.news.epochs, name, opened))
+        return _json({"version": opened.version, **facts.epochs_answer(rows)})
 
     async def lanes(self, request: Request) -> Response:
         """Draw a part of a run."""
@@ -161,7 +171,9 @@ class Workbench:
     async def what_if(self, request: Request) -> Response:
         """Replay a window with changes."""
         opened, changes = await self.opened(request), request.query_params.getlist("change")
-        return _json(await self.work(partial(answers.replays, opened, _choice(request), changes), replay=True))
+        assumptions = _given(request).get("assumptions", "all")
+        work = partial(answers.replays, opened, _choice(request), changes, assumptions)
+        return _json(await self.work(work, replay=True))
 
     async def motif(self, request: Request) -> Response:
         """Look for a motif."""
@@ -172,27 +184,21 @@ class Workbench:
         return _json(await self.work(work))
 
     async def events(self, request: Request) -> Response:
-        """Tell of commits, one event each; after a lost connection it goes on behind the last that was seen."""
+        """Tell of a run, event by event; after a lost connection it goes on behind the last epoch that was told."""
         name = request.path_params["store"]
-        opened = await self.opened(request)
+        await self.opened(request)
         if self._streams >= STREAMS:
             raise BusyError
         last = request.headers.get("last-event-id", "")
-        seen = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else opened.version
+        seen = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else _optional(request, "after")
 
         async def told() -> AsyncIterator[bytes]:
-            nonlocal seen
             self._streams += 1
             try:
-                yield b": listening\n\n"
-                while not await request.is_disconnected():
-                    now = await self.work(partial(self.library.open, name))
-                    if now.version > seen:
-                        seen = now.version
-                        epochs = now.pag.run.epochs
-                        data = json.dumps({"version": seen, "epochs": epochs.height, "end_ns": now.pag.run.end_ns})
-                        yield f"id: {seen}\nevent: commit\ndata: {data}\n\n".encode()
-                    await anyio.sleep(LOOK_S)
+                async for event in self.news.told(name, seen):
+                    if await request.is_disconnected():
+                        return
+                    yield event
             finally:
                 self._streams -= 1
 
@@ -222,6 +228,7 @@ def make_app(library: Library) -> Starlette:
         Route("/", _page_file),
         Route("/static/{file:str}", _page_file),
         Route("/api/runs", bench.runs),
+        Route("/api/application/{log:str}", bench.application),
         Route(of_run, bench.run),
         Route(f"{of_run}/epochs", bench.epochs),
         Route(f"{of_run}/lanes", bench.lanes),
@@ -255,7 +262,7 @@ async def _told(request: Request, error: Exception) -> Response:
     status = 500
     if isinstance(error, StoreNotFoundError):
         status = 404
-    elif isinstance(error, InvalidParameterError | UnsupportedPlanError):
+    elif isinstance(error, InvalidParameterError | UnsupportedPlanError | TraceFormatError):
         status = 400
     hint = error.hint and printable(error.hint)
     return _json({"error": error.condition, "message": printable(str(error)), "hint": hint}, status)
@@ -292,11 +299,6 @@ def _answered(
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(in_bytes(value), status, media_type="application/json")
-
-
-def in_bytes(value: Any) -> bytes:
-    """Return an answer as the JSON that is sent."""
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY, default=str)
 
 
 def _given(request: Request) -> dict[str, str]:

@@ -10,8 +10,12 @@ from pag_graph.analyses import Analysis, all_entries, find_analysis
 from pag_graph.analyses.runner import Runner
 from pag_graph.api import make_engine
 from pag_graph.builder.engine import silent
-from pag_graph.model.units import printable
+from pag_graph.cypher import find_query
+from pag_graph.model.units import printable, short
 from pag_graph.motif.patterns import PATTERNS
+from pag_graph.neo4j_server.browser import for_browser
+from pag_graph.neo4j_server.home import home_folder
+from pag_graph.neo4j_server.process import running_in
 from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
 from pag_graph.workbench.lanes import KINDS
 
@@ -57,6 +61,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "operators": operators,
         "kinds": KINDS,
         "colours": COLOURS,
+        "cypher": cypher(),
         "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
         "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
         "findings": findings.head(_MOST_FINDINGS).to_dicts(),
@@ -64,11 +69,20 @@ def run_facts(opened: Opened) -> dict[str, Any]:
     }
 
 
+def cypher() -> dict[str, str | None]:
+    """Return where Neo4j Browser is, if the server of this machine runs, and the query for a critical path."""
+    process = running_in(home_folder())
+    query = find_query("analyses/critical_path")
+    return {
+        "browser": None if process is None else f"http://{process.host}:{process.http_port}/browser/",
+        "name": query.name,
+        "query": for_browser(query, query.code),
+    }
+
+
 def shortened(name: str | None) -> str | None:
     """Return a name of a trace as a page shows it: on one line, and not longer than anybody reads."""
-    if name is None or len(name) <= _LONGEST:
-        return name and printable(name)
-    return printable(name[:_LONGEST]) + "…"
+    return name and printable(short(name, _LONGEST))
 
 
 def _description(analysis: Analysis[Any], run: Run) -> dict[str, Any]:
@@ -95,6 +109,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value if isinstance(value, str | int | float | bool) or value is None else None
+
+
+def epochs_answer(rows: pl.DataFrame) -> dict[str, Any]:
+    """Return rows of `epochs` as the pages read them: by column."""
+    return {"columns": {name: rows[name].to_list() for name in rows.columns}}
 
 
 def epochs(opened: Opened, known: pl.DataFrame | None = None) -> pl.DataFrame:

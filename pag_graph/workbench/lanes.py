@@ -90,7 +90,7 @@ class Lanes:
         self._ends = np.concatenate([[0], epochs["end_ns"].to_numpy()])
         self._edges = np.concatenate([[0], np.cumsum(epochs["edges"].to_numpy())])
 
-    def draw(self, begin_ns: int, end_ns: int, pixels: int) -> dict[str, Any]:
+    def draw(self, begin_ns: int, end_ns: int, pixels: int, *, widest: int = WIDEST) -> dict[str, Any]:
         """Return what to draw of a part of the run.
 
         Parameters
@@ -98,7 +98,9 @@ class Lanes:
         begin_ns, end_ns
             From the run's origin.
         pixels
-            How wide it is drawn, at most `WIDEST`.
+            How wide it is drawn.
+        widest
+            How wide it may be drawn.
 
         Returns
         -------
@@ -113,7 +115,7 @@ class Lanes:
         InvalidParameterError
             If this is no part of the run.
         """
-        self._check(begin_ns, end_ns, pixels)
+        self._check(begin_ns, end_ns, pixels, widest)
         if self.edges_between(begin_ns, end_ns) > STRETCH_EDGES:
             boxes = self._summary(begin_ns, end_ns)
             return {"exact": False, "boxes": _as_lists(boxes), "messages": {}}
@@ -268,12 +270,12 @@ class Lanes:
             raise InvalidParameterError(message, None, {"worker": worker})
         return self._places[worker]
 
-    def _check(self, begin_ns: int, end_ns: int, pixels: int) -> None:
+    def _check(self, begin_ns: int, end_ns: int, pixels: int, widest: int) -> None:
         if not 0 <= begin_ns < end_ns <= self.run.end_ns:
             message = f"{begin_ns}..{end_ns} ns does not lie in the run, which goes from 0 to {self.run.end_ns}."
             raise InvalidParameterError(message)
-        if not 1 <= pixels <= WIDEST:
-            message = f"{pixels} pixels: there must be 1 to {WIDEST}."
+        if not 1 <= pixels <= widest:
+            message = f"{pixels} pixels: there must be 1 to {widest}."
             raise InvalidParameterError(message)
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.analyses.slack import SlackParameters, slack
+from pag_graph.analyses.view import view_of
 from pag_graph.api import Pag
 from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.delta_log import commit_file
 from pag_graph.workbench.lanes import Lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import polars as pl
+
+    from pag_graph.graph.snapshot import Snapshot
 
 OPEN = 8
 """Runs that are open at a time."""
@@ -30,12 +35,32 @@ _ID = 12
 
 
 @dataclass
+class AskedWindow:
+    """A window, and what was worked out of it."""
+
+    snapshot: Snapshot
+    lock: Lock = field(default_factory=Lock)
+    _slack: pl.DataFrame | None = None
+
+    @property
+    def slack(self) -> pl.DataFrame:
+        """Rows of the slack of its activities; worked out once."""
+        with self.lock:
+            if self._slack is None:
+                self._slack = slack(view_of(self.snapshot), SlackParameters())
+            return self._slack
+
+
+@dataclass
 class Opened:
     """A run as of one commit, and what is kept of it for the next question."""
 
     pag: Pag
     lock: Lock = field(default_factory=Lock)
     paths: OrderedDict[Any, pl.DataFrame] = field(default_factory=OrderedDict)
+    window_lock: Lock = field(default_factory=Lock)
+    asked: AskedWindow | None = None
+    """The window in which something was clicked or replayed last."""
 
     @property
     def version(self) -> int:
@@ -46,6 +71,14 @@ class Opened:
     def lanes(self) -> Lanes:
         """Pictures of the run."""
         return Lanes(self.pag.run)
+
+    def ask(self, chosen: Mapping[str, Any]) -> AskedWindow:
+        """Return a window to be looked at in detail; it is kept until another one is asked for."""
+        window = self.pag.run.choose(**chosen)
+        with self.window_lock:
+            if self.asked is None or self.asked.snapshot.window != window:
+                self.asked = AskedWindow(self.pag.run.snapshot(window))
+            return self.asked
 
     def newer(self) -> bool:
         """Say whether there is a later commit."""
@@ -58,7 +91,7 @@ class Library:
     Parameters
     ----------
     places
-        Stores, or folders of stores.
+        Stores, event logs of Spark, or folders of them.
 
     Raises
     ------
@@ -67,20 +100,21 @@ class Library:
     """
 
     def __init__(self, places: Iterable[Path]) -> None:
-        self._places = [place.absolute() for place in places]
-        for place in self._places:
-            if not place.is_dir():
-                message = f"{place} is no directory."
-                raise StoreNotFoundError(message, "Give stores, or folders of stores.", {"path": str(place)})
+        self.places = [place.absolute() for place in places]
+        for place in self.places:
+            if not place.exists():
+                message = f"There is nothing at {place}."
+                hint = "Give stores, event logs of Spark, or folders of them."
+                raise StoreNotFoundError(message, hint, {"path": str(place)})
         self._open: OrderedDict[str, Opened] = OrderedDict()
         self._lock = Lock()
 
     def stores(self) -> dict[str, Path]:
         """Return the stores by their names in addresses, which say nothing of where they are; in order of paths."""
         paths: list[Path] = []
-        for place in self._places:
-            paths += _stores_below(place)
-        return {_name(path): path for path in sorted(set(paths))[:MOST]}
+        for place in self.places:
+            paths += _stores_below(place) if place.is_dir() else []
+        return {name_of(path): path for path in sorted(set(paths))[:MOST]}
 
     def open(self, name: str) -> Opened:
         """Return a store as of its last commit.
@@ -115,6 +149,14 @@ class Library:
             while len(self._open) > OPEN:
                 self._open.popitem(last=False)
             return opened
+
+    def store_of_trace(self, trace_id: str) -> str | None:
+        """Return the name of a run that was built of a trace; None where there is none."""
+        for name in self.stores():
+            with suppress(PagGraphError, OSError):
+                if self.open(name).pag.run.info.run["trace_id"] == trace_id:
+                    return name
+        return None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what the list of runs shows, a row per store; of one that cannot be read, why."""
@@ -169,5 +211,6 @@ def _is_folder(entry: Path) -> bool:
     return entry.is_dir() and not entry.is_symlink() and not entry.name.startswith((".", "_"))
 
 
-def _name(path: Path) -> str:
+def name_of(path: Path) -> str:
+    """Return a name for addresses, which says nothing of where something is."""
     return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:_ID]

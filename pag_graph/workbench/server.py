@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
@@ -11,19 +10,18 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.store.access import is_loopback
 from pag_graph.workbench.app import make_app
 from pag_graph.workbench.guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pag_graph.workbench.library import Library
 
 PORT = 8765
 """Where it is served unless told otherwise, or at the next free one."""
 _TRIES = 20
-_SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,39 +42,6 @@ class Place:
     def link(self) -> str:
         """What to open: the token in it becomes a cookie."""
         return f"{self.address}?token={self.token}"
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches a host."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def read_token(file: Path) -> str:
-    """Read a secret from a file that nobody else may read.
-
-    Raises
-    ------
-    InvalidParameterError
-        If others may read it, or it is too short.
-    SinkError
-        If it cannot be read.
-    """
-    try:
-        open_to_others = file.stat().st_mode & 0o077
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"The token in {file} cannot be read: {error}."
-        raise SinkError(message) from error
-    if open_to_others:
-        message = f"Others may read {file}."
-        raise InvalidParameterError(message, f"chmod 600 {file}")
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        message = f"The token in {file} must be {_SHORTEST_TOKEN} or more letters, digits and signs."
-        raise InvalidParameterError(message, "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
-    return token
 
 
 def serve(

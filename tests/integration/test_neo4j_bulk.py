@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import neo4j
 import pytest
 
 from pag_graph.errors import InvalidParameterError, Neo4jError
+from pag_graph.neo4j_server import copying, server
 from pag_graph.neo4j_server import home as server_home
-from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import bulk
 from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import neo4j
 
     from pag_graph.graph.run import Run
 
@@ -42,11 +41,7 @@ def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
     return rows(nodes), rows(between)
 
 
-def test_an_import_is_a_load(
-    neo4j_driver: neo4j.Driver, first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load_run(first_rounds, neo4j_driver, options=LoadOptions(detail=Detail.FULL))
-    nodes, relationships = contents(neo4j_driver)
+def test_an_import_is_a_load(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
 
     def interrupted(*_: object) -> None:
@@ -62,7 +57,12 @@ def test_an_import_is_a_load(
             with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
                 run_query(driver, "epochs/trend", {"run": str(first_rounds.info.run["run_id"])})
             load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
-            assert contents(driver) == (nodes, relationships)
+            completed = contents(driver)
+            remove_run(driver, str(first_rounds.info.run["run_id"]))
+            assert contents(driver) == ([], [])
+            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
+            nodes, relationships = contents(driver)
+            assert completed == (nodes, relationships)
         server.stop(home)
         server.reset(home)
         done = load_bulk(first_rounds, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
@@ -78,8 +78,33 @@ def test_an_import_is_a_load(
             load_bulk(first_rounds, home)
         with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
             load_bulk(first_rounds, home, overwrite=True)
+        with pytest.raises(Neo4jError, match="runs; copying needs it stopped"):
+            copying.copy(tmp_path / "copy", home)
+        server.stop(home)
+        check_copy(home, copying.copy(tmp_path / "copy", home), (nodes, relationships))
     finally:
         server.stop(home)
+
+
+def check_copy(home: Path, copied: Path, whole: tuple[list[str], list[str]]) -> None:
+    """A copy holds the same, has a password of its own, and refuses to be written; it is replaced only if told."""
+    started = server.start(copied, bolt_port=0, http_port=0)
+    try:
+        assert started.password_file.read_text() != (home / "password").read_text()
+        with server.driver(started) as driver:
+            assert contents(driver) == whole
+            for text in ("CREATE (:Mine)", "MATCH (event:Event) SET event.t_ns = 0", "MATCH (node) DETACH DELETE node"):
+                with pytest.raises(neo4j.exceptions.Neo4jError, match=r"(?i)read only"):
+                    driver.execute_query(text)
+            assert contents(driver) == whole
+    finally:
+        server.stop(copied)
+    with pytest.raises(Neo4jError, match="an earlier copy"):
+        copying.copy(copied, home)
+    with pytest.raises(Neo4jError, match="a server that is no copy"):
+        copying.copy(home, copied, replace=True)
+    with pytest.raises(Neo4jError, match="no database to copy"):
+        copying.copy(copied.with_name("another"), copied.with_name("nothing"))
 
 
 def test_an_interrupted_import_is_noticed(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

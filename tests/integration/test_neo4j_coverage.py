@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 import neo4j
 import pytest
 
-from pag_graph import api
-from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query, queries_for_people
 from pag_graph.errors import InvalidParameterError
-from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+    from tests.integration.conftest import Database
 
 pytestmark = pytest.mark.neo4j
 
@@ -45,12 +43,6 @@ def ids(run: Run) -> str:
     return str(run.info.run["run_id"])
 
 
-def wipe(driver: neo4j.Driver) -> None:
-    text = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
-    while driver.execute_query(text).records[0]["removed"]:
-        pass
-
-
 def answers(driver: neo4j.Driver, run: Run) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Ask all of `FROM_WAITS`, those about an epoch about each."""
     asked: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -64,28 +56,25 @@ def answers(driver: neo4j.Driver, run: Run) -> dict[tuple[Any, ...], list[dict[s
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    folder = tmp_path_factory.mktemp("coverage")
-    for name in ("skewed", "bfs"):
-        api.build(SAMPLES / name, folder / f"{name}.pag", engine="local")
-    return {name: api.open(folder / f"{name}.pag").run for name in ("skewed", "bfs")}
+def runs(bundled_runs: dict[str, Run]) -> dict[str, Run]:
+    return {name: bundled_runs[name] for name in ("skewed", "bfs")}
 
 
 @pytest.fixture(scope="module")
 def loads(
-    neo4j_server: ServerStatus, runs: dict[str, Run]
+    neo4j_database: Database, bundled_runs: dict[str, Run], runs: dict[str, Run]
 ) -> Iterator[tuple[neo4j.Driver, Mapping[tuple[str, Detail], dict[tuple[Any, ...], list[dict[str, Any]]]]]]:
     """Ask with all epochs at each detail; then load `waits`, and one epoch of `skewed` with all events."""
-    with server.driver(neo4j_server) as driver:
-        asked = {}
-        for detail in (Detail.FULL, Detail.WAITS):
-            wipe(driver)
-            for name, run in runs.items():
-                load_run(run, driver, options=LoadOptions(detail=detail))
-                asked[name, detail] = answers(driver, run)
-        load_run(runs["skewed"], driver, epochs=[4], options=LoadOptions(detail=Detail.FULL))
-        yield driver, asked
-        wipe(driver)
+    driver = neo4j_database.driver
+    neo4j_database.load_bundled(bundled_runs)
+    asked = {(name, Detail.FULL): answers(driver, run) for name, run in runs.items()}
+    neo4j_database.wipe()
+    for name, run in runs.items():
+        load_run(run, driver, options=LoadOptions(detail=Detail.WAITS))
+        asked[name, Detail.WAITS] = answers(driver, run)
+    load_run(runs["skewed"], driver, epochs=[4], options=LoadOptions(detail=Detail.FULL))
+    yield driver, asked
+    neo4j_database.wipe()
 
 
 @pytest.fixture

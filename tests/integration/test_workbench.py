@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,14 @@ import uvicorn
 
 from pag_graph import api, samples
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.diagnosis.spark.answer import answer
+from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench import server
 from pag_graph.workbench.app import make_app
+from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
+from tests.support.growing import GrowingTrace, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +35,13 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
     from tests.support.chromium import Chromium
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
 TOKEN = "token-of-the-browser-test"
-HOSTILE = "<script>document.title='run'</script><img src=x onerror=alert(1)>\u202eevil\x00" + 20_000 * "long"
+HOSTILE = (
+    "<script>document.title='run'</script><img src=x onerror=alert(1)>"
+    "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
+)
+SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
 PAGE = "document.getElementById('main').dataset.page"
 
 
@@ -44,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(samples.path("skewed"), trace)
     rows = pq.read_table(trace / "operators.parquet")
     column = rows.schema.get_field_index("name")
-    names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows)])
+    names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows - 1)] + [HOSTILE + 10_000_000 * "x"])
     pq.write_table(rows.set_column(column, rows.schema.field(column), names), trace / "operators.parquet")
     api.build(trace, folder / "hostile.pag", engine="local")
     return folder
@@ -52,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(folder: Path) -> Library:
-    return Library([folder])
+    return Library([folder, SPARK_LOG])
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +117,11 @@ def numbers(page: Chromium) -> list[float]:
     return [
         float(text) for text in page.evaluate("[...document.querySelectorAll('[data-ns]')].map((e) => e.dataset.ns)")
     ]
+
+
+def resident() -> int:
+    """Return how many bytes of memory this process has, in which the server runs."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +209,8 @@ def test_a_slider_replays(page: Chromium, library: Library, pag: Pag, tmp_path: 
     page.until(f"Number(document.querySelector('#answer').dataset.span) < {whole}", "faster replay")
     expected = what_if(pag.snapshot(epoch=4), WhatIfParameters(worker=(0,), factor=0.5)).span_ns
     assert int(page.evaluate("document.querySelector('#answer').dataset.span")) == expected
+    least, most = page.until("document.querySelector('#answer').dataset.interval", "interval").split()
+    assert int(least) <= expected <= int(most)
     assert "change=worker%3D0+factor%3D0.5" in page.evaluate("location.hash")
     picture(page, "what-if", tmp_path)
 
@@ -212,6 +229,15 @@ def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag) -
         ".reduce((sum, cell) => sum + Number(cell.querySelector('[data-ns]').dataset.ns), 0); })()"
     )
     assert difference == pag.run.window(epoch=4).span_ns - pag.run.window(epoch=6).span_ns
+    # The lanes of both stand above each other, at one scale.
+    page.until("document.querySelectorAll('#pair canvas[data-boxes]').length === 2", "lanes of both")
+    longer = str(max(pag.run.window(epoch=epoch).span_ns for epoch in (4, 6)))
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('#pair canvas')].map((each) => [each.dataset.span, each.dataset.boxes])"
+    )
+    assert [span for span, _ in drawn] == [longer, longer]
+    assert all(int(boxes) > 50 for _, boxes in drawn)
+    assert "before: epoch 6" in page.evaluate("document.querySelector('#pair').innerText")
 
 
 def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None:
@@ -219,6 +245,101 @@ def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None
     page.until("document.querySelectorAll('#answer tbody tr').length === 6", "matches")
     click(page, "#answer tbody tr")
     assert int(page.evaluate("document.querySelector('#lanes').dataset.lit")) == 2
+
+
+def test_a_run_that_is_followed_grows_on_its_page(
+    page: Chromium, library: Library, folder: Path, tmp_path: Path
+) -> None:
+    trace = GrowingTrace.of(samples.path("skewed"), tmp_path / "live.trace")
+    store, stop = folder / "live.pag", threading.Event()
+    options = {"alerts": "docs/examples/alerts.toml", "stop": stop, "commit_every_s": 0.0}
+    follower = threading.Thread(target=api.follow, args=(trace.path, store), kwargs=options)
+    count = "Number(document.querySelector('#epochs').dataset.epochs)"
+    trace.write_until(3)
+    follower.start()
+    try:
+        while not (store / "epochs" / "_delta_log").exists():
+            time.sleep(0.05)
+        show(page, f"run?store={store_of(library, 'live.pag')}")
+        page.evaluate("document.querySelector('main').firstElementChild.dataset.same = 'yes'")
+        for epoch in (5, 7):
+            before = page.evaluate(count)
+            trace.write_until(epoch)
+            page.until(f"{count} > {before}", "closed epochs")
+        page.until("document.querySelector('#ongoing h2')?.innerText.includes('goes on')", "what goes on")
+        told = page.evaluate("document.querySelector('#ongoing').innerText")
+        for words in ("It waits for worker", "holds the frontier", "behind", "decided to"):
+            assert words in told
+        page.until("Number(document.querySelector('#alerts').dataset.open) > 0", "alerts")
+        # The report says of a run that goes on what it says of one that has ended.
+        page.until("document.querySelector('#why .cause')?.innerText.includes('the data is skewed')", "cause")
+        picture(page, "live", tmp_path)
+        trace.finish()
+        page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
+        page.until(f"{count} === 11", "all epochs")
+    finally:
+        stop.set()
+        follower.join()
+    rows = {row["id"]: row["event"] for row in api.alerts(store).to_pylist()}
+    open_ones = sum(event == "opened" for event in rows.values())
+    page.until(f"document.querySelector('#alerts').dataset.open === '{open_ones}'", "resolved alerts")
+    assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
+    # Nothing was drawn anew: columns were added to the page that there was.
+    assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
+def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, library: Library, tmp_path: Path) -> None:
+    (log,) = (name for name, each in Applications(library).logs().items() if each.name == "skewed-key.zstd")
+    show(page, "runs")
+    click(page, "[aria-label='Spark applications'] tr.pick")
+    page.until(f"{PAGE} === 'spark' && location.hash.includes('{log}')", "application")
+    told = answer(find_logs(SPARK_LOG)[0]).facts()
+    first = told["causes"][0]
+    assert page.evaluate("document.querySelector('#verdict').innerText").startswith(first["title"])
+    assert page.evaluate("document.querySelectorAll('#causes > li').length") == len(told["causes"])
+    assert page.evaluate("document.querySelectorAll('#timeline svg rect').length") > 10
+    for label, expected in (
+        ("The path by stage", [row["path_ns"] for row in told["path"]["by_stage"][:30]]),
+        ("Plan nodes", [row[name] for row in told["plan_nodes"][:30] for name in ("path_ns", "task_ns")]),
+    ):
+        cells = f"[...document.querySelectorAll('[aria-label=\"{label}\"] [data-ns]')]"
+        assert page.evaluate(f"{cells}.map((cell) => Number(cell.dataset.ns))") == expected
+    picture(page, "spark", tmp_path)
+
+
+def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, folder: Path, tmp_path: Path) -> None:
+    """With ``PAG_PROVE=1`` over 10,000 epochs: browser and server grow by the epochs that they know, and no more."""
+    count, portions = (10_000, 20) if PROVE else (240, 4)
+    trace, store, stop = GrowingTrace(rounds(count), tmp_path / "long.trace"), folder / "long.pag", threading.Event()
+    options = {"stop": stop, "commit_every_s": 0.0}
+    follower = threading.Thread(target=api.follow, args=(trace.path, store), kwargs=options)
+    shown = "Number(document.querySelector('#epochs').dataset.epochs)"
+    trace.write_until(count // portions)
+    follower.start()
+    heaps, residents = [], []
+    try:
+        while not (store / "epochs" / "_delta_log").exists():
+            time.sleep(0.05)
+        show(page, f"run?store={store_of(library, 'long.pag')}")
+        for portion in range(1, portions):
+            trace.write_until((portion + 1) * count // portions)
+            page.until(f"{shown} >= {(portion + 1) * count // portions - 2}", "closed epochs")
+            page.call("HeapProfiler.collectGarbage")
+            heaps.append(page.call("Runtime.getHeapUsage")["usedSize"])
+            residents.append(resident())
+        trace.finish()
+        page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
+    finally:
+        stop.set()
+        follower.join()
+    assert page.evaluate(shown) >= count
+    # A column for each pixel at most, and no more elements than at first.
+    assert page.evaluate("document.querySelectorAll('*').length") < 500
+    epochs = count * (portions - 2) // portions
+    assert heaps[-1] - heaps[0] < 4e6 + 1_000 * epochs, heaps
+    if PROVE:
+        # The second half takes nothing that the first did not, but for the epochs themselves.
+        assert residents[-1] - residents[len(residents) // 2] < 150e6, residents
 
 
 def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None:
@@ -234,8 +355,10 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:
-    show(page, f"run?store={store_of(library, 'hostile.pag')}")
+    api.build(samples.path("skewed"), folder / "replaced.pag", engine="local")
+    show(page, f"run?store={store_of(library, 'replaced.pag')}")
     page.evaluate("document.getElementById('main').dataset.page = ''")
-    api.build(samples.path("skewed"), folder / "hostile.pag", engine="local", mode="replace")
-    page.until("document.getElementById('news').innerText === '11 epochs'", "news")
-    page.until(f"{PAGE} === 'run' && document.querySelector('main').innerText.includes('FlatMap')", "new state")
+    api.build(samples.path("bfs"), folder / "replaced.pag", engine="local", mode="replace")
+    epochs = api.open(folder / "replaced.pag").run.epochs.height
+    page.until(f"document.getElementById('news').innerText === '{epochs} epochs'", "news")
+    page.until(f"{PAGE} === 'run' && document.querySelector('#facts').innerText.includes('2 workers')", "new state")

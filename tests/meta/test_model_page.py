@@ -15,7 +15,6 @@ INDIRECT = {
     "activation_not_stopped",
     "application_not_stopped",
     "message_across_epochs",
-    "message_received_twice",
     "no_idle_logged",
     "receive_without_send",
     "rules_contradict_trace",

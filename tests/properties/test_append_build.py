@@ -16,6 +16,7 @@ from pag_graph.builder import saved
 from pag_graph.builder.build import build
 from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import StoreError
+from pag_graph.store.contents import GROWING
 from pag_graph.store.delta import check_store, open_store
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
@@ -52,10 +53,7 @@ def portions(draw_: st.DrawFn, trace: SmallTrace) -> list[SmallTrace]:
 
 def decided_files(store: Path) -> dict[str, set[str]]:
     info = open_store(store)
-    return {
-        name: {part.path for part in info.parts(name) if not part.provisional}
-        for name in ("vertices", "edges", "findings", "epochs")
-    }
+    return {name: {part.path for part in info.parts(name) if not part.provisional} for name in GROWING}
 
 
 def closed_rows(store: Path) -> Counter[str]:
@@ -243,7 +241,7 @@ def test_a_damaged_state_is_told_and_changes_nothing(tmp_path: Path) -> None:
     assert info.state is not None
     state = tmp_path / "store" / "epochs" / info.state["file"]
     content = state.read_bytes()
-    for broken in (content[:-1], content.replace(b'"version":2', b'"version":9'), b""):
+    for broken in (content[:-1], content.replace(b'"version":3', b'"version":9'), b""):
         state.write_bytes(broken)
         with pytest.raises(StoreError, match="damaged"):
             api.build(whole.write(tmp_path / "whole", replace=True), tmp_path / "store", mode="append", engine="local")

@@ -14,6 +14,7 @@ from pag_graph import api
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.constraints import constraint_graph
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.model.tables import PAG_TRAFFIC
 from pag_graph.testing.strategies import slice_sizes
 from tests.support.compare import WAYS, assembled
 from tests.support.reference_analyses import reference_path
@@ -35,7 +36,6 @@ ELSEWHERE = {
     "epoch_end_not_logged",
     "receive_without_send",
     "send_without_receive",
-    "message_received_twice",
 }
 
 
@@ -53,6 +53,8 @@ def test_a_build_is_what_the_definitions_say(
     expected = build_stated(trace)
     assert rows(graph.edges, EDGE) == rows(expected.edges, EDGE)
     assert rows(graph.vertices, VERTEX) == rows(expected.vertices, VERTEX)
+    names = tuple(PAG_TRAFFIC.names)
+    assert rows(graph.traffic, names) == rows(expected.traffic, names)
     assert graph.dropped == expected.dropped
     found: Counter[str] = Counter()
     for (name, *_), count in graph.findings.items():

@@ -19,8 +19,14 @@ class Answered(NamedTuple):
     body: bytes
 
 
-def get(app: ASGIApp, address: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answered:
-    """Ask for an address, and return all of the answer."""
+def get(
+    app: ASGIApp,
+    address: str,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    leave_after: int | None = None,
+) -> Answered:
+    """Ask for an address, and return all of the answer; of a stream that does not end so many parts."""
     path, _, query = address.partition("?")
     scope: dict[str, Any] = {
         "type": "http",
@@ -37,13 +43,20 @@ def get(app: ASGIApp, address: str, headers: Mapping[str, str] | None = None, me
     }
     told: list[dict[str, Any]] = []
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        told.append(message)
-
     async def ask() -> None:
+        gone = anyio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if leave_after is not None:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            told.append(message)
+            if leave_after is not None and len(told) > leave_after:
+                gone.set()
+
         await app(scope, receive, send)
 
     anyio.run(ask)

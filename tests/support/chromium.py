@@ -8,10 +8,14 @@ import os
 import shutil
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  (annotations are read)
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PATIENCE_S = 90.0
@@ -82,7 +86,7 @@ class Chromium:
             self.problems.append(str(facts["args"]))
         elif method == "Network.requestWillBeSent":
             address = facts["request"]["url"]
-            if not address.startswith(("http://127.0.0.1:", "http://localhost:", "data:", "about:", "blob:")):
+            if not address.startswith(("http://127.0.0.1:", "http://localhost:", "file:", "data:", "about:", "blob:")):
                 self.problems.append(f"asks for {address}")
 
     def _next(self) -> dict[str, Any]:
@@ -128,6 +132,24 @@ class Chromium:
         facts = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 if control else 0}
         self.call("Input.dispatchKeyEvent", type="rawKeyDown", **facts)
         self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Look into the frame of the page, which may have a process of its own, instead of at the page itself."""
+        page = self._session
+        deadline = time.monotonic() + PATIENCE_S
+        frames: list[str] = []
+        while not frames and time.monotonic() < deadline:
+            targets = self.call("Target.getTargets")["targetInfos"]
+            frames = [each["targetId"] for each in targets if each["type"] == "iframe"]
+            time.sleep(0.1)
+        self._session = self.call("Target.attachToTarget", targetId=frames[0], flatten=True)["sessionId"]
+        try:
+            for domain in ("Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+            yield
+        finally:
+            self._session = page
 
     def picture(self, file: Path) -> None:
         shot = self.call("Page.captureScreenshot", format="png")

@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,9 +19,12 @@ from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, plan_run
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.engines.local import LocalEngine
+from pag_graph.model.tables import PAG_TRAFFIC
 from pag_graph.rules.rows import RuleParameters
+from pag_graph.store.contents import SLICED
 from pag_graph.store.delta import open_store
 from pag_graph.store.trace import Trace
+from pag_graph.store.traffic import summed
 from pag_graph.testing.reference import Reference
 
 if TYPE_CHECKING:
@@ -94,10 +98,7 @@ def assembled(
         built = finish(plan, Saved(), None, build_in_two_passes(plan, sink, folder / "staging", Apart(1), silent))
     else:
         built = construct(plan, sink, Saved(), folder / "staging", engine, None, silent)
-    tables = {
-        name: _read(folder / "store" / name, [part.path for part in built.parts[name]])
-        for name in ("vertices", "edges")
-    }
+    tables = {name: _read(folder / "store" / name, [part.path for part in built.parts[name]]) for name in SLICED}
     found = pa.concat_tables([built.findings, built.open_findings])
     written_files = {path.name for name in tables for path in (folder / "store" / name).glob("*.parquet")}
     named = {part.path for parts in built.parts.values() for part in parts}
@@ -107,6 +108,7 @@ def assembled(
     return Reference(
         vertices=tables["vertices"],
         edges=tables["edges"],
+        traffic=summed(pl.LazyFrame(tables["traffic"], pl.Schema(PAG_TRAFFIC))).collect().to_dicts(),
         epochs=pa.concat_tables([built.epochs, built.open_epochs]).to_pylist(),
         findings=_counted(found),
         dropped=Counter(built.dropped),
@@ -131,10 +133,11 @@ def committed(store: Path) -> Reference:
         Rows in no order.
     """
     info = open_store(store)
-    tables = {name: info.scan(name).collect().to_arrow() for name in ("vertices", "edges", "epochs", "findings")}
+    tables = {name: info.scan(name).collect().to_arrow() for name in (*SLICED, "epochs", "findings")}
     return Reference(
         vertices=tables["vertices"].to_pylist(),
         edges=tables["edges"].to_pylist(),
+        traffic=tables["traffic"].to_pylist(),
         epochs=tables["epochs"].to_pylist(),
         findings=_counted(tables["findings"]),
         dropped=Counter(info.dropped),
@@ -162,6 +165,7 @@ def differences(found: Reference, expected: Reference) -> str:
     keys: dict[str, Callable[[Row], tuple[int, ...]]] = {
         "vertices": lambda row: (row["id"],),
         "edges": lambda row: (row["dst"], row["src"], row["read"] or 0),
+        "traffic": lambda row: (row["epoch"], row["channel"], row["from_worker"], row["to_worker"], len(row["type"])),
         "epochs": lambda row: (row["epoch"],),
     }
     for name, key in keys.items():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pag_graph.store.meta import read_meta, write_meta
@@ -13,6 +15,8 @@ from pag_graph.testing.traces import draw, event_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pyarrow as pa
 
     from pag_graph.testing.traces import SmallTrace
 
@@ -29,13 +33,24 @@ class GrowingTrace:
     """
 
     def __init__(self, trace: SmallTrace, path: Path) -> None:
-        self._trace, self.path = trace, path
         trace.write(path)
+        self._grow(path, [event_table(log) for log in trace.events])
+
+    @classmethod
+    def of(cls, recorded: Path, path: Path) -> GrowingTrace:
+        """Return one that becomes what was recorded, with a file per worker."""
+        shutil.copytree(recorded, path)
+        growing = cls.__new__(cls)
+        growing._grow(path, [pq.read_table(file) for file in sorted((path / EVENTS).iterdir())])
+        return growing
+
+    def _grow(self, path: Path, logs: list[pa.Table]) -> None:
+        self.path, self._logs = path, logs
         for file in (path / EVENTS).iterdir():
             file.unlink()
-        (path / "checksums.json").unlink()
-        self.rows = [0] * trace.workers
-        self._files = [0] * trace.workers
+        (path / "checksums.json").unlink(missing_ok=True)
+        self.rows = [0] * len(logs)
+        self._files = [0] * len(logs)
         self._say(complete=False)
 
     def _say(self, *, complete: bool) -> None:
@@ -45,26 +60,26 @@ class GrowingTrace:
 
     def write(self, worker: int, until: int) -> None:
         """Write the log of a worker up to a row, exclusive, as one file that appears whole."""
-        rows = self._trace.events[worker][self.rows[worker] : until]
-        if not rows:
+        rows = self._logs[worker].slice(self.rows[worker], max(until - self.rows[worker], 0))
+        if not rows.num_rows:
             return
         name = f"worker-{worker:07}-{self._files[worker]:07}.parquet"
         hidden = self.path / EVENTS / f"{name}.tmp"
-        pq.write_table(event_table(rows), hidden)
+        pq.write_table(rows, hidden)
         hidden.replace(self.path / EVENTS / name)
-        self.rows[worker] += len(rows)
+        self.rows[worker] += rows.num_rows
         self._files[worker] += 1
 
     def finish(self) -> None:
         """Write the rest, and say that the run has ended."""
-        for worker, log in enumerate(self._trace.events):
-            self.write(worker, len(log))
+        for worker, log in enumerate(self._logs):
+            self.write(worker, log.num_rows)
         self._say(complete=True)
 
     def write_until(self, epoch: int) -> None:
         """Write what every worker logged up to the end of an epoch."""
-        for worker, log in enumerate(self._trace.until_epoch(epoch).events):
-            self.write(worker, len(log))
+        for worker, log in enumerate(self._logs):
+            self.write(worker, log.filter(pc.field("epoch") <= epoch).num_rows)
 
 
 def rounds(count: int) -> SmallTrace:

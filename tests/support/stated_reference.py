@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.model.enums import EventKind, RuleSet
 from pag_graph.model.ids import vertex_id
+from pag_graph.testing.reference import traffic_of
 from pag_graph.testing.traces import Event, SmallTrace
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class StatedReference:
 
     vertices: list[Row] = field(default_factory=list)
     edges: list[Row] = field(default_factory=list)
+    traffic: list[Row] = field(default_factory=list)
     findings: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
@@ -157,11 +159,12 @@ def build_stated(trace: SmallTrace) -> StatedReference:
     -------
     StatedReference
         Vertices with `id, t_ns, segment`, edges with `src, dst, type, start_ns, duration_ns, operator, activation,
-        records, read, flags`.
+        records, read, flags`, and traffic.
     """
     graph = StatedReference()
     logs = _logs(trace, graph)
     _match(logs, graph)
+    graph.traffic = traffic_of((item.event, item.sender.event) for log in logs for item in log if item.sender)
     births = _births(logs, graph)
     end = max(item.t for log in logs for item in log)
     ended_by: dict[int, int] = {}

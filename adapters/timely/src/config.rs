@@ -4,6 +4,8 @@ use std::time::Duration;
 use timely::order::Product;
 use timely::progress::Timestamp;
 
+use crate::overflow::Overflow;
+use crate::send::Target;
 use crate::streams::Registration;
 
 /// Where events go.
@@ -39,6 +41,10 @@ pub struct Config {
     pub(crate) keep_unused: bool,
     pub(crate) steps: bool,
     pub(crate) founders: Option<usize>,
+    pub(crate) target: Option<Target>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) spill: u64,
+    pub(crate) finish_within: Duration,
 }
 
 impl std::fmt::Debug for Config {
@@ -57,6 +63,10 @@ impl std::fmt::Debug for Config {
             .field("keep_unused", &self.keep_unused)
             .field("steps", &self.steps)
             .field("founders", &self.founders)
+            .field("target", &self.target)
+            .field("overflow", &self.overflow)
+            .field("spill", &self.spill)
+            .field("finish_within", &self.finish_within)
             .finish()
     }
 }
@@ -86,6 +96,10 @@ impl Config {
             keep_unused: false,
             steps: true,
             founders: None,
+            target: None,
+            overflow: None,
+            spill: 1 << 30,
+            finish_within: Duration::from_secs(10),
         }
         .usual::<()>()
         .usual::<usize>()
@@ -176,6 +190,38 @@ impl Config {
     /// is stated in `meta.json` as `stalled_ns`.
     pub fn buffer(mut self, events: usize) -> Self {
         self.buffer = events.max(crate::writer::CHUNK);
+        self
+    }
+
+    /// Sends the trace to a follower that listens at `address` (`pag follow --listen`), which must be of this machine.
+    ///
+    /// Both sides know a token: the text of `token_file`, which nobody else may read (mode 600). The trace's folder
+    /// then holds what the follower has not taken, and is removed when it has taken all; [`Overflow`] says what
+    /// happens when it is full. The follower may come later, go away and come back: the program never waits for it,
+    /// but for [`Config::finish_within`] at its end. What is left then stays in the folder, which is a trace as well. With several
+    /// processes each has a folder of its own in it.
+    pub fn send(mut self, address: impl Into<String>, token_file: impl Into<PathBuf>) -> Self {
+        self.target = Some(Target { address: address.into(), token_file: token_file.into() });
+        self
+    }
+
+    /// What becomes of events for which there is no room: [`Overflow::Spill`] where they are sent, and
+    /// [`Overflow::Wait`] where they are written to files alone, unless told. Where events are dropped, ends of epochs
+    /// stay; what is missing is listed in `meta.json` under `lost`.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = Some(overflow);
+        self
+    }
+
+    /// How many bytes of events may wait in the trace's folder for the follower; 1 GiB unless told.
+    pub fn spill(mut self, bytes: u64) -> Self {
+        self.spill = bytes;
+        self
+    }
+
+    /// How long the process' last worker waits for the follower to take what is left; 10 s unless told.
+    pub fn finish_within(mut self, time: Duration) -> Self {
+        self.finish_within = time;
         self
     }
 

@@ -49,6 +49,8 @@ struct Part {
     conflicts: Vec<String>,
     dropped: BTreeMap<String, u64>,
     stalled_ns: u64,
+    #[serde(default)]
+    lost: Vec<(u32, i64, i64)>,
     complete: bool,
 }
 
@@ -85,6 +87,8 @@ struct Meta {
     conflicts: Vec<String>,
     clock_probes: Vec<Probe>,
     stalled_ns: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost: Vec<(u32, i64, i64)>,
 }
 
 /// The directory of a trace, as one process sees it.
@@ -176,17 +180,17 @@ impl Directory {
         self.meeting.workers.clone()
     }
 
-    /// Writes what changed since the last time.
+    /// Writes what changed since the last time; says whether anything did.
     pub(crate) fn publish(
         &mut self,
         tables: &mut Tables,
         dropped: Dropped,
         stalled: Duration,
         complete: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let part = self.part(tables, dropped, stalled, complete);
         if self.last.as_ref() == Some(&part) {
-            return Ok(());
+            return Ok(false);
         }
         if !self.meeting.in_parts() {
             write_all(&self.path, std::slice::from_ref(&part))?;
@@ -196,7 +200,7 @@ impl Directory {
             write_all(&self.path, &read_parts(&self.path, Some(&part.trace_id))?)?;
         }
         self.last = Some(part);
-        Ok(())
+        Ok(true)
     }
 
     /// What this process knows by now.
@@ -219,6 +223,7 @@ impl Directory {
             conflicts: tables.conflicts.clone(),
             dropped: dropped.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)).collect(),
             stalled_ns: u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX),
+            lost: tables.lost(),
             complete,
         }
     }
@@ -338,6 +343,7 @@ fn write_all(path: &Path, parts: &[Part]) -> Result<(), Error> {
         conflicts: conflicts.into_iter().collect(),
         clock_probes: first.probes.clone(),
         stalled_ns: parts.iter().map(|part| part.stalled_ns).sum(),
+        lost: parts.iter().flat_map(|part| part.lost.iter().copied()).collect(),
     };
     let mut text = serde_json::to_vec_pretty(&meta).map_err(|error| Error::Write(error.to_string()))?;
     text.push(b'\n');

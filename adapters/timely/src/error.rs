@@ -20,6 +20,8 @@ pub enum Error {
     },
     /// Another worker could not begin the trace.
     Elsewhere(String),
+    /// The trace cannot be sent: the address is not of this machine, or the token cannot be used.
+    Send(String),
     /// The file system refused, or a file could not be encoded; what was recorded since is lost, and the trace says so.
     Write(String),
 }
@@ -40,6 +42,7 @@ impl fmt::Display for Error {
                 write!(f, "only {present} of {peers} workers attached in time; every worker must call `attach`")
             }
             Self::Elsewhere(message) => write!(f, "the trace could not be begun on another worker: {message}"),
+            Self::Send(message) => write!(f, "the trace cannot be sent: {message}"),
             Self::Write(message) => write!(f, "the trace could not be written: {message}"),
         }
     }

@@ -16,6 +16,7 @@ use parquet::schema::types::{ColumnPath, Type};
 use crate::Error;
 use crate::directory::Directory;
 use crate::record::{APPLICATIONS, BOOTSTRAP, Kind, NAMES, Record, TYPES};
+use crate::send::Portion;
 
 /// Rows of a row group; a reader skips by them.
 const GROUP: usize = 128 * 1024;
@@ -105,6 +106,7 @@ impl<T> Optional<T> {
 /// Columns of rows that were not encoded yet.
 #[derive(Debug, Default)]
 struct Columns {
+    seq: Vec<i64>,
     epoch: Vec<i64>,
     t_ns: Vec<i64>,
     kind: Vec<ByteArray>,
@@ -121,12 +123,13 @@ struct Columns {
 
 impl Columns {
     #[inline]
-    fn push(&mut self, record: &Record, epoch: i64) {
+    fn push(&mut self, record: &Record, seq: i64, epoch: i64) {
         use Kind::{ApplicationStart, ApplicationStop, IdleStop, Park, ProgressReceive, ProgressSend, PushProgress};
         use Kind::{Receive, Send, Spawn, Start, Stop};
         let Record { t, message, count, id, scope, peer, kind } = *record;
         let data = matches!(kind, Send | Receive);
         let progress = matches!(kind, ProgressSend | ProgressReceive);
+        self.seq.push(seq);
         self.epoch.push(epoch);
         self.t_ns.push(t as i64);
         self.kind.push(KINDS[kind as usize].clone());
@@ -151,6 +154,7 @@ impl Columns {
     }
 
     fn clear(&mut self) {
+        self.seq.clear();
         self.epoch.clear();
         self.t_ns.clear();
         self.kind.clear();
@@ -176,7 +180,13 @@ pub(crate) struct EventFile {
     hidden: PathBuf,
     path: PathBuf,
     worker: u32,
-    seq: i64,
+    /// Number of the first row, and of the next one.
+    first: i64,
+    next: i64,
+    /// Number of the last row.
+    last: i64,
+    /// Stretches of numbers that were dropped, first and last.
+    lost: Vec<(i64, i64)>,
     rows: usize,
     columns: Columns,
 }
@@ -189,7 +199,18 @@ impl EventFile {
         let file = File::create(&hidden).map_err(Error::at(&hidden))?;
         let writer = SerializedFileWriter::new(file, Arc::clone(&TYPE), Arc::clone(&PROPERTIES));
         let writer = writer.map_err(|error| refused(&hidden, &error))?;
-        Ok(Self { writer, hidden, path, worker, seq, rows: 0, columns: Columns::default() })
+        Ok(Self {
+            writer,
+            hidden,
+            path,
+            worker,
+            first: seq,
+            next: seq,
+            last: seq,
+            lost: Vec::new(),
+            rows: 0,
+            columns: Columns::default(),
+        })
     }
 
     /// Number of rows.
@@ -197,36 +218,47 @@ impl EventFile {
         self.rows
     }
 
+    /// The number after the last row, or after what was dropped behind it.
+    pub(crate) fn next(&self) -> i64 {
+        self.next
+    }
+
     /// Appends events, the first of which is of `epoch`; returns the epoch after them.
     pub(crate) fn append(&mut self, records: &[Record], mut epoch: i64) -> Result<i64, Error> {
         for record in records {
-            self.columns.push(record, epoch);
+            if record.kind == Kind::Lost {
+                self.lost.push((self.next, self.next + record.count - 1));
+                self.next += record.count;
+                continue;
+            }
+            self.columns.push(record, self.next, epoch);
+            self.last = self.next;
+            self.next += 1;
+            self.rows += 1;
             epoch += i64::from(record.kind == Kind::EpochEnd);
             if self.columns.len() == GROUP {
                 self.encode()?;
             }
         }
-        self.rows += records.len();
         Ok(epoch)
     }
 
     fn encode(&mut self) -> Result<(), Error> {
-        let rows = self.columns.len();
-        let first = self.seq;
-        self.seq += rows as i64;
-        let written = write_group(&mut self.writer, &self.columns, self.worker as i32, first);
+        let written = write_group(&mut self.writer, &self.columns, self.worker as i32);
         written.map_err(|error| refused(&self.hidden, &error))?;
         self.columns.clear();
         Ok(())
     }
 
     /// Completes the file and lets readers see it.
-    pub(crate) fn publish(mut self) -> Result<(), Error> {
+    pub(crate) fn publish(mut self) -> Result<Portion, Error> {
         if self.columns.len() > 0 {
             self.encode()?;
         }
         self.writer.close().map_err(|error| refused(&self.hidden, &error))?;
-        std::fs::rename(&self.hidden, &self.path).map_err(Error::at(&self.path))
+        std::fs::rename(&self.hidden, &self.path).map_err(Error::at(&self.path))?;
+        let Self { path, worker, first, last, lost, .. } = self;
+        Ok(Portion { path, worker, first, last, lost })
     }
 }
 
@@ -234,16 +266,11 @@ fn refused(path: &std::path::Path, error: &ParquetError) -> Error {
     Error::Write(format!("{}: {error}", path.display()))
 }
 
-fn write_group(
-    writer: &mut SerializedFileWriter<File>,
-    columns: &Columns,
-    worker: i32,
-    first: i64,
-) -> Result<(), ParquetError> {
+fn write_group(writer: &mut SerializedFileWriter<File>, columns: &Columns, worker: i32) -> Result<(), ParquetError> {
     let rows = columns.len();
     let mut group = writer.next_row_group()?;
     required::<Int32Type>(&mut group, &vec![worker; rows])?;
-    required::<Int64Type>(&mut group, &(first..first + rows as i64).collect::<Vec<_>>())?;
+    required::<Int64Type>(&mut group, &columns.seq)?;
     required::<Int64Type>(&mut group, &columns.epoch)?;
     required::<Int64Type>(&mut group, &columns.t_ns)?;
     required::<ByteArrayType>(&mut group, &columns.kind)?;

@@ -93,7 +93,10 @@
 //!
 //! The worker's thread only appends records of 40 bytes. One thread per process encodes and writes. When it is behind
 //! by more than [`Config::buffer`] events of a worker, that worker **waits**; nothing is dropped. The time waited is in
-//! `meta.json` as `stalled_ns`.
+//! `meta.json` as `stalled_ns`. [`Config::overflow`] may drop instead.
+//!
+//! [`Config::send`] sends the trace to `pag follow --listen`: a second thread sends every file that is published, and
+//! removes it when the follower has it.
 //!
 //! Every [`Config::flush_every`] (0.5 s) what was recorded becomes files `events/worker-W-N.parquet`, which appear
 //! under their name only when they are whole, so a reader can follow a live run. A program that is killed, at any
@@ -136,8 +139,10 @@ mod events;
 mod inputs;
 mod joining;
 mod meeting;
+mod overflow;
 mod record;
 mod recorder;
+mod send;
 mod streams;
 mod tables;
 mod tracer;
@@ -148,5 +153,6 @@ pub use directory::assemble;
 pub use error::Error;
 pub use inputs::{Inputs, Schedule};
 pub use joining::{Blocked, Step};
+pub use overflow::Overflow;
 pub use record::ActivityType;
 pub use tracer::{Activities, Activity, Tracer, attach, join};

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Program,
     Spawn,
     Exit,
+    /// No event: `count` of them were dropped here.
+    Lost,
 }
 
 /// The words of contract 1, indexed by [`Kind`].

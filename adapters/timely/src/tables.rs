@@ -47,6 +47,8 @@ pub(crate) struct Tables {
     progress_seen: Vec<bool>,
     /// Ids on which two workers disagree; the first statement stands.
     pub(crate) conflicts: Vec<String>,
+    /// Per worker, the first and the last number of stretches of events that were dropped.
+    lost: BTreeMap<u32, Vec<(i64, i64)>>,
 }
 
 fn mark(seen: &mut Vec<bool>, id: u32) {
@@ -71,6 +73,7 @@ impl Tables {
             data_seen: Vec::new(),
             progress_seen: Vec::new(),
             conflicts: Vec::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -140,6 +143,21 @@ impl Tables {
                 _ => {}
             }
         }
+    }
+
+    /// Notes that events of a worker were dropped, after all that were dropped before.
+    pub(crate) fn lose(&mut self, worker: u32, first: i64, last: i64) {
+        let stretches = self.lost.entry(worker).or_default();
+        match stretches.last_mut() {
+            Some(before) if before.1 + 1 == first => before.1 = last,
+            _ => stretches.push((first, last)),
+        }
+    }
+
+    /// Worker, first and last number of what was dropped.
+    pub(crate) fn lost(&self) -> Vec<(u32, i64, i64)> {
+        let stretches = self.lost.iter().flat_map(|(&worker, all)| all.iter().map(move |&(a, b)| (worker, a, b)));
+        stretches.collect()
     }
 
     /// The progress channels, by number.

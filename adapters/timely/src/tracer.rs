@@ -10,8 +10,10 @@ use timely::worker::Worker;
 
 use crate::directory::Directory;
 use crate::meeting::{self, Meeting};
+use crate::overflow::Overflow;
 use crate::record::{ActivityType, Kind, Record};
 use crate::recorder::{IdleLimits, Recorder, nanoseconds};
+use crate::send::{self, Process, Sender};
 use crate::streams::{self, Shared, since};
 use crate::writer::{Lane, Limits, Writer};
 use crate::{Config, Error, Inputs, Schedule, Sink};
@@ -52,8 +54,15 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     static WRITERS: Mutex<Option<HashMap<String, Weak<Writer>>>> = Mutex::new(None);
 
     let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
-    let limits = writer_limits(config, 0);
-    let prepare = |meeting: &Meeting| Directory::begin(&path, config.replace, meeting).map(drop);
+    let limits = limits(config, 0);
+    // Whoever cannot send says so before anybody waits for him.
+    let target = config.target.as_ref().map(send::Target::check).transpose()?;
+    // Who sends removes what was taken, and so has a folder of his own.
+    let place = |meeting: &Meeting| match target {
+        Some(_) => send::folder(&path, meeting.process, meeting.processes),
+        None => path.clone(),
+    };
+    let prepare = |meeting: &Meeting| Directory::begin(&place(meeting), config.replace, meeting).map(drop);
     let meeting = meeting::meet(worker, timer, config, prepare)?;
     let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
     let writers = writers.get_or_insert_default();
@@ -61,17 +70,21 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     let writer = match writers.get(&meeting.trace_id).and_then(Weak::upgrade) {
         Some(writer) => writer,
         None => {
-            let directory = Directory::join(&path, config.replace, &meeting)?;
-            let writer = Writer::start(directory, &meeting.own(), limits)?;
+            let folder = place(&meeting);
+            let directory = Directory::join(&folder, config.replace, &meeting)?;
+            let workers = meeting.own();
+            let sender = target.map(|target| {
+                let Meeting { trace_id, process, processes, .. } = meeting.clone();
+                let process = Process { trace_id, process, processes, workers: workers.clone() };
+                let room = if limits.overflow == Overflow::Drop { config.spill.min(IN_FLIGHT) } else { config.spill };
+                Sender::start(target, process, folder, room)
+            });
+            let writer = Writer::start(directory, &workers, limits, sender.transpose()?)?;
             writers.insert(meeting.trace_id, Arc::downgrade(&writer));
             writer
         }
     };
     Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
-}
-
-fn writer_limits(config: &Config, epoch: i64) -> Limits {
-    Limits { flush_every: config.flush_every, rows_per_file: config.rows_per_file, buffer: config.buffer, epoch }
 }
 
 /// Enters a trace that others began and go on with: for a worker that comes later.
@@ -88,17 +101,38 @@ pub fn join(worker: &mut Worker, config: Config, epoch: i64) -> Result<Tracer, E
     let lane = match config.sink {
         Sink::Write => {
             let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
+            if config.target.is_some() {
+                return Err(Error::Write("nobody can join a trace that is sent to a follower".to_owned()));
+            }
             if config.founders.is_some_and(|founders| founders.min(worker.peers()) > 1) {
                 // The founders met over a channel: from there on, numbers must be the same on all workers.
                 worker.new_identifier();
             }
             let (directory, meeting) = Directory::enter(&path, meeting::newcomer(worker, timer))?;
-            let writer = Writer::start(directory, &meeting.listed(), writer_limits(&config, epoch))?;
+            let writer = Writer::start(directory, &meeting.listed(), limits(&config, epoch), None)?;
             Some(writer.lane(worker.index() as u32).expect("it is the only one"))
         }
         Sink::Discard => None,
     };
     record(worker, &config, lane, epoch)
+}
+
+/// How much is on its way to a follower, at most, where nothing else is kept.
+const IN_FLIGHT: u64 = 16 << 20;
+/// Rows of a file that is sent: of so many, none is too long for a frame.
+const SENT_ROWS: usize = 256 * 1024;
+
+fn limits(config: &Config, epoch: i64) -> Limits {
+    let sent = config.target.is_some();
+    let Config { flush_every, rows_per_file, buffer, .. } = *config;
+    Limits {
+        flush_every,
+        rows_per_file: if sent { rows_per_file.min(SENT_ROWS) } else { rows_per_file },
+        buffer,
+        epoch,
+        finish_within: config.finish_within,
+        overflow: config.overflow.unwrap_or(if sent { Overflow::Spill } else { Overflow::Wait }),
+    }
 }
 
 /// The recording of one worker.

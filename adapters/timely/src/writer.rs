@@ -11,7 +11,9 @@ use crate::Error;
 use crate::directory::Directory;
 use crate::events::EventFile;
 use crate::inputs::{self, InputRow};
-use crate::record::{Dropped, Record, Structure};
+use crate::overflow::{Overflow, shed};
+use crate::record::{Dropped, Kind, Record, Structure};
+use crate::send::Sender;
 use crate::tables::Tables;
 
 /// Events that are handed over at once when a worker is busy.
@@ -84,6 +86,7 @@ pub(crate) struct Lane {
     pending: Mutex<Pending>,
     space: Condvar,
     chunks: usize,
+    overflow: Overflow,
     bell: Arc<Bell>,
     failure: Arc<Failure>,
     writer: Mutex<Option<Arc<Writer>>>,
@@ -97,12 +100,13 @@ struct Failure {
 }
 
 impl Lane {
-    fn new(worker: u32, buffer: usize, bell: Arc<Bell>, failure: Arc<Failure>) -> Self {
+    fn new(worker: u32, buffer: usize, overflow: Overflow, bell: Arc<Bell>, failure: Arc<Failure>) -> Self {
         Self {
             worker,
             pending: Mutex::default(),
             space: Condvar::new(),
             chunks: (buffer / CHUNK).max(1),
+            overflow,
             bell,
             failure,
             writer: Mutex::default(),
@@ -112,13 +116,14 @@ impl Lane {
     /// A lane without a writer.
     #[cfg(test)]
     pub(crate) fn detached() -> Arc<Self> {
-        Arc::new(Self::new(0, usize::MAX, Arc::default(), Arc::default()))
+        Arc::new(Self::new(0, usize::MAX, Overflow::Wait, Arc::default(), Arc::default()))
     }
 
-    /// Lets `write` append events; waits first while the writer is too far behind.
+    /// Lets `write` append events; while the writer is too far behind it waits first, or drops them.
     pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<Record>), beside: Beside<'_>, dropped: Dropped) {
         let mut pending = locked(&self.pending);
-        if pending.full.len() >= self.chunks && !self.failure.failed.load(Ordering::Relaxed) {
+        let full = pending.full.len() >= self.chunks && !self.failure.failed.load(Ordering::Relaxed);
+        if full && self.overflow == Overflow::Wait {
             let began = Instant::now();
             while pending.full.len() >= self.chunks && !self.failure.failed.load(Ordering::Relaxed) {
                 let wait = Duration::from_millis(100);
@@ -129,7 +134,11 @@ impl Lane {
         pending.structure.append(beside.structure);
         pending.inputs.append(beside.inputs);
         pending.dropped = dropped;
+        let begin = pending.current.len();
         write(&mut pending.current);
+        if full && self.overflow != Overflow::Wait {
+            shed(&mut pending.current, begin);
+        }
         if pending.current.len() < CHUNK {
             return;
         }
@@ -199,6 +208,8 @@ pub(crate) struct Limits {
     pub(crate) buffer: usize,
     /// The epoch that the first event belongs to.
     pub(crate) epoch: i64,
+    pub(crate) overflow: Overflow,
+    pub(crate) finish_within: Duration,
 }
 
 /// The writer of one process; shared by the lanes of its workers.
@@ -211,12 +222,18 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread that writes the events of `workers`.
-    pub(crate) fn start(directory: Directory, workers: &[u32], limits: Limits) -> Result<Arc<Self>, Error> {
+    pub(crate) fn start(
+        directory: Directory,
+        workers: &[u32],
+        limits: Limits,
+        sender: Option<Sender>,
+    ) -> Result<Arc<Self>, Error> {
         let bell = Arc::<Bell>::default();
         let failure = Arc::<Failure>::default();
         let lanes: Vec<_> = workers
             .iter()
-            .map(|&worker| Arc::new(Lane::new(worker, limits.buffer, Arc::clone(&bell), Arc::clone(&failure))))
+            .map(|&worker| Lane::new(worker, limits.buffer, limits.overflow, Arc::clone(&bell), Arc::clone(&failure)))
+            .map(Arc::new)
             .collect();
         let work = Work {
             outputs: lanes.iter().map(|lane| Output::new(Arc::clone(lane), limits.epoch)).collect(),
@@ -224,6 +241,7 @@ impl Writer {
             directory,
             limits,
             bell,
+            sender,
         };
         let thread = std::thread::Builder::new()
             .name("pag-timely:writer".to_owned())
@@ -293,6 +311,7 @@ struct Work {
     tables: Tables,
     limits: Limits,
     bell: Arc<Bell>,
+    sender: Option<Sender>,
 }
 
 impl Work {
@@ -315,6 +334,7 @@ impl Work {
     }
 
     fn write_all(&mut self) -> Result<(), Error> {
+        self.describe()?;
         let mut due = Instant::now() + self.limits.flush_every;
         loop {
             self.bell.wait(due);
@@ -331,21 +351,52 @@ impl Work {
             }
         }
         let finished = self.outputs.iter().all(|output| output.closed == Some(true));
-        self.publish(finished)
+        self.publish(finished)?;
+        if let Some(sender) = self.sender.take() {
+            let ends = self.outputs.iter().map(|output| (output.lane.worker, output.seq - 1, finished));
+            sender.finish(ends.collect(), self.limits.finish_within);
+        }
+        Ok(())
+    }
+
+    /// Makes room for what comes, where it is sent: waits for the follower, or drops what there is no room for.
+    fn make_room(&self, records: &mut Vec<Record>) {
+        let Some(sender) = &self.sender else { return };
+        if self.limits.overflow == Overflow::Wait {
+            while sender.full() && !sender.given_up() {
+                sender.wait();
+            }
+        } else if sender.full() {
+            shed(records, 0);
+        }
+    }
+
+    /// Hands the description of the trace over to be sent.
+    fn describe(&self) -> Result<(), Error> {
+        self.sender.as_ref().map_or(Ok(()), Sender::describe)
     }
 
     /// Takes what a worker handed over, and encodes it.
     fn drain(&mut self, index: usize, flush: bool) -> Result<(), Error> {
         let output = &mut self.outputs[index];
-        let taken = output.lane.take(flush);
+        let mut taken = output.lane.take(flush);
         output.closed = taken.closed;
         output.dropped = taken.dropped;
         output.stalled = taken.stalled;
         output.inputs.extend(taken.inputs);
         self.tables.learn(taken.structure);
+        self.make_room(&mut taken.records);
         let mut records = taken.records.as_slice();
         while !records.is_empty() {
             let output = &mut self.outputs[index];
+            if let (None, Kind::Lost) = (&output.file, records[0].kind) {
+                // A file begins with an event.
+                let first = output.seq;
+                output.seq += records[0].count;
+                self.tables.lose(output.lane.worker, first, output.seq - 1);
+                records = &records[1..];
+                continue;
+            }
             if output.file.is_none() {
                 output.file = Some(EventFile::create(&self.directory, output.lane.worker, output.files, output.seq)?);
                 output.files += 1;
@@ -355,12 +406,11 @@ impl Work {
             let (now, later) = records.split_at(records.len().min(room));
             self.tables.see(now);
             output.epoch = file.append(now, output.epoch)?;
-            output.seq += now.len() as i64;
+            output.seq = file.next();
             records = later;
             if file.rows() >= self.limits.rows_per_file {
-                let file = output.file.take();
                 self.publish_tables(false)?;
-                file.map_or(Ok(()), EventFile::publish)?;
+                self.publish_file(index)?;
             }
         }
         Ok(())
@@ -369,18 +419,33 @@ impl Work {
     /// Lets readers see everything that was encoded; tables first, for events refer to them.
     fn publish(&mut self, finished: bool) -> Result<(), Error> {
         self.publish_tables(false)?;
-        for output in &mut self.outputs {
-            if let Some(file) = output.file.take() {
-                file.publish()?;
-            }
-            if !output.inputs.is_empty() {
-                let file = self.directory.inputs(output.lane.worker, output.input_files)?;
-                inputs::write(&file, output.lane.worker, &output.inputs)?;
-                output.inputs.clear();
-                output.input_files += 1;
-            }
+        for index in 0..self.outputs.len() {
+            self.publish_file(index)?;
+            self.publish_inputs(index)?;
         }
-        if finished { self.publish_tables(true) } else { Ok(()) }
+        // What was dropped is known by now.
+        self.publish_tables(finished)
+    }
+
+    fn publish_inputs(&mut self, index: usize) -> Result<(), Error> {
+        let output = &mut self.outputs[index];
+        if output.inputs.is_empty() {
+            return Ok(());
+        }
+        let file = self.directory.inputs(output.lane.worker, output.input_files)?;
+        inputs::write(&file, output.lane.worker, &output.inputs)?;
+        output.inputs.clear();
+        output.input_files += 1;
+        Ok(())
+    }
+
+    fn publish_file(&mut self, index: usize) -> Result<(), Error> {
+        let Some(file) = self.outputs[index].file.take() else { return Ok(()) };
+        let portion = file.publish()?;
+        for &(first, last) in &portion.lost {
+            self.tables.lose(portion.worker, first, last);
+        }
+        self.sender.as_ref().map_or(Ok(()), |sender| sender.add(portion))
     }
 
     fn publish_tables(&mut self, finished: bool) -> Result<(), Error> {
@@ -392,7 +457,8 @@ impl Work {
             dropped.text += output.dropped.text;
             stalled += output.stalled;
         }
-        self.directory.publish(&mut self.tables, dropped, stalled, finished)
+        let changed = self.directory.publish(&mut self.tables, dropped, stalled, finished)?;
+        if changed { self.describe() } else { Ok(()) }
     }
 }
 
@@ -423,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_worker_waits_for_the_writer() {
-        let lane = Arc::new(Lane::new(0, CHUNK, Arc::default(), Arc::default()));
+        let lane = Arc::new(Lane::new(0, CHUNK, Overflow::Wait, Arc::default(), Arc::default()));
         let fill = |lane: &Lane| {
             let write = |out: &mut Vec<Record>| out.resize(CHUNK, Record::plain(0, Kind::Start, 0));
             append(lane, write);

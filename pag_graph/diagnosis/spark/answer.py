@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
+from pag_graph.analyses.view import View
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
@@ -94,6 +95,8 @@ class SparkAnswer:
             "plan_nodes": self.plan_nodes,
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
+            "suspicions": [suspicion.facts() for suspicion in diagnosis.suspicions],
+            "not_recorded": [missing.facts() for missing in diagnosis.not_recorded],
             "core_time_ns": diagnosis.core_ns,
             "stages": diagnosis.stages.to_dicts(),
             "jobs": [
@@ -188,9 +191,9 @@ def _divided(files: LogFiles, mapped: Mapped, steps: pl.DataFrame) -> PlanRows:
     """Divide the path by plan node, by what its own tasks added to the nodes' accumulators."""
     log, schedule = mapped.schedule.log, mapped.schedule
     timers = log.node_metrics.filter(pl.col("kind").is_in(list(UNITS)))["accumulator"].to_list()
-    rows = path_tasks(mapped, steps)["row"].unique()
-    tasks = schedule.tasks["task"].gather(rows.cast(pl.UInt32)).to_list()
-    return plan_rows(mapped, steps, read_task_updates(files, tasks, timers))
+    in_tasks = path_tasks(mapped, steps)
+    tasks = schedule.tasks["task"].gather(in_tasks["row"].unique()).to_list()
+    return plan_rows(mapped, steps, in_tasks, read_task_updates(files, tasks, timers))
 
 
 def _walked(
@@ -201,8 +204,8 @@ def _walked(
     run: Run,
     cores: Sequence[int],
 ) -> SparkAnswer:
-    snapshot = run.snapshot(run.window(between=(0, run.end_ns)))
-    path = critical_path(snapshot)
+    # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
+    path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))]))
     steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()

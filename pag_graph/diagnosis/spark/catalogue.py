@@ -101,6 +101,11 @@ CAUSES: dict[str, Known] = {
         "Reduce what is shuffled, or look at the network and the shuffle servers.",
         kind="M",
     ),
+    "shuffle_write": Known(
+        "Writing shuffle blocks",
+        "Shuffle fewer and smaller rows, put spark.local.dir on fast local disks, or change the codec.",
+        kind="M",
+    ),
     "executor_wait": Known(
         "Waiting for executors",
         "Keep some executors, or ask for them earlier: spark.dynamicAllocation.initialExecutors and minExecutors.",

@@ -23,16 +23,19 @@ from pag_graph.diagnosis.spark.joins import joins
 from pag_graph.diagnosis.spark.look import Cause, Estimate, Look, Thresholds
 from pag_graph.diagnosis.spark.losses import losses, speculation
 from pag_graph.diagnosis.spark.partitions import partitions
+from pag_graph.diagnosis.spark.proposals import proposals
 from pag_graph.diagnosis.spark.python_code import python_code
 from pag_graph.diagnosis.spark.resources import delays, garbage, spills
 from pag_graph.diagnosis.spark.reuse import reuse
 from pag_graph.diagnosis.spark.slow_tasks import slow_tasks
 from pag_graph.diagnosis.spark.small_files import small_files
 from pag_graph.diagnosis.spark.stage_table import stage_table
+from pag_graph.diagnosis.spark.suspicions import not_recorded, suspicions
 from pag_graph.diagnosis.spark.work_plan import plan_work
 
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan
+    from pag_graph.diagnosis.spark.suspicions import NotRecorded, Suspicion
     from pag_graph.sources.spark.schedule import Schedule
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -52,6 +55,10 @@ class Diagnosis:
     """Greatest saving first."""
     minor: list[Cause] = field(default_factory=list)
     """Losses that happened, and cost too little to be causes."""
+    suspicions: list[Suspicion] = field(default_factory=list)
+    """Patterns of plans that often cost time; the log does not say how much."""
+    not_recorded: list[NotRecorded] = field(default_factory=list)
+    """What the answer would need that the log does not have."""
     stages: pl.DataFrame
     """One row per stage attempt with tasks."""
     span_ns: int
@@ -124,13 +131,19 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
         key=lambda cause: (-cause.saved_ns, cause.cause, cause.stage or 0),
     )
     causes = [
-        replace(cause, saving=found.estimate(cause.saved_ns, measured=cause.measured))
+        replace(
+            cause,
+            saving=found.estimate(cause.saved_ns, measured=cause.measured),
+            changes=cause.changes or proposals(look, cause),
+        )
         for cause in _without_echoes(causes)
     ]
     return replace(
         found,
         causes=_one_after_the_other(look, found, [cause for cause in causes if look.matters(cause.saved_ns)]),
         minor=[cause for cause in causes if not look.matters(cause.saved_ns)],
+        suspicions=suspicions(look.plans),
+        not_recorded=not_recorded(schedule.log, look.plans),
         replays=look.replays,
     )
 

@@ -9,13 +9,17 @@ from pag_graph.model.units import printable
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.answer import SparkAnswer
     from pag_graph.diagnosis.spark.causes import Diagnosis
+    from pag_graph.diagnosis.spark.changes import Change
     from pag_graph.diagnosis.spark.look import Cause
     from pag_graph.diagnosis.spark.what_if import WithCores
 
-__all__ = ["nothing_lines", "replay_text", "saving_text", "seconds", "text_lines"]
+__all__ = ["CHANGE_COLUMNS", "change_rows", "nothing_lines", "replay_text", "saving_text", "seconds", "text_lines"]
 
 _SHOWN = 6
 _SAVINGS = 3
+_CHANGED = 3
+"""Causes whose changes come first in what people read."""
+CHANGE_COLUMNS = ["cause", "what to change", "recorded", "proposed", "saves", "with this and those above"]
 
 
 def seconds(ns: float) -> str:
@@ -66,6 +70,9 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
         lines += nothing_lines(answer)
     if diagnosis.minor:
         lines.append("Also seen, each too little to matter: " + "; ".join(cause.text for cause in diagnosis.minor))
+    if diagnosis.suspicions:
+        lines.append("Worth a look, though the log does not say how much time it took:")
+        lines += [f"  {each.node}: {each.text} {each.advice}" for each in diagnosis.suspicions[:top]]
     lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
     for title, rows in answer.shares.items():
         if title == "query" and len(rows) == 1:
@@ -94,6 +101,8 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     counted = ", ".join(f"{count} x {name}" for name, count in answer.findings.items())
     if counted:
         lines += ["", f"Findings: {counted}."]
+    if diagnosis.not_recorded:
+        lines.append("Not in this log: " + "; ".join(each.text for each in diagnosis.not_recorded) + ".")
     return [printable(line) for line in lines]
 
 
@@ -103,6 +112,36 @@ def nothing_lines(answer: SparkAnswer) -> list[str]:
     if savings := _largest_savings(answer):
         lines.append(f"  Largest savings, replayed: {savings}.")
     return lines
+
+
+def change_rows(diagnosis: Diagnosis) -> list[list[str]]:
+    """Return what to change for the causes that cost most.
+
+    Parameters
+    ----------
+    diagnosis
+        Of one log.
+
+    Returns
+    -------
+    list
+        One row per change, with the texts of `CHANGE_COLUMNS`; a cause and its saving stand in its first row only.
+    """
+    rows = []
+    for cause in diagnosis.causes[:_CHANGED]:
+        after = "" if cause.cumulative is None else cause.cumulative.text(seconds)
+        saving = saving_text(cause, diagnosis.active_ns)
+        for number, change in enumerate(cause.changes or (None,)):
+            what = [cause.advice, "", ""] if change is None else _spelt(change)
+            rows.append([cause.title if number == 0 else "", *what, *((saving, after) if number == 0 else ("", ""))])
+    return rows
+
+
+def _spelt(change: Change) -> list[str]:
+    recorded = "unknown" if change.recorded is None else change.recorded
+    known = f" ({change.source})" if change.source in {"query", "default"} else ""
+    place = f", in {change.place}" if change.place else ""
+    return [f"{change.what}{place}", f"{recorded}{known}", change.proposed]
 
 
 def _largest_savings(answer: SparkAnswer) -> str:

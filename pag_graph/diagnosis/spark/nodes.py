@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.timers import TIMERS, UNITS, Meaning
@@ -99,25 +98,21 @@ def path_tasks(mapped: Mapped, steps: pl.DataFrame) -> pl.DataFrame:
         One row per step within a task: `step`, and `row` of the task in the schedule's tasks.
     """
     tasks = mapped.schedule.tasks
-    cores = tasks["core"].to_numpy()
-    order = np.lexsort((tasks["receipt"].to_numpy(), cores))
-    receipts, ends = (tasks[name].to_numpy()[order] for name in ("receipt", "free"))
-    bounds = np.searchsorted(cores[order], np.arange(int(cores.max()) + 2 if cores.size else 1))
-    stages = set(mapped.operators.stages.values())
-    steps_in, rows = [], []
-    for step, worker, start, operator in steps.select("step", "worker", "start_ns", "operator").iter_rows():
-        core = worker - mapped.lanes
-        if operator not in stages or core < 0 or core + 1 >= bounds.size:
-            continue
-        low, high = int(bounds[core]), int(bounds[core + 1])
-        place = low + int(np.searchsorted(receipts[low:high], start, side="right")) - 1
-        if place >= low and start < ends[place]:
-            steps_in.append(step)
-            rows.append(int(order[place]))
-    return pl.DataFrame({"step": steps_in, "row": rows}, schema={"step": pl.Int64, "row": pl.Int64})
+    held = tasks.select("core", "receipt", "free").with_row_index("row").sort("receipt", maintain_order=True)
+    return (
+        steps.filter(pl.col("operator").is_in(list(mapped.operators.stages.values())))
+        .select("step", "start_ns", core=pl.col("worker").cast(tasks.schema["core"]) - mapped.lanes)
+        .sort("start_ns")
+        .join_asof(held, left_on="start_ns", right_on="receipt", by="core", strategy="backward", check_sortedness=False)
+        .filter(pl.col("start_ns") < pl.col("free"))
+        .select("step", "row")
+        .sort("step")
+    )
 
 
-def plan_rows(mapped: Mapped, steps: pl.DataFrame, updates: Mapping[int, Mapping[int, int]]) -> PlanRows:
+def plan_rows(
+    mapped: Mapped, steps: pl.DataFrame, in_tasks: pl.DataFrame, updates: Mapping[int, Mapping[int, int]]
+) -> PlanRows:
     """Divide the path, and the time of all tasks, among plan nodes.
 
     Parameters
@@ -126,6 +121,8 @@ def plan_rows(mapped: Mapped, steps: pl.DataFrame, updates: Mapping[int, Mapping
         A mapped log.
     steps
         Its critical path, with `what` and `query` of each step.
+    in_tasks
+        Which of its steps are in which task (`path_tasks`).
     updates
         Task number to accumulator to what it added, for the path's tasks (`read_task_updates`). For a task without any
         its stage's sums count.
@@ -138,7 +135,7 @@ def plan_rows(mapped: Mapped, steps: pl.DataFrame, updates: Mapping[int, Mapping
     divider = _Divider(mapped)
     pieces: Counter[tuple[int | None, int | None, RowKey, str]] = Counter()
     scaled: set[int] = set()
-    in_task = dict(path_tasks(mapped, steps).iter_rows())
+    in_task = dict(in_tasks.iter_rows())
     tasks = widened(mapped.schedule.tasks.select("task", "stage", "stage_attempt", "work"))
     columns = ("step", "type", "duration_ns", "what", "query", "operator", "activity")
     for step, kind, duration, what, query, operator, activity in steps.select(columns).iter_rows():

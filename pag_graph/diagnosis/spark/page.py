@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.diagnosis.spark.lines import nothing_lines, replay_text, saving_text, seconds
+from pag_graph.diagnosis.spark.lines import (
+    CHANGE_COLUMNS,
+    change_rows,
+    nothing_lines,
+    replay_text,
+    saving_text,
+    seconds,
+)
 from pag_graph.diagnosis.spark.timeline import timeline
 from pag_graph.model.units import in_html
 
@@ -14,13 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.diagnosis.spark.answer import SparkAnswer
-    from pag_graph.diagnosis.spark.changes import Change
     from pag_graph.diagnosis.spark.look import Cause
 
 __all__ = ["html_page"]
 
-_CHANGES = 3
-"""Causes whose changes come first on the page."""
 _MOST_STAGES = 30
 
 
@@ -68,6 +72,13 @@ def _section(answer: SparkAnswer) -> str:
         "<h2>Stages</h2>",
         _stage_rows(answer),
     ]
+    if answer.diagnosis.suspicions:
+        parts.append("<h2>Worth a look</h2><p>Patterns of the plans; the log does not say how much time they took.</p>")
+        rows = [[each.node, each.text, each.advice] for each in answer.diagnosis.suspicions]
+        parts.append(_table(["node", "what was seen", "what to look at"], rows))
+    if answer.diagnosis.not_recorded:
+        told = "".join(f"<li>{in_html(each.text)}</li>" for each in answer.diagnosis.not_recorded)
+        parts.append(f"<h2>Not in this log</h2><ul>{told}</ul>")
     if answer.findings:
         parts.append("<h2>What is odd about the log</h2><ul>")
         parts += [f"<li>{count} x {in_html(name)}</li>" for name, count in answer.findings.items()]
@@ -93,26 +104,10 @@ def _verdict(answer: SparkAnswer) -> list[str]:
 
 def _changes(answer: SparkAnswer) -> list[str]:
     """Return the changes that save most, each with the values before and after it and what it saves."""
-    diagnosis = answer.diagnosis
-    if not diagnosis.causes:
+    if not answer.diagnosis.causes:
         return []
-    rows = []
-    for cause in diagnosis.causes[:_CHANGES]:
-        after = "" if cause.cumulative is None else cause.cumulative.text(seconds)
-        saving = saving_text(cause, diagnosis.active_ns)
-        changes = cause.changes or (None,)
-        for number, change in enumerate(changes):
-            what = [cause.advice, "", ""] if change is None else _spelt(change)
-            rows.append([cause.title if number == 0 else "", *what, *((saving, after) if number == 0 else ("", ""))])
-    head = ["cause", "what to change", "recorded", "proposed", "saves", "with this and those above"]
-    return ["<h2>What to change</h2>", _table(head, rows), f"<p>{in_html(replay_text(diagnosis))}.</p>"]
-
-
-def _spelt(change: Change) -> list[str]:
-    recorded = "unknown" if change.recorded is None else change.recorded
-    known = f" ({change.source})" if change.source in {"query", "default"} else ""
-    place = f", in {change.place}" if change.place else ""
-    return [f"{change.what}{place}", f"{recorded}{known}", change.proposed]
+    told = f"<p>{in_html(replay_text(answer.diagnosis))}.</p>"
+    return ["<h2>What to change</h2>", _table(CHANGE_COLUMNS, change_rows(answer.diagnosis)), told]
 
 
 def _causes(answer: SparkAnswer) -> list[str]:

@@ -12,12 +12,14 @@ from pag_graph.sources.spark.settings import setting
 if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.plan_view import PlanNode
 
-__all__ = ["python_code"]
+__all__ = ["EXECUTES", "PYTHON", "python_code"]
 
-_PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow|ArrowEval)\w*", re.ASCII)
+PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow|ArrowEval)\w*", re.ASCII)
 """Plan nodes that send rows to Python."""
 
-_EXECUTES, _RUNS = "time to execute Python code", "time to run Python workers"
+EXECUTES = "time to execute Python code"
+"""Spark's timer of functions in Python, since 4.0."""
+_RUNS = "time to run Python workers"
 _ARROW = "spark.sql.execution.pythonUDF.arrow.enabled"
 
 
@@ -28,15 +30,15 @@ def python_code(look: Look) -> list[Cause]:
     saved at most is all that Python takes in these stages, its start included. In other logs it is the tasks' run time
     without processor time and measured waits: the JVM does nothing of its own while Python computes.
     """
-    nodes = [node for node in look.plans if _PYTHON.fullmatch(node.name) and node.updates]
+    nodes = [node for node in look.plans if PYTHON.fullmatch(node.name) and node.updates]
     if not nodes:
         return []
-    timed = any(node.has(_EXECUTES) for node in nodes)
+    timed = any(node.has(EXECUTES) for node in nodes)
     executing: dict[tuple[int, int], int] = {}
     running: dict[tuple[int, int], int] = {}
     for node in nodes:
         for key in look.plans.stages([node]):
-            own = node.counted.get(_EXECUTES, {}).get(key, 0) if timed else 0
+            own = node.counted.get(EXECUTES, {}).get(key, 0) if timed else 0
             executing[key] = executing.get(key, 0) + own
             running[key] = running.get(key, 0) + max(own, node.counted.get(_RUNS, {}).get(key, 0))
     if not timed:
@@ -83,7 +85,7 @@ def _cause(
         f"{look.stage_name(*worst)}{others}: {spent / run:.0%} of the tasks' run time ({seconds(spent)} of"
         f" {seconds(run)}) went into {how} ({', '.join(names)})."
     )
-    node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(_EXECUTES))
+    node = max((node for node in nodes if worst in node.updates), key=lambda node: node.total(EXECUTES))
     place = f"stage {worst[0]}, {node.label}"
     proposed: list[Change] = [of_program("the function", node.name, "built-in functions", place)]
     if node.name == "BatchEvalPython" and setting(look.schedule.log, _ARROW, node.execution).value == "false":

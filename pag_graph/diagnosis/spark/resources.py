@@ -87,12 +87,13 @@ def spills(look: Look) -> list[Cause]:
 
 
 def delays(look: Look) -> list[Cause]:
-    """Time that tasks spent neither working nor deserialising: scheduler delay and waiting for shuffle blocks."""
+    """Time that tasks spent with launches and shuffles: scheduler delay, waiting for blocks, and writing them."""
     causes = []
     numbers = look.tasks["number"].to_numpy()
     for column, name, what in (
         ("delay", "scheduling", "between the driver's launch and its notice of the end"),
         ("fetch_wait", "shuffle_fetch", "waiting for shuffle blocks"),
+        ("write", "shuffle_write", "writing blocks for shuffles"),
     ):
         spent = look.tasks[column].to_numpy()
         share = float(spent.sum()) / max(float(look.tasks["held"].sum()), 1.0)
@@ -106,5 +107,6 @@ def delays(look: Look) -> list[Cause]:
         if look.matters(saved):
             text = f"Tasks spent {share:.0%} of their time ({seconds(float(spent.sum()))}) {what}."
             signal = {"share": round(share, 4), "time_ns": int(spent.sum())}
-            causes.append(look.cause(name, saved, text, signal=signal, changed=prompt))
+            told = {"signal": signal, "changed": prompt, "bound": name == "shuffle_write"}
+            causes.append(look.cause(name, saved, text, **told))
     return causes

@@ -6,7 +6,6 @@ is lost, the request is sent again. What nobody takes for a day is given up, and
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import orjson
 from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.sinks.delivery.cursors import Cursor
 from pag_graph.sinks.delivery.records import commits
+from pag_graph.store.access import is_loopback
 from pag_graph.store.delta import open_store
 from pag_graph.store.in_place import refusals
 
@@ -51,17 +51,10 @@ def check_address(url: str) -> str:
     host = parts.hostname or ""
     if parts.scheme == "https" and host:
         return url
-    if parts.scheme == "http" and (host == "localhost" or _is_loopback(host)):
+    if parts.scheme == "http" and is_loopback(host):
         return url
     message = f"Alerts cannot be sent to {url}: only https, or http on this machine, keeps them from others."
     raise InvalidParameterError(message, "Such as https://example.org/alerts, or http://127.0.0.1:8080/.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Webhook:

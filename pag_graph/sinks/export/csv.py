@@ -55,7 +55,8 @@ def write(content: Content, target: Path) -> dict[str, int]:
     }
     for name, schema in STORE_TABLES.items():
         if name not in rows:
-            frame = content.run.scan(name).collect()
+            # Neither has a store that one wrote without a table.
+            frame = content.run.scan(name).collect() if name in content.run.info.tables else pl.DataFrame()
             # A store that an earlier release wrote may lack a column.
             missing = [column.name for column in schema if column.name not in frame.columns]
             frame = frame.with_columns(pl.lit(None).alias(column) for column in missing)

@@ -12,6 +12,7 @@ import polars as pl
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_VERTICES, STORE_TABLES
+from pag_graph.store.contents import SLICED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PIECE_EDGES = 500_000
 """Edges in memory at a time; a piece takes some 600 bytes per edge while it is written."""
 
-SMALL_TABLES = [name for name in STORE_TABLES if name not in {"vertices", "edges"}]
+SMALL_TABLES = [name for name in STORE_TABLES if name not in SLICED]
 """Tables of a store that a graph takes along whole."""
 
 LOCAL = [str(kind) for kind in LOCAL_TYPES]

@@ -27,9 +27,11 @@ from pag_graph.sinks.neo4j.model import (
     ACTIVITIES,
     CONTAINS_FINDING,
     EVENT,
+    NAMELESS,
     RELEASED,
     SEGMENT,
     SNAPSHOT,
+    SPENT,
     STEP,
     THEN,
     NodeTable,
@@ -181,7 +183,6 @@ def _finish(started: server.ServerStatus, files: ImportFiles, options: loader.Lo
                 load_steps.begin(writer, content)
                 writer.merge(SNAPSHOT, content.snapshots, options.batch_rows)
                 writer.merge(CONTAINS_FINDING, content.findings, options.batch_rows)
-                writer.merge_all(load_steps.spending(content), options.batch_rows)
                 load_steps.publish(writer, content)
 
 
@@ -217,7 +218,7 @@ class ImportFiles:
         # Of these, a later epoch may show what an earlier one did not; all is kept until the end.
         keep = self.detail is not Detail.FULL or run.epochs_are_islands
         events, activities = pl.DataFrame(), pl.DataFrame()
-        segments, then, released = [], [], []
+        segments, then, released, spent = [], [], [], []
         group: list[Any] = []
         for place, window in enumerate(windows):
             group.append(window)
@@ -232,6 +233,7 @@ class ImportFiles:
             released.append(content.released)
             self._steps(content)
             self._snapshots(content)
+            spent.append(content.spent)
             start_ns, end_ns = group[0].start_ns, group[-1].end_ns
             fresh = content.events
             if not keep and start_ns:
@@ -254,6 +256,8 @@ class ImportFiles:
         self._nodes(SEGMENT, pl.concat(segments).unique("id"))
         self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
         self._relationships(RELEASED, _merged(released))
+        operators = pl.concat(spent).select("operator").unique().sort("operator")
+        self._nodes(NAMELESS, operators, identity="operator")
 
     def arguments(self) -> list[str]:
         """Return the arguments of ``neo4j-admin`` that import the files."""
@@ -283,6 +287,8 @@ class ImportFiles:
         named = {":ID(Snapshot)": "epoch", "run:string": "run", "id:string": "id"}
         self._write(("nodes", "Snapshot"), named, content.snapshots)
         self.nodes[SNAPSHOT.label] += content.snapshots.height
+        number = content.snapshots.select(snapshot="id", number="epoch")
+        self._relationships(SPENT, content.spent.join(number, on="snapshot"), source="number")
 
     def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
         columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
@@ -294,9 +300,9 @@ class ImportFiles:
         for kind in ActivityType:
             self._relationships(ACTIVITIES[kind], rows.filter(pl.col("type") == str(kind)))
 
-    def _relationships(self, table: RelationshipTable, rows: pl.DataFrame) -> None:
+    def _relationships(self, table: RelationshipTable, rows: pl.DataFrame, source: str = "") -> None:
         ends = {
-            f":START_ID({table.source.label})": table.source_columns[0],
+            f":START_ID({table.source.label})": source or table.source_columns[0],
             f":END_ID({table.target.label})": table.target_columns[0],
         }
         own = {"run:string": "run"} if table.carries_run else {}

@@ -41,6 +41,14 @@ _PATH_LISTS = {
     "path_counts": "steps",
     "path_times_ns": "duration_ns",
 }
+_OF_PATH: dict[str, Any] = {
+    "path_steps": pl.Int64,
+    "path_messages": pl.Int64,
+    "path_segments": pl.List(pl.Int64),
+    **dict.fromkeys(_PATH_LISTS, pl.List(pl.Int64)),
+    "path_types": pl.List(pl.String),
+}
+"""What a `Snapshot` says of its critical path; null where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +70,9 @@ class Content:
     spent: pl.DataFrame
     """One row per epoch, operator and type of activity: its time in the window, and on the critical path."""
     steps: pl.DataFrame
-    """Steps of the critical paths; none for the detail `waits`."""
+    """Steps of the critical paths; none for details below `critical`."""
     events: pl.DataFrame
-    """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for the detail `waits`."""
+    """`PAG_VERTICES` with ``operator_name``, sorted by `id`; none for details below `critical`."""
     activities: pl.DataFrame
     """`PAG_EDGES` with ``critical``, sorted by `src` and `dst`; both ends are among the events. ``run`` is null but
     for the types that carry it."""
@@ -136,23 +144,22 @@ class Reader:
             ]
         ).unique()
         snapshots = self._snapshots(parts, paths, segment_of)
-        spent = [
-            self._spent(part, path, snapshot)
-            for part, path, snapshot in zip(parts, paths, snapshots["id"], strict=True)
-        ]
-        steps = self._steps(snapshots, paths) if detail is not Detail.WAITS else _empty(STEP.columns)
+        steps = self._steps(snapshots, paths) if detail.covers(Detail.CRITICAL) else _empty(STEP.columns)
         events, activities = self._events(vertices, edges, parts, paths, detail)
+        segments = self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max())
+        if detail is Detail.SUMMARY:
+            segments, then, released = segments.clear(), then.clear(), released.clear()
         return Content(
             detail=detail,
             windows=tuple(windows),
             islands=self.run.epochs_are_islands,
             epochs=self._epochs(parts, paths, segment_of),
             snapshots=snapshots,
-            segments=self._segments.segments(wanted, vertices["epoch"].min(), vertices["epoch"].max()),
+            segments=segments,
             then=then,
             released=released,
             findings=self._findings(windows, snapshots),
-            spent=pl.concat(spent),
+            spent=self._spent(parts, paths, snapshots["id"]),
             steps=steps,
             events=events,
             activities=activities,
@@ -185,6 +192,8 @@ class Reader:
     def extent(self) -> dict[str, Any]:
         """Return what the run is called, where its store lies, and which epochs that has, loaded or not."""
         hosts = self.run.scan("workers").collect()
+        made = commits(self.run.info)[-1].made
+        files = sorted(made.get("files", {}).items())
         epochs = self.run.epochs.select("epoch", "role").sort("epoch")
         return {
             "store": str(self.run.info.path.absolute()),
@@ -192,6 +201,10 @@ class Reader:
             "usual_name": self.run.info.path.absolute().stem,
             "tags": None if self.labels.tags is None else list(self.labels.tags),
             "program": self.labels.program,
+            "trace_path": made.get("trace"),
+            "file_names": [name for name, _ in files],
+            "file_bytes": [sums["bytes"] for _, sums in files],
+            "file_crc32": [sums["crc32"] for _, sums in files],
             "hosts": sorted(hosts["host"].drop_nulls().unique()) if "host" in hosts.columns else [],
             "epoch_ranges": epoch_ranges(epochs["epoch"].to_list()),
             "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
@@ -208,6 +221,7 @@ class Reader:
                 "last_closed_epoch": commit.run["last_closed_epoch"],
                 "events": commit.events,
                 "product_version": commit.run["product_version"],
+                **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
             }
             for commit in commits(self.run.info)
             if commit.run["run_id"] == self.run_id
@@ -232,25 +246,32 @@ class Reader:
         )
         return shown.with_columns(operator_name=self._segments.name_of("operator"))
 
-    def _spent(self, part: Snapshot, path: CriticalPath | None, snapshot: str) -> pl.DataFrame:
-        """Return what each operator did in a window, on all workers: time by type, and how much of it is critical."""
-        times = local_inside(part).filter(pl.col("operator").is_not_null()).group_by("operator", "type")
+    def _spent(
+        self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], snapshots: pl.Series
+    ) -> pl.DataFrame:
+        """Return what operators did in each window, on all workers: time by type, and how much of it is critical."""
+        names = {number: pl.lit(snapshot).alias("snapshot") for number, snapshot in enumerate(snapshots)}
+        key = ["snapshot", "operator", "type"]
+        inside = [
+            local_inside(part).select("operator", "type", "inside_ns", names[number])
+            for number, part in enumerate(parts)
+        ]
+        times = pl.concat(inside).filter(pl.col("operator").is_not_null()).group_by(key)
         rows = times.agg(ns=pl.col("inside_ns").sum()).filter(pl.col("ns") > 0)
-        if path is None:
+        if any(path is None for path in paths):
             rows = rows.with_columns(path_ns=pl.lit(None, pl.Int64))
         else:
-            steps = pl.DataFrame(pl.from_arrow(path.steps)).filter(pl.col("type").is_in(LOCAL))
-            on_path = steps.group_by("operator", "type").agg(path_ns=pl.col("duration_ns").sum())
-            rows = rows.join(on_path, on=["operator", "type"], how="left").with_columns(pl.col("path_ns").fill_null(0))
-        return rows.with_columns(snapshot=pl.lit(snapshot)).select(SPENT.all_columns).sort("operator", "type")
+            steps = _steps_of(paths, snapshots).filter(pl.col("type").is_in(LOCAL))
+            on_path = steps.group_by(key).agg(path_ns=pl.col("duration_ns").sum())
+            rows = rows.join(on_path, on=key, how="left").with_columns(pl.col("path_ns").fill_null(0))
+        return rows.select(SPENT.all_columns).sort(key)
 
     def _epochs(
         self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
     ) -> pl.DataFrame:
         segments = dict(segment_of.iter_rows())
         rows = []
-        for part, path in zip(parts, paths, strict=True):
-            (row,) = self.run.epochs.filter(pl.col("epoch") == part.window.epoch).select(PAG_EPOCHS.names).to_dicts()
+        for part, path, row in zip(parts, paths, self._rows_of(parts), strict=True):
             end_vertex, end_segment = part.window.end_vertex, None
             if path is not None and path.steps.num_rows and not path.all_waiting:
                 last = {name: path.steps[name][-1].as_py() for name in ("edge_dst", "worker", "to_worker")}
@@ -261,7 +282,10 @@ class Reader:
                 # Over a message one comes into a segment only at its start.
                 if last["worker"] == last["to_worker"] or segment == last["edge_dst"]:
                     end_segment = segment
-            rows.append({**row, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": _highest(part)})
+            known = {name: row[name] for name in PAG_EPOCHS.names}
+            rows.append(
+                {**known, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": _highest(part)}
+            )
         schema: dict[str, Any] = {
             **pl.DataFrame(PAG_EPOCHS.empty_table()).schema,
             "end_segment": pl.Int64,
@@ -269,14 +293,17 @@ class Reader:
         }
         return pl.DataFrame(rows, schema=schema)
 
+    def _rows_of(self, parts: Sequence[Snapshot]) -> list[dict[str, Any]]:
+        """Return the rows of the table `epochs` for windows of epochs."""
+        wanted = pl.DataFrame({"epoch": [part.window.epoch for part in parts]}, schema={"epoch": pl.Int64})
+        return wanted.join(self.run.epochs, on="epoch", how="left", maintain_order="left").to_dicts()
+
     def _snapshots(
         self, parts: Sequence[Snapshot], paths: Sequence[CriticalPath | None], segment_of: pl.DataFrame
     ) -> pl.DataFrame:
-        segments = dict(segment_of.iter_rows())
         rows = []
-        for part, path in zip(parts, paths, strict=True):
+        for part, row in zip(parts, self._rows_of(parts), strict=True):
             window = part.window
-            (row,) = self.run.epochs.filter(pl.col("epoch") == window.epoch).to_dicts()
             commit = self._commit_of(_highest(part))
             facts: dict[str, Any] = {
                 **{name: row[name] for name in SNAPSHOT.columns if name in row},
@@ -284,33 +311,17 @@ class Reader:
                 "span_ns": window.span_ns,
                 "commit": commit,
             }
-            if path is not None:
-                steps = pl.DataFrame(pl.from_arrow(path.steps))
-                key = ["type", "operator", "worker", "to_worker"]
-                parts_of_path = (
-                    steps.with_columns(pl.col("operator").fill_null(_NO_OPERATOR))
-                    .group_by(key)
-                    .agg(pl.len().cast(pl.Int64).alias("steps"), pl.col("duration_ns").sum())
-                    .sort("duration_ns", *key, descending=[True, False, False, False, False])
-                )
-                messages = steps.filter(pl.col("worker") != pl.col("to_worker"))
-                # A path comes into a segment by a message that ends at its first event.
-                begun = [dst for dst in messages["edge_dst"].to_list() if segments.get(dst) == dst]
-                facts |= {
-                    "path_steps": steps.height,
-                    "path_messages": messages.height,
-                    "path_segments": begun,
-                    **{name: parts_of_path[column].to_list() for name, column in _PATH_LISTS.items()},
-                }
-            rows.append({name: facts.get(name) for name in SNAPSHOT.columns})
-        lists: dict[str, Any] = {
-            "path_steps": pl.Int64,
-            "path_messages": pl.Int64,
-            "path_segments": pl.List(pl.Int64),
-            **dict.fromkeys(_PATH_LISTS, pl.List(pl.Int64)),
-            "path_types": pl.List(pl.String),
-        }
-        return pl.DataFrame(rows, schema_overrides=lists)
+            rows.append({name: facts.get(name) for name in SNAPSHOT.columns if name not in _OF_PATH})
+        snapshots = pl.DataFrame(rows)
+        if any(path is None for path in paths):
+            return snapshots.with_columns(pl.lit(None, kind).alias(name) for name, kind in _OF_PATH.items()).select(
+                SNAPSHOT.columns
+            )
+        divided = _divided(_steps_of(paths, snapshots["id"]), segment_of)
+        lists = [pl.col(name).fill_null([]) for name, kind in _OF_PATH.items() if kind != pl.Int64]
+        counts = [pl.col(name).fill_null(0) for name, kind in _OF_PATH.items() if kind == pl.Int64]
+        joined = snapshots.join(divided, left_on="id", right_on="snapshot", how="left", maintain_order="left")
+        return joined.with_columns(*counts, *lists).select(SNAPSHOT.columns)
 
     def _steps(self, snapshots: pl.DataFrame, paths: Sequence[CriticalPath | None]) -> pl.DataFrame:
         frames = [
@@ -341,7 +352,7 @@ class Reader:
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         carries_run = pl.col("type").is_in([str(kind) for kind in FOUND_BY_EPOCH])
         edges = edges.with_columns(run=pl.when(carries_run).then(pl.lit(self.run_id)))
-        if detail is Detail.WAITS:
+        if not detail.covers(Detail.CRITICAL):
             return vertices.clear(), edges.clear()
         if detail is Detail.CRITICAL:
             # Each window for itself, so that it does not matter which others are read with it.
@@ -369,6 +380,39 @@ def path_edges(path: CriticalPath | None) -> pl.DataFrame:
     if path is None:
         return pl.DataFrame(schema={"src": pl.Int64, "dst": pl.Int64, "type": pl.String})
     return pl.DataFrame(pl.from_arrow(path.steps)).select(src="edge_src", dst="edge_dst", type="type")
+
+
+def _steps_of(paths: Sequence[CriticalPath | None], snapshots: pl.Series) -> pl.DataFrame:
+    """Return the steps of critical paths, all of which are there, with the ``snapshot`` of each."""
+    frames = [
+        pl.DataFrame(pl.from_arrow(path.steps)).with_columns(snapshot=pl.lit(snapshot))
+        for path, snapshot in zip(paths, snapshots, strict=True)
+        if path is not None
+    ]
+    return pl.concat(frames)
+
+
+def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
+    """Return how critical paths are divided: one row per ``snapshot`` that has steps, with columns of `_OF_PATH`."""
+    over = pl.col("worker") != pl.col("to_worker")
+    # A path comes into a segment by a message that ends at its first event.
+    begins = segment_of.filter(pl.col("id") == pl.col("segment"))["id"]
+    counts = steps.group_by("snapshot", maintain_order=True).agg(
+        path_steps=pl.len().cast(pl.Int64),
+        path_messages=over.sum().cast(pl.Int64),
+        path_segments=pl.col("edge_dst").filter(over & pl.col("edge_dst").is_in(begins.implode())),
+    )
+    key = ["type", "operator", "worker", "to_worker"]
+    lists = (
+        steps.with_columns(pl.col("operator").fill_null(_NO_OPERATOR))
+        .group_by("snapshot", *key)
+        .agg(pl.len().cast(pl.Int64).alias("steps"), pl.col("duration_ns").sum())
+        .sort("duration_ns", *key, descending=[True, False, False, False, False])
+        .group_by("snapshot", maintain_order=True)
+        .agg(pl.col(column).alias(name) for name, column in _PATH_LISTS.items())
+        .with_columns(pl.col(name).cast(_OF_PATH[name]) for name in _PATH_LISTS)
+    )
+    return counts.join(lists, on="snapshot")
 
 
 def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:

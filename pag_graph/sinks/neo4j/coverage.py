@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.cypher import Over
 from pag_graph.errors import InvalidParameterError
+from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import MODEL
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ class LoadedEpoch(NamedTuple):
     highest: int
     """Highest epoch that an event of its window carries."""
 
-    def is_enough(self, details: Sequence[str]) -> bool:
-        """Return whether it is loaded with one of some details; with any where there are none."""
-        return self.detail in details if details else self.detail != _EARLIER
+    def is_enough(self, query: Query) -> bool:
+        """Return whether it is loaded with a detail that a query can answer from."""
+        if query.details:
+            return self.detail in query.details
+        return self.detail != _EARLIER and (query.is_summary or self.detail != Detail.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,8 @@ class Coverage:
         for detail in dict.fromkeys(self.skipped.values()):
             numbers = [number for number, loaded_with in self.skipped.items() if loaded_with == detail]
             needs = f"needs {' or '.join(self.details)}" if self.details else "has to be loaded again"
+            if not self.details and detail == Detail.SUMMARY:
+                needs = f"needs {Detail.WAITS}"
             left_out.append(f"{_named(numbers)} (loaded with {detail}, {needs})")
         missing = sorted((*self.skipped, *self.absent))
         looked = f"Looked at {_named(self.covered)}" if self.covered else "Looked at no epoch"
@@ -228,7 +233,7 @@ def coverage(query: Query, values: Mapping[str, Any], known: LoadedRun, event_ns
     Coverage
         The same choice of epochs as the query's own.
     """
-    enough = [each for each in known.epochs.values() if each.is_enough(query.details)]
+    enough = [each for each in known.epochs.values() if each.is_enough(query)]
     look = _Look(query, values, known, {each.number: each for each in enough}, event_ns)
     if not known.epochs and query.over is not Over.EPOCH:
         look.refuse(f"No epoch of run {known.run} is loaded.")

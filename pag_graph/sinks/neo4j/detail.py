@@ -9,8 +9,10 @@ from enum import StrEnum
 class Detail(StrEnum):
     """How much of an epoch is loaded; each holds what the one before it holds."""
 
+    SUMMARY = "summary"
+    """What is known of the epoch as a whole: its times, its path in sums, findings."""
     WAITS = "waits"
-    """Segments and what released them."""
+    """And segments and what released them."""
     CRITICAL = "critical"
     """And the events on the critical path with their neighbours."""
     FULL = "full"

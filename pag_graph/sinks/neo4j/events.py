@@ -1,8 +1,7 @@
 """Events and the activities between them, brought from what the database holds to what it shall hold.
 
-What is there is read first; on a first load that is next to nothing. What lacks is created, which is faster than
-looking for everything: a transaction creates a stretch of a worker's events together with the activities between them,
-so that no event has to be found by its key. What differs is put right.
+What is there is read first. What lacks is created: a transaction creates a stretch of a worker's events together with
+the activities between them (`pag_graph.sinks.neo4j.creation`). What differs is put right.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import polars as pl
 
 from pag_graph.model.enums import ActivityType
 from pag_graph.sinks.neo4j.content import inside
-from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_events, create_relationships
+from pag_graph.sinks.neo4j.creation import Creation
+from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_relationships
 from pag_graph.sinks.neo4j.writer import Work
 
 if TYPE_CHECKING:
@@ -125,30 +125,12 @@ class EventSync:
 
     def _parts(self, events: pl.DataFrame) -> Iterator[Work]:
         """Cut events, sorted by `id`, into stretches, each with the activities that begin and end in it."""
-        place = (
-            events.select(pl.col("id"))
-            .with_row_index("row")
-            .with_columns(part=pl.col("row") // self.batch_rows, place=(pl.col("row") % self.batch_rows).cast(pl.Int64))
-        )
-        between = (
-            self.content.activities.join(place.select(src="id", part="part", source="place"), on="src")
-            .join(place.select(dst="id", other="part", target="place"), on="dst")
-            .filter(pl.col("part") == pl.col("other"))
-            .sort("part", "source", "target")
-        )
-        self._created = between.select(_KEY)
+        activities = self.content.activities
         # The same for all parts: every other text would have to be planned by the server.
-        kinds = tuple(kind for kind in ActivityType if (between["type"] == str(kind)).any())
-        by_part = {part: rows for (part,), rows in between.group_by("part")}
-        for part, rows in enumerate(events.select(EVENT.columns).iter_slices(self.batch_rows)):
-            values: dict[str, Any] = {"run": self.writer.run_id, **rows.to_dict(as_series=False)}
-            inner = by_part.get(part, between.clear())
-            for kind in kinds:
-                of_kind = inner.filter(pl.col("type") == str(kind))
-                for name in ACTIVITIES[kind].columns:
-                    values[f"{kind}_{name}"] = of_kind[name].to_list()
-                values[f"{kind}_src"], values[f"{kind}_dst"] = of_kind["source"].to_list(), of_kind["target"].to_list()
-            yield Work(create_events(kinds), values, rows.height + inner.height)
+        by_kind = [(ACTIVITIES[kind], activities.filter(pl.col("type") == str(kind))) for kind in ActivityType]
+        creation = Creation(EVENT, events, [(table, rows) for table, rows in by_kind if rows.height], self.batch_rows)
+        self._created = pl.concat([self._created.clear(), *(rows.select(_KEY) for rows in creation.created)])
+        return creation.work(self.writer.run_id)
 
     def _by_type(self, activities: pl.DataFrame) -> Iterator[Work]:
         for kind in ActivityType:
@@ -189,8 +171,7 @@ class EventSync:
         return there if self.gone_from is None else there.filter(pl.col("epoch") < self.gone_from)
 
     def _rows(self, text: str, values: dict[str, Any]) -> list[Any]:
-        # Sent to where writes go: a follower of a cluster may not have the latest ones yet.
-        return self.writer.driver.execute_query(text, {"run": self.writer.run_id, **values}).records
+        return self.writer.read(text, {"run": self.writer.run_id, **values})
 
 
 def _differing(wanted: pl.DataFrame, there: pl.DataFrame, key: list[str]) -> pl.DataFrame:

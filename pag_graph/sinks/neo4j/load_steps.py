@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pag_graph.cypher import load_query
+from pag_graph.sinks.neo4j.creation import bring
 from pag_graph.sinks.neo4j.model import (
     CONTAINS_FINDING,
     CONTAINS_STEP,
@@ -29,9 +30,10 @@ from pag_graph.sinks.neo4j.model import (
     WORKER,
 )
 from pag_graph.sinks.neo4j.writer import execute
+from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import neo4j
 
@@ -70,7 +72,7 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
     origin = {
         "trace_id": described["trace_id"],
         "rules": described["rules"],
-        "parameters_id": hashlib.sha256(parameters.encode()).hexdigest()[:16],
+        "parameters_id": parameters_id(described["parameters"]),
     }
     query = load_query("load/run")
     values = {name: described.get(name) for name in query.params} | {
@@ -104,24 +106,35 @@ def begin(writer: Writer, content: Content) -> None:
     writer.write(query.text, {"run": writer.run_id, **columns(content.epochs, query.params)})
 
 
-def write_summary(writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None]) -> None:
-    """Write segments, what released them, and results."""
-    tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (SEGMENT, content.segments),
-        (THEN, content.then),
-        (RELEASED, content.released),
-        (SNAPSHOT, content.snapshots),
-        (STEP, content.steps),
-        (CONTAINS_STEP, content.steps),
-        (CONTAINS_FINDING, content.findings),
-        *spending(content),
+def write_summary(
+    writer: Writer, content: Content, batch_rows: int, advance: Callable[[int], None], *, alone: bool = False
+) -> None:
+    """Write segments, what released them, and results.
+
+    Parameters
+    ----------
+    writer
+        Writes the run.
+    content
+        What shall be there.
+    batch_rows
+        Rows of a transaction.
+    advance
+        Called with the rows of each transaction that is done.
+    alone
+        Whether nothing else writes the run meanwhile, and what is written is so at once: what lacks is created then,
+        which is faster.
+    """
+    parts: list[tuple[NodeTable, pl.DataFrame, list[tuple[RelationshipTable, pl.DataFrame]]]] = [
+        # In the order of time, so that what follows each other is created together.
+        (SEGMENT, content.segments.sort("start_ns", "id"), [(THEN, content.then), (RELEASED, content.released)]),
+        (NAMELESS, content.spent.select("operator").unique(), []),
+        (SNAPSHOT, content.snapshots, [(SPENT, content.spent)]),
+        (STEP, content.steps, [(CONTAINS_STEP, content.steps)]),
     ]
-    writer.merge_all(tables, batch_rows, advance)
-
-
-def spending(content: Content) -> list[tuple[NodeTable | RelationshipTable, pl.DataFrame]]:
-    """Return what operators did in the epochs of a content, with the operators."""
-    return [(NAMELESS, content.spent.select("operator").unique()), (SPENT, content.spent)]
+    work = [bring(writer, nodes, rows, ends, batch_rows, ask=alone) for nodes, rows, ends in parts]
+    findings = writer.merges([(CONTAINS_FINDING, content.findings)], batch_rows)
+    writer.write_in_order(chain(*work, findings), batch_rows, advance)
 
 
 def publish(writer: Writer, content: Content) -> None:
@@ -135,7 +148,11 @@ def publish(writer: Writer, content: Content) -> None:
         "commit": content.snapshots["commit"].to_list(),
     }
     ends = {"run": writer.run_id, **content.ends.to_dict(as_series=False)}
-    writer.write_all([(load_query("load/publish_ends").text, ends), (load_query("load/publish").text, shown)])
+    statements: list[tuple[str, Mapping[str, Any]]] = [
+        (load_query("load/publish_ends").text, ends),
+        (load_query("load/publish").text, shown),
+    ]
+    writer.write_all([*statements, *writer.beside])
 
 
 def columns(frame: pl.DataFrame, names: Iterable[str]) -> dict[str, list[Any]]:

@@ -83,7 +83,7 @@ def run_task(step: str, task: Task) -> Done:
                 write_summary(writer, content, task.batch_rows, unseen)
                 sync.mark_critical()
 
-        patiently(load, task.patience_s)
+        patiently(load, task.patience_s, writer)
     counts = Counts()
     counts.add(content)
     return Done(content=content.small(), counts=counts.values)
@@ -106,7 +106,7 @@ class Counts:
         activities = content.activities.filter(in_windows)
         segments = content.segments.filter(pl.col("round").is_in(epochs))
         critical = activities["critical"]
-        if content.detail is Detail.WAITS:
+        if not content.detail.covers(Detail.CRITICAL):
             critical = content.released.filter(pl.col("target").is_in(segments["id"].implode()))["critical"]
         for name, rows in (
             ("events", content.events.filter(inside_events).height),

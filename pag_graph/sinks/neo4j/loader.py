@@ -11,9 +11,13 @@ All values are parameters; the text of queries is made of names of this package 
 from __future__ import annotations
 
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.engine import Engine
     from pag_graph.graph.run import Run
     from pag_graph.graph.window import Window
+    from pag_graph.neo4j_server.lease import Lease
     from pag_graph.sinks.neo4j.connection import Connection
     from pag_graph.sinks.neo4j.content import Content
 
@@ -87,6 +92,14 @@ class LoadReport:
     seconds: float
 
 
+class Held(NamedTuple):
+    """The right to write a run, of a caller that loads again and again."""
+
+    lease: Lease
+    beside: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Queries that belong into the transaction which shows epochs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
     """How to load."""
@@ -119,6 +132,7 @@ def load_run(
     again: bool = False,
     options: LoadOptions | None = None,
     progress: Progress | None = None,
+    held: Held | None = None,
 ) -> LoadReport:
     """Load the windows of several epochs; those that are published are left alone.
 
@@ -136,6 +150,8 @@ def load_run(
         How to load; all events where absent.
     progress
         Called with (label, done, all), in rows.
+    held
+        The right to write the run, where the caller has it.
 
     Returns
     -------
@@ -151,7 +167,7 @@ def load_run(
     Neo4jError
         If the server cannot be reached, refuses the login or refuses to write; or if another load of the run took over.
     """
-    return _Load(run, driver, options or LoadOptions(), progress or silent).load(epochs, again=again)
+    return _Load(run, driver, options or LoadOptions(), progress or silent).load(epochs, again=again, held=held)
 
 
 def load_on_engine(
@@ -242,7 +258,12 @@ class _Load:
         self._exchanged: Content | None = None
 
     def load(
-        self, epochs: Sequence[int] | None, *, again: bool, on: tuple[Engine, Connection] | None = None
+        self,
+        epochs: Sequence[int] | None,
+        *,
+        again: bool,
+        on: tuple[Engine, Connection] | None = None,
+        held: Held | None = None,
     ) -> LoadReport:
         began = time.monotonic()
         known = self.run.epochs["epoch"].to_list()
@@ -255,11 +276,13 @@ class _Load:
             # A wrong address is told at once; later on, a server that is away may come back, and is waited for.
             self.driver.verify_connectivity()
             prepare_schema(self.driver)
-            with leases.held(
+            right = leases.held(
                 self.driver, self.run_id, lanes=lanes, lease_s=self.options.lease_s, on_wait=self._waiting
-            ) as lease:
+            )
+            with right if held is None else nullcontext(held.lease) as lease:
                 writer = Writer(self.driver, lease)
-                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s)
+                writer.beside = () if held is None else held.beside
+                details, hidden = patiently(partial(self._prepare, writer, wanted), self.options.patience_s, writer)
                 exchanged = {window.epoch for window in self._exchanged.windows} if self._exchanged else set()
                 skipped = tuple(
                     epoch
@@ -275,7 +298,7 @@ class _Load:
                 groups = self._groups([windows[epoch] for epoch in missing], details, self.options.group_edges)
                 for epoch in details.keys() & set(missing):
                     text, values = load_query("load/undouble").text, {"run": self.run_id, "epoch": epoch}
-                    patiently(partial(writer.write, text, values), self.options.patience_s)
+                    patiently(partial(writer.write, text, values), self.options.patience_s, writer)
                 counts = Counts()
                 if self._exchanged is not None:
                     counts.add(self._exchanged)
@@ -360,8 +383,7 @@ class _Load:
         """Load group after group with several sessions; each is published when it is complete."""
         total = sum(self._size(group) for group in groups)
         base = 0
-        for group in groups:
-            content = self.reader.read(group.windows, group.detail)
+        for group, content in self._read_ahead(groups):
             # The size of a group is an estimate until it is read.
             total += content.rows - self._size(group)
 
@@ -371,13 +393,23 @@ class _Load:
                 sync = EventSync(self.run, writer, content, self.options.batch_rows)
                 sync.write_nodes(advance)
                 sync.write_rest(advance)
-                write_summary(writer, content, self.options.batch_rows, advance)
+                write_summary(writer, content, self.options.batch_rows, advance, alone=True)
                 publish(writer, content)
 
-            patiently(load, self.options.patience_s)
+            patiently(load, self.options.patience_s, writer)
             counts.add(content)
             base += content.rows
             self.progress(_label(content), base, total)
+
+    def _read_ahead(self, groups: Sequence[Group]) -> Iterator[tuple[Group, Content]]:
+        """Read the content of group after group, the next one while this one is written."""
+        with ThreadPoolExecutor(1) as pool:
+            contents = deque(pool.submit(self.reader.read, group.windows, group.detail) for group in groups[:1])
+            for group, following in zip_longest(groups, groups[1:]):
+                content = contents.popleft().result()
+                if following is not None:
+                    contents.append(pool.submit(self.reader.read, following.windows, following.detail))
+                yield group, content
 
     def _load_there(
         self, writer: Writer, groups: Sequence[Group], engine: Engine, connection: Connection, counts: Counts
@@ -399,13 +431,13 @@ class _Load:
         done: list[Done] = engine.map(partial(run_task, "nodes"), tasks, label="load events", progress=self.progress)
         for each in done:
             # Here and one after the other, or two neighbours would not see each other.
-            patiently(partial(begin, writer, each.content), self.options.patience_s)
+            patiently(partial(begin, writer, each.content), self.options.patience_s, writer)
             for name, count in each.counts.items():
                 counts.values[name] += count
         for step, label in (("relationships", "load activities"), ("summary", "load segments")):
             engine.map(partial(run_task, step), tasks, label=label, progress=self.progress)
         for each in done:
-            patiently(partial(publish, writer, each.content), self.options.patience_s)
+            patiently(partial(publish, writer, each.content), self.options.patience_s, writer)
 
     def _size(self, group: Group) -> int:
         epochs = [window.epoch for window in group.windows]

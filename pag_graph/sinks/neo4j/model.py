@@ -179,6 +179,7 @@ PROPERTIES = tuple(
             *(column for relationships in RELATIONSHIPS for column in relationships.columns),
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
+            *("command", "user", "host", "began"),
         )
     )
 )
@@ -266,23 +267,70 @@ def create_relationships(table: RelationshipTable) -> str:
 
 
 @cache
-def create_events(kinds: tuple[ActivityType, ...]) -> str:
-    """Return the query that adds events and the activities between them, all known not to be there.
+def keys_there(table: NodeTable) -> str:
+    """Return the query that says which nodes are there; parameters are `run` and one list per column of the key.
 
-    Parameters are `run`, one list per column of the events, and per type of activity one list per column, named
-    ``type_column``; instead of ids, ``type_src`` and ``type_dst`` are places in the lists of events. No event has to be
-    looked up.
+    One row per node that is there: ``i``, its place in the lists.
     """
-    events = f"CREATE (event:Event {{run: $run, {_listed(EVENT.columns)}}})"
-    parts = [f"UNWIND range(0, size($id) - 1) AS i\n{events}"]
-    if kinds:
-        parts.append("WITH collect(event) AS events")
-    for kind in kinds:
-        table = ACTIVITIES[kind]
-        properties = ", ".join(f"{name}: ${kind}_{name}[i]" for name in table.columns) + _run_of(table)
+    return "\n".join(
+        (
+            f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
+            f"MATCH {_pattern(table, 'node', table.key)}",
+            "RETURN i",
+        )
+    )
+
+
+@cache
+def create_together(
+    nodes: NodeTable, between: tuple[RelationshipTable, ...] = (), beyond: tuple[RelationshipTable, ...] = ()
+) -> str:
+    """Return the query that adds nodes with their relationships, all known not to be there.
+
+    Parameters
+    ----------
+    nodes
+        What is added; parameters are `run` and one list per column.
+    between
+        Types of relationships between these nodes. Parameters are one list per column, named ``TYPE_column``, and for
+        both ends ``TYPE_from`` and ``TYPE_to``: places in the lists of nodes. No node has to be looked up.
+    beyond
+        Types of relationships from these nodes to others that are there, or back. Parameters are one list per column,
+        sorted by the other node; ``TYPE_from`` (or ``TYPE_to``, where they lead back): places in the lists of nodes;
+        one list per column of the key of the other nodes, named ``TYPE_other_column``; and ``TYPE_first`` and
+        ``TYPE_last``: the first and the last row of each. Each of the others is looked up once.
+    """
+    parts = [
+        f"UNWIND range(0, size(${nodes.key[0]}) - 1) AS i",
+        f"CREATE (node:{nodes.label} {{run: $run, {_listed(nodes.columns)}}})",
+    ]
+    if between or beyond:
+        parts.append("WITH collect(node) AS nodes")
+    for table in between:
+        kind = table.type
         parts.append(
-            f"CALL (events) {{\n  UNWIND range(0, size(${kind}_src) - 1) AS i\n"
-            f"  WITH events[${kind}_src[i]] AS source, events[${kind}_dst[i]] AS target, i\n"
-            f"  CREATE (source)-[:{table.type} {{{properties}}}]->(target)\n}}"
+            f"CALL (nodes) {{\n  UNWIND range(0, size(${kind}_from) - 1) AS i\n"
+            f"  WITH nodes[${kind}_from[i]] AS source, nodes[${kind}_to[i]] AS target, i\n"
+            f"  CREATE (source)-[:{kind} {{{_prefixed(table)}}}]->(target)\n}}"
+        )
+    for table in beyond:
+        kind = table.type
+        forward = table.source.label == nodes.label
+        other = table.target if forward else table.source
+        arrow = f"-[:{kind} {{{_prefixed(table)}}}]-"
+        created = f"(node){arrow}>(other)" if forward else f"(other){arrow}>(node)"
+        keys = tuple(f"{kind}_other_{name}" for name in other.key)
+        parts.append(
+            f"CALL (nodes) {{\n  UNWIND range(0, size(${keys[0]}) - 1) AS i\n"
+            f"  MATCH {_pattern(other, 'other', keys)}\n"
+            f"  UNWIND range(${kind}_first[i], ${kind}_last[i]) AS row\n"
+            f"  WITH nodes[${kind}_{'from' if forward else 'to'}[row]] AS node, other, row AS i\n"
+            f"  CREATE {created}\n}}"
         )
     return "\n".join(parts)
+
+
+def _prefixed(table: RelationshipTable) -> str:
+    """List the properties of a relationship of `create_together`."""
+    own = [f"{name}: ${table.type}_{name}[i]" for name in table.columns]
+    return ", ".join([*own, "run: $run"] if table.carries_run else own)

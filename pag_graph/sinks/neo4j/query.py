@@ -216,7 +216,7 @@ def _slowest(query: Query, known: LoadedRun) -> int:
         If no epoch has it.
     """
     for epoch in known.slowest_first():
-        if epoch.is_enough(query.details):
+        if epoch.is_enough(query):
             return epoch.number
     needs = " or ".join(query.details)
     message = f"All epochs of run {known.run} are loaded with less detail than {query.name} needs: {needs}."

@@ -36,6 +36,7 @@ class OneTransaction(Writer):
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer.driver, writer.lease, writer.lane)
         self._writer = writer
+        self.beside = writer.beside
         self._statements: list[tuple[str, Mapping[str, Any]]] = []
 
     def write_all(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pag_graph.sinks.neo4j.model import RelationshipTable
 
 
+_PAUSE_S = 0.2
+
+
 class Work(NamedTuple):
     """One run of a query in a transaction of its own."""
 
@@ -48,6 +51,10 @@ class Writer:
         self.lease = lease
         self.lane = lane or 0
         self._lanes = 1 if lane is not None else lease.lanes
+        self.beside: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+        """Queries that belong into the transaction which shows epochs."""
+        self.heard = time.monotonic()
+        """When the server has answered last."""
 
     @property
     def run_id(self) -> str:
@@ -78,7 +85,9 @@ class Writer:
         """Run queries in one transaction, and return the rows of the last."""
         place = self.lane if lane is None else lane
         with self.driver.session(bookmark_manager=self.driver.execute_query_bookmark_manager) as session:
-            return session.execute_write(_run_all, self.lease, place, statements)
+            rows: list[dict[str, Any]] = session.execute_write(_run_all, self.lease, place, statements)
+        self.heard = time.monotonic()
+        return rows
 
     def write_side_by_side(self, work: Iterable[Work], advance: Callable[[int], None]) -> None:
         """Do work in any order, as much at once as there are lanes; it is made as it is needed.
@@ -120,9 +129,13 @@ class Writer:
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Add nodes and relationships in this order, or bring them up to date; small tables share a transaction."""
+        self.write_in_order(self.merges(tables, batch_rows), batch_rows, advance)
+
+    def write_in_order(self, work: Iterable[Work], batch_rows: int, advance: Callable[[int], None]) -> None:
+        """Do work piece after piece; small pieces share a transaction of up to so many rows."""
         statements: list[tuple[str, Mapping[str, Any]]] = []
         size = 0
-        for text, values, rows in self._merges(tables, batch_rows):
+        for text, values, rows in work:
             if statements and size + rows > batch_rows:
                 self.write_all(statements)
                 advance(size)
@@ -133,9 +146,16 @@ class Writer:
             self.write_all(statements)
             advance(size)
 
-    def _merges(
+    def read(self, text: str, parameters: Mapping[str, Any]) -> list[neo4j.Record]:
+        """Ask where writes go: a follower of a cluster may not have the latest ones yet."""
+        records = self.driver.execute_query(text, dict(parameters)).records
+        self.heard = time.monotonic()
+        return records
+
+    def merges(
         self, tables: Sequence[tuple[NodeTable | RelationshipTable, pl.DataFrame]], batch_rows: int
     ) -> Iterator[Work]:
+        """Give the work that adds nodes and relationships, or brings them up to date, in this order."""
         for table, rows in tables:
             if isinstance(table, NodeTable):
                 text, names, order = merge_nodes(table), table.columns, table.key
@@ -173,22 +193,34 @@ def execute(driver: neo4j.Driver, text: str, parameters: Mapping[str, Any] | Non
     return [row.data() for row in rows]
 
 
-def patiently(action: Callable[[], Any], patience_s: float) -> Any:
+def patiently(action: Callable[[], Any], patience_s: float, writer: Writer) -> Any:
     """Do something that can be done again, until it succeeds or the server has been away for too long.
 
     The driver itself tries transactions again that fail for the moment: deadlocks, a leader that changes. What is left
     are a server that restarts, and commits whose outcome the driver does not know.
+
+    Parameters
+    ----------
+    action
+        What to do; all of it is done again.
+    patience_s
+        For how long after the server's last answer.
+    writer
+        Knows when that was.
     """
     import neo4j.exceptions as driver_errors
 
     passing = (driver_errors.ServiceUnavailable, driver_errors.SessionExpired, driver_errors.TransientError)
-    deadline = time.monotonic() + patience_s
-    pause_s = 0.2
+    pause_s = _PAUSE_S
+    heard = writer.heard
     while True:
         try:
             return action()
         except passing:
-            if time.monotonic() + pause_s > deadline:
+            if writer.heard > heard:
+                # It was there in between.
+                heard, pause_s = writer.heard, _PAUSE_S
+            if time.monotonic() + pause_s > heard + patience_s:
                 raise
             time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  (no secret)
             pause_s = min(pause_s * 2, 10.0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from pag_graph.model.enums import ActivityType
 from pag_graph.sources.kineto import operators as classes
+from pag_graph.sources.kineto.host_collectives import group_of, host_rows
 from pag_graph.sources.kineto.rank_log import KERNEL, OP, number
 from pag_graph.sources.kineto.spans import COLLECTIVE
 
@@ -51,6 +52,8 @@ class Collective:
     """By rank."""
     inferred: bool
     """Whether it was joined by order and size, for want of a number."""
+    on_host: bool = False
+    """Whether threads carried it out, which leave it as they get to run, and no device."""
 
     @property
     def everybody_waits(self) -> bool:
@@ -87,6 +90,7 @@ class _Kernel(NamedTuple):
     seq: int
     size: int
     step: int
+    on_host: bool = False
 
 
 def _is_one_sided(name: str) -> bool:
@@ -113,7 +117,7 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
     unnumbered: dict[tuple[Any, ...], dict[int, list[_Kernel]]] = defaultdict(lambda: defaultdict(list))
     for rank, log in logs.items():
         starts = np.array([start for _, start in steps.get(rank, ())], np.int64)
-        for kernel in _kernels(rank, log, starts, joins):
+        for kernel in (*_kernels(rank, log, starts, joins), *_of_threads(rank, log, starts, joins)):
             if len(kernel.ranks) < 2:  # noqa: PLR2004 a group of one waits for nobody
                 continue
             if kernel.seq >= 0:
@@ -151,7 +155,7 @@ def _join(
         joins.unjoined.update(kernels.keys())
         return
     parts = [Part(kernel.rank, kernel.row, kernel.begin, kernel.end) for _, kernel in sorted(kernels.items())]
-    joins.collectives.append(Collective(some.name, key, parts, inferred))
+    joins.collectives.append(Collective(some.name, key, parts, inferred, some.on_host))
 
 
 def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
@@ -194,6 +198,20 @@ def _kernels(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel
     return sorted(kernels, key=lambda kernel: kernel.begin)
 
 
+def _of_threads(rank: int, log: RankLog, starts: I64, joins: Joins) -> list[_Kernel]:
+    """Return the collectives that threads of one rank carried out, in the order of time."""
+    ranks = group_of(log)
+    found = []
+    for row, name in host_rows(log):
+        if name in _POINT_TO_POINT or not ranks:
+            joins.without_group[rank] += 1
+            continue
+        begin, end = int(log.t[row]), int(log.end[row])
+        step = int(np.searchsorted(starts, begin, side="right"))
+        found.append(_Kernel(rank, row, begin, end, name, "", ranks, -1, -1, step, on_host=True))
+    return found
+
+
 def _ranks_of(facts: Mapping[str, Any], log: RankLog, rank: int, name: str) -> tuple[int, ...]:
     if name in _POINT_TO_POINT:
         ends = {number(facts.get("Src Rank"), rank), number(facts.get("Dst Rank"), rank), rank}
@@ -229,19 +247,21 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
     -------
     dict
         Per clock that collectives lead to. Nobody leaves a collective for all before all have come, which bounds each
-        clock; within these bounds all are taken to leave together, so that who comes late is not aligned away.
+        clock; within these bounds all are taken to leave together, so that who comes late is not aligned away. Threads
+        leave as they get to run: maybe as far apart as the shortest collective takes.
     """
     first = domains[min(domains)]
     known = {first: ClockEstimate(0, 0)}
-    pairs: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = defaultdict(list)
     for collective in joins.collectives:
         if not collective.everybody_waits:
             continue
         for one in collective.parts:
             for other in collective.parts:
                 if domains[one.rank] != domains[other.rank]:
+                    apart = min(one.end - one.begin, other.end - other.begin) if collective.on_host else 0
                     pairs[domains[one.rank], domains[other.rank]].append(
-                        (one.begin - other.end, one.end - other.begin, one.end - other.end)
+                        (one.begin - other.end, one.end - other.begin, one.end - other.end, apart)
                     )
     grown = True
     while grown:
@@ -256,7 +276,7 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
 def _moved(base: ClockEstimate, bounds: I64) -> ClockEstimate:
     low, high = int(bounds[:, 0].max()), int(bounds[:, 1].min())
     median = int(np.median(bounds[:, 2]))
-    spread = 1.5 * float(np.subtract(*np.percentile(bounds[:, 2], [75, 25])))
+    spread = max(1.5 * float(np.subtract(*np.percentile(bounds[:, 2], [75, 25]))), float(bounds[:, 3].min()))
     if low > high:
         # Clocks that run unevenly: the bounds contradict each other.
         return ClockEstimate(base.offset + median, base.uncertainty + max(low - high, _LEAST_UNCERTAINTY_NS))

@@ -169,10 +169,13 @@ def map_files(
         rank.origin = origin
         if pattern is not None:
             rank.steps = find_steps(rank, pattern)
-        of_threads = write_threads(rank, spans, operators, tolerance_ns=_tolerance(rank.log), step_pattern=pattern)
+        parts = joined.get(rank.number, {})
+        of_threads = write_threads(
+            rank, spans, operators, parts, tolerance_ns=_tolerance(rank.log), step_pattern=pattern
+        )
         if lost := write_flows(rank, spans):
             rank.log.dropped["flows with one end"] += lost
-        of_streams = write_streams(rank, spans, operators, joined.get(rank.number, {}), finish=finish)
+        of_streams = write_streams(rank, spans, operators, parts, finish=finish)
         found.append(_rank_findings(rank, of_threads, of_streams))
     return Mapped(
         ranks=ranks,
@@ -294,15 +297,12 @@ def _overlap(one: RankLog, other: RankLog) -> bool:
 
 def _joined(ranks: Sequence[Rank], joins: Joins) -> dict[int, dict[int, Joined]]:
     """Return what is to be written of each rank's collectives, by row."""
-    streams = {rank.number: rank.streams for rank in ranks}
-    logs = {rank.number: rank.log for rank in ranks}
+    numbered = {rank.number: rank for rank in ranks}
     by_rank: dict[int, dict[int, Joined]] = {rank.number: {} for rank in ranks}
     for collective in joins.collectives:
         workers = {}
         for part in collective.parts:
-            log = logs[part.rank]
-            stream = streams[part.rank][int(log.device[part.row]), int(log.stream[part.row])]
-            workers[part.rank, part.row] = stream.worker
+            workers[part.rank, part.row] = numbered[part.rank].worker_of(part.row)
         for part in collective.parts:
             by_rank[part.rank][part.row] = Joined(collective, part, workers)
     return by_rank

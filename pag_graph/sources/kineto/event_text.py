@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 
 from pag_graph.errors import TraceFormatError
+from pag_graph.kernels.json_arrays import begin_of_array
 from pag_graph.kernels.json_events import (
     BAD_NUMBER,
     BEGIN,
@@ -22,7 +23,6 @@ from pag_graph.kernels.json_events import (
     NO_OBJECT,
     PHASE,
     TIME,
-    begin_of_events,
     find_events,
 )
 
@@ -44,6 +44,7 @@ _TABLE_ROWS = 1 << 16
 _BATCH = 2_000
 """Events that are parsed at a time: objects of Python take ten times the memory of their text."""
 _FLOWS: Final = frozenset(b"stf")
+_EVENTS: Final = np.frombuffer(b"traceEvents", np.uint8)
 _GZIP = b"\x1f\x8b"
 
 
@@ -119,7 +120,7 @@ class TextEvents:
         text = b""
         for chunk in chunks:
             text += chunk
-            first = begin_of_events(np.frombuffer(text, np.uint8))
+            first = begin_of_array(np.frombuffer(text, np.uint8), _EVENTS)
             if first >= 0:
                 self._tail += text[:first] + b"]"
                 return text, first
@@ -219,6 +220,6 @@ def looks_like_events(file: Path) -> str | None:
     text = np.frombuffer(head.lstrip(), np.uint8)
     if not len(text) or text[0] not in b"{[":
         return "it is no JSON"
-    if begin_of_events(text) < 0 and b'"schemaVersion"' not in head and b'"traceName"' not in head:
+    if begin_of_array(text, _EVENTS) < 0 and b'"schemaVersion"' not in head and b'"traceName"' not in head:
         return "it is JSON without `traceEvents`"
-    return None if b'"ph"' in head or begin_of_events(text) < 0 else "it holds no events of a Chrome trace"
+    return None if b'"ph"' in head or begin_of_array(text, _EVENTS) < 0 else "it holds no events of a Chrome trace"

@@ -134,6 +134,13 @@ class Rank:
         """Number of workers."""
         return len(self.thread_workers) + len(self.streams)
 
+    def worker_of(self, row: int) -> int:
+        """Return the worker of an event: its stream, or its thread."""
+        log = self.log
+        if log.kind[row] in (KERNEL, COPY, FILL):
+            return self.streams[int(log.device[row]), int(log.stream[row])].worker
+        return self.thread_workers[int(log.thread[row])]
+
     def call_of(self, correlation: int, before: int) -> int:
         """Return the row of the nearest call with a correlation that began before an instant; -1 without one."""
         best = -1

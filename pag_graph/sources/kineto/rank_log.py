@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,6 +130,8 @@ class _Columns:
         self.details: dict[int, dict[str, Any]] = {}
         self.dropped: Counter[str] = Counter()
         self.flows: list[tuple[str, str, int, int]] = []
+        self.halves: list[tuple[int, int, bool, int]] = []
+        """Of slices whose begin and end are events of their own: thread, time, whether it is the begin, name."""
         self.odd: Counter[str] = Counter()
         self.kineto = False
 
@@ -182,6 +184,11 @@ class _Columns:
             self.parts.append(np.array(out, np.int64))
             self.rows += len(out)
 
+    def without_correlations(self) -> bool:
+        """Say whether there are activities of devices, and none of them says which call launched it."""
+        activities = [part[np.isin(part[:, 0], list(_ON_GPU)), 5] for part in self.parts]
+        return any(map(len, activities)) and all((correlations < 0).all() for correlations in activities)
+
     def _odd_event(self, event: dict[str, Any], cat: Any, phase: Any, t: int, flags: int) -> int | None:
         """Say what an event is that is no span of Kineto's; None if it becomes no row."""
         if phase == "M":
@@ -189,7 +196,11 @@ class _Columns:
             self.dropped["metadata"] += 1
         elif phase in {"s", "t", "f"}:
             thread = self._thread(event)
-            self.flows.append((phase, str(event.get("id"))[:80], thread, t))
+            self.flows.append((phase, f"{event.get('cat')} {event.get('id')}"[:80], thread, t))
+        elif phase in {"B", "E"} and flags & HAS_TIME:
+            name = event.get("name")
+            code = self.names.setdefault(name if type(name) is str else "", len(self.names))
+            self.halves.append((self._thread(event), t, phase == "B", code))
         elif phase != "X":
             self.dropped[{"i": "instants", "I": "instants", "C": "counters"}.get(str(phase), "other phases")] += 1
         elif not flags & HAS_DURATION or not flags & HAS_TIME:
@@ -202,6 +213,27 @@ class _Columns:
         else:
             return SLICE
         return None
+
+    def join_halves(self) -> None:
+        """Make slices of begins and ends: on each thread an end is that of what began last."""
+        begun: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        out: list[tuple[int, ...]] = []
+        for thread, t, begins, name in sorted(self.halves, key=lambda half: half[:2]):
+            if thread < 0:
+                self.odd["event_damaged"] += 1
+            elif begins:
+                begun[thread].append((t, name))
+            elif begun[thread]:
+                since, name_of_begin = begun[thread].pop()
+                out.append((SLICE, name_of_begin, thread, since, t, -1, -1, -1, -1))
+            else:
+                self.dropped["ends without a begin"] += 1
+        self.dropped["begins without an end"] += sum(map(len, begun.values()))
+        # Begin and end of a slice are two events, and one row.
+        self.dropped["ends of slices"] += len(out)
+        if out:
+            self.parts.append(np.array(out, np.int64))
+            self.rows += len(out)
 
     def _thread(self, event: dict[str, Any]) -> int:
         try:
@@ -235,23 +267,55 @@ def read_rank(file: Path, *, progress: Callable[[int], None] | None = None) -> R
     TraceFormatError
         If there is no event that takes time.
     """
-    text = TextEvents(file, progress=progress)
-    columns = _Columns()
-    for events, times in text.batches():
-        columns.add(events, times)
-    if not columns.kineto and text.skipped["flow"]:
-        # Some other program's trace: its flows are its messages.
-        text, columns = TextEvents(file, flows=True), _Columns()
-        for events, times in text.batches():
-            columns.add(events, times)
+    text, columns = _columns_of(TextEvents(file, progress=progress))
+    if text.skipped["flow"] and (not columns.kineto or columns.without_correlations()):
+        # Some other program's trace, whose flows are its messages; or nothing else leads from calls to activities.
+        text, columns = _columns_of(TextEvents(file, flows=True))
     if not columns.rows:
         message = f"{file} holds no event that takes time."
         raise TraceFormatError(message, "Give traces that torch.profiler wrote.", {"file": str(file)})
     return _log_of(file, text, columns)
 
 
+def _columns_of(text: TextEvents) -> tuple[TextEvents, _Columns]:
+    columns = _Columns()
+    for events, times in text.batches():
+        columns.add(events, times)
+    columns.join_halves()
+    return text, columns
+
+
+def _correlate(table: I64, flows: list[tuple[str, str, int, int]]) -> int:
+    """Give calls and activities that a flow joins the same number; return how many flows lead to no activity.
+
+    Kineto draws a flow from the begin of a call to the begin of its activity, and ends some at calls as well.
+    """
+    calls = _places(table, [CALL])
+    activities = _places(table, list(_ON_GPU))
+    begun = {flow: calls.get((thread, t), -1) for phase, flow, thread, t in flows if phase == "s"}
+    lost = 0
+    for phase, flow, thread, t in flows:
+        call, activity = begun.get(flow, -1), activities.get((thread, t), -1)
+        if phase == "f" and call >= 0 and activity >= 0:
+            table[activity, 5] = table[call, 5] = call
+        else:
+            lost += phase == "f"
+    return lost
+
+
+def _places(table: I64, kinds: list[int]) -> dict[tuple[int, int], int]:
+    """Return rows of some classes by thread and begin."""
+    rows = np.flatnonzero(np.isin(table[:, 0], kinds))
+    return {(thread, t): row for row, (thread, t) in zip(rows.tolist(), table[rows][:, [2, 3]].tolist(), strict=True)}
+
+
 def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     table = np.concatenate(columns.parts)
+    if columns.kineto and columns.flows:
+        lost = _correlate(table, columns.flows)
+        columns.dropped["flows"] += len(columns.flows) - lost
+        columns.dropped["flows that lead to no activity"] += lost
+        columns.flows = []
     if columns.kineto:
         # Slices between Kineto's events are no work of its threads.
         foreign = table[:, 0] == SLICE

@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pag_graph.kernels.compiling import read_only
 from pag_graph.kernels.nesting import fit, nest
 from pag_graph.model.enums import ActivityType
 from pag_graph.sources.kineto import operators as classes
+from pag_graph.sources.kineto.host_collectives import ON_HOST, write_host_collectives
 from pag_graph.sources.kineto.rank import STEP, event_source
 from pag_graph.sources.kineto.rank_log import ANNOTATION, CALL, COPY, FILL, OP, PYTHON, SLICE, SYNC
 from pag_graph.sources.kineto.spans import AUTOGRAD, FLOW, SYNCHRONISATION, type_code
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from pag_graph.sources.kineto.collectives import Joined
     from pag_graph.sources.kineto.operators import Operators
     from pag_graph.sources.kineto.rank import Activity, Rank
     from pag_graph.sources.kineto.spans import Spans
 
     I64 = NDArray[np.int64]
 
-__all__ = ["ThreadFindings", "write_flows", "write_threads"]
+__all__ = ["Intervals", "ThreadFindings", "write_flows", "write_threads"]
 
 LAUNCHES: Final = re.compile(r"^(cuda|cu|hip)\w*(Launch|Memcpy|Memset)")
 """Calls that hand work to a device."""
@@ -51,7 +56,7 @@ class ThreadFindings:
 
 
 @dataclass(slots=True)
-class _Intervals:
+class Intervals:
     """What a rank's threads did, each activity inside another one or beside it, by thread and begin."""
 
     row: I64
@@ -62,7 +67,13 @@ class _Intervals:
 
 
 def write_threads(
-    rank: Rank, spans: Spans, operators: Operators, *, tolerance_ns: int, step_pattern: re.Pattern[str] | None = None
+    rank: Rank,
+    spans: Spans,
+    operators: Operators,
+    joined: Mapping[int, Joined],
+    *,
+    tolerance_ns: int,
+    step_pattern: re.Pattern[str] | None = None,
 ) -> ThreadFindings:
     """Write what the threads of a rank did.
 
@@ -72,6 +83,8 @@ def write_threads(
         With its activities and calls.
     spans, operators
         Where to write it.
+    joined
+        Collectives that were joined with those of other ranks, by row.
     tolerance_ns
         Rounding of the rank's clock.
     step_pattern
@@ -93,14 +106,19 @@ def write_threads(
         activity, operator_class = _meaning(pair >> 40, log.names[pair & ((1 << 40) - 1)])
         types[of_pair] = type_code(activity)
         numbers[of_pair] = operators.of(operator_class, log.names[pair & ((1 << 40) - 1)])
-    waits = np.zeros(len(kind), np.bool_)
+    written = np.zeros(len(kind), np.bool_)
     for place in _blocking(rank, inside):
-        waits[place] = _write_sync(rank, spans, found, inside, place, int(numbers[place]))
-    rest = ~waits
+        written[place] = _write_sync(rank, spans, found, inside, place, int(numbers[place]))
+    for place in np.flatnonzero(np.isin(inside.row, list(joined))).tolist():
+        of_place = (int(column[place]) for column in (inside.worker, inside.begin, inside.end))
+        joined[int(inside.row[place])].write(spans, operators, *of_place)
+        written[place] = True
+    rest = ~written
     columns = (inside.worker, inside.begin, inside.end, types, numbers)
     spans.spans(*(column[rest] for column in columns))
     _write_background(rank, spans, operators, inside)
     _write_backward(rank, spans, operators, inside)
+    write_host_collectives(rank, spans, inside)
     return found
 
 
@@ -127,6 +145,8 @@ def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
     """Return the type and the class of an event of a thread."""
     if loader := LOADER.match(name):
         return (ActivityType.INPUT_WAIT if loader[1] == "Multi" else ActivityType.IO), classes.LOADING
+    if ON_HOST.match(name):
+        return ActivityType.IO, classes.COLLECTIVE
     if kind == CALL:
         return (ActivityType.SCHEDULING if LAUNCHES.match(name) else ActivityType.BUSY), classes.CALL
     if kind in (OP, SLICE):
@@ -134,7 +154,7 @@ def _meaning(kind: int, name: str) -> tuple[ActivityType, int]:
     return ActivityType.BUSY, classes.PYTHON
 
 
-def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.Pattern[str] | None) -> _Intervals:
+def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.Pattern[str] | None) -> Intervals:
     log = rank.log
     rows = log.rows_of(OP, CALL, PYTHON, ANNOTATION, SLICE)
     is_step = np.array([bool(STEP.match(name) or (steps and steps.search(name))) for name in log.names], np.bool_)
@@ -149,12 +169,12 @@ def _intervals(rank: Rank, tolerance_ns: int, found: ThreadFindings, steps: re.P
         if again:
             # What becomes shorter may no longer be the outer one of two that begin together.
             log.end[rows] = fit(*columns, tolerance_ns)
-    parent, ended, cut_by = nest(*columns)
+    parent, ended, cut_by = nest(*read_only(*columns))
     found.cut += int((log.end[rows] - ended > tolerance_ns)[cut_by >= 0].sum())
-    return _Intervals(rows, columns[0], columns[1], ended, parent)
+    return Intervals(rows, columns[0], columns[1], ended, parent)
 
 
-def _blocking(rank: Rank, inside: _Intervals) -> list[int]:
+def _blocking(rank: Rank, inside: Intervals) -> list[int]:
     """Return places of calls that may wait for a device."""
     log = rank.log
     waits = np.array([bool(SYNCHRONISES.match(name)) for name in log.names], np.bool_)
@@ -168,7 +188,7 @@ def _blocking(rank: Rank, inside: _Intervals) -> list[int]:
     return [*places, *np.flatnonzero(np.isin(inside.row, list(copies))).tolist()]
 
 
-def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: _Intervals, place: int, operator: int) -> bool:
+def _write_sync(rank: Rank, spans: Spans, found: ThreadFindings, inside: Intervals, place: int, operator: int) -> bool:
     """Write how a call waited for a device; False if it did not."""
     row, begin, end = int(inside.row[place]), int(inside.begin[place]), int(inside.end[place])
     waited, inferred = _waited_for(rank, row, begin, end)
@@ -230,19 +250,20 @@ def _records(rank: Rank) -> dict[int, int]:
     return rank.records
 
 
-def _write_background(rank: Rank, spans: Spans, operators: Operators, inside: _Intervals) -> None:
+def _write_background(rank: Rank, spans: Spans, operators: Operators, inside: Intervals) -> None:
     """Write what the main thread did outside of all its activities: it ran the program."""
     worker = rank.thread_workers.get(rank.main)
     of_main = inside.worker == worker
-    if worker is None or not of_main.any():
+    ends = [(step_begin, step_end) for _, step_begin, step_end in rank.steps]
+    if of_main.any():
+        ends.append((int(inside.begin[of_main].min()), int(inside.end[of_main].max())))
+    if worker is None or not ends:
         return
-    begin, end = int(inside.begin[of_main].min()), int(inside.end[of_main].max())
-    for _, step_begin, step_end in rank.steps:
-        begin, end = min(begin, step_begin), max(end, step_end)
+    begin, end = min(begin for begin, _ in ends), max(end for _, end in ends)
     spans.span(worker, begin, end, ActivityType.BUSY, operators.of(classes.PYTHON, "Python"), inferred=True)
 
 
-def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: _Intervals) -> None:
+def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: Intervals) -> None:
     """Write how the main thread waited for passes of autograd on other threads, where nothing else explains them."""
     main = rank.thread_workers.get(rank.main)
     if main is None:
@@ -276,7 +297,7 @@ def _write_backward(rank: Rank, spans: Spans, operators: Operators, inside: _Int
         rested[worker] = end
 
 
-def _passes(rank: Rank, inside: _Intervals, places: I64, begins: I64) -> list[tuple[int, int, int]]:
+def _passes(rank: Rank, inside: Intervals, places: I64, begins: I64) -> list[tuple[int, int, int]]:
     """Return clean passes of one thread: begin, end, worker."""
     log = rank.log
     found: list[tuple[int, int, int]] = []

@@ -10,6 +10,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import Severity
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
+from pag_graph.sources.spans.documents import SLICE, filled, records
 from pag_graph.sources.spans.table import SpanRows
 from pag_graph.sources.spark.codecs import decode
 from pag_graph.store.capacity import lacking
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from pag_graph.sources.spark.codecs import Stopped
 
 _HEAD: Final = 1 << 16
-_PARSED: Final = 8
-"""Bytes of memory that a byte of JSON takes as objects."""
+_NEEDED: Final = 1 << 28
+"""Bytes of memory that a slice takes as objects, and the columns of its spans."""
+_PER_SPAN: Final = 600
+"""Bytes that requests and their paths take per span."""
 _CHECKED_EACH: Final = 1 << 26
 _CONTROL = bytes(set(range(32)) - {9, 10, 13})
 
@@ -123,6 +126,7 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
             message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
         found += _read_file(file, chosen, rows)
+        _check_memory(file, _PER_SPAN * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."
         raise TraceFormatError(message, None, {"file": str(files[0]), "dropped": rows.dropped})
@@ -140,7 +144,7 @@ def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
         pieces = _checked(file, decode(file, stopped=stops.append))
         head = next(pieces, b"")
         if name == otlp_json.FORMAT and _is_binary(head[:_HEAD]):
-            damaged = otlp_protobuf.read(head + b"".join(pieces), rows)
+            damaged = sum(otlp_protobuf.read(part, rows) for part in otlp_protobuf.slices(head, pieces))
         else:
             damaged = _read_json(file, name, head, pieces, rows)
     except OSError as error:
@@ -160,13 +164,13 @@ def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
 
 
 def _checked(file: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Pass on what is decoded while there is memory for as much again: a few bytes can stand for terabytes."""
-    size, checked = 0, 0
+    """Pass on what is decoded while memory is left: a few bytes can stand for terabytes, and spans are kept."""
+    unchecked = 0
     for piece in pieces:
-        size += len(piece)
-        if size - checked >= _CHECKED_EACH:
-            checked = size
-            _check_memory(file, size)
+        unchecked += len(piece)
+        if unchecked >= _CHECKED_EACH:
+            unchecked = 0
+            _check_memory(file, _NEEDED)
         yield piece
 
 
@@ -178,18 +182,23 @@ def _check_memory(file: Path, needed: int) -> None:
 
 def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows: SpanRows) -> int:
     """Add the spans of a JSON document, or of lines of JSON; returns how many lines are damaged."""
-    first, newline, _ = head.lstrip().partition(b"\n")
-    if newline and _parsed(first) is not None:
-        return _read_lines(file, name, _lines(head, pieces), rows)
-    content = head + b"".join(pieces)
-    _check_memory(file, _PARSED * len(content))
+    content = filled(head, pieces, SLICE)
+    is_large = len(content) >= SLICE
+    while name == otlp_json.FORMAT and b"\n" not in content and (more := filled(b"", pieces, SLICE)):
+        # A line per export, as long as it may be.
+        content += more
+    lines = content.lstrip().split(b"\n", 2)
+    if len(lines) > 1 and _parsed(lines[0]) is not None:
+        return _read_lines(file, name, _lines(content, pieces), rows)
+    if is_large and len(lines) > 2 and FORMS[name].is_record(_parsed(lines[1])):  # noqa: PLR2004 a whole second line
+        return _read_lines(file, name, _lines(content, pieces), rows)
     try:
-        record = orjson.loads(content)
+        for record in records(name, content, pieces) if is_large else [orjson.loads(content)]:
+            _take(file, name, record, rows)
     except orjson.JSONDecodeError as error:
-        if content.count(b"\n", 0, len(content.rstrip())):
+        if not is_large and content.count(b"\n", 0, len(content.rstrip())):
             return _read_lines(file, name, iter(content.splitlines()), rows, whole=error)
         raise TraceFormatError(*unreadable(file, "JSON", error)) from error
-    _take(file, name, record, rows)
     return 0
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.kernels.protobuf import BYTES, FIXED64, VARINT, Fields, fields
+from pag_graph.sources.spans.documents import SLICE, filled
 from pag_graph.sources.spans.otlp_json import STATUS_ERROR, resource_process
 from pag_graph.sources.spans.table import (
     CHILD_OF,
@@ -28,6 +29,8 @@ from pag_graph.sources.spans.table import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from pag_graph.sources.spans.table import SpanRows
@@ -101,6 +104,28 @@ def split(data: bytes) -> tuple[_Ranges, int]:
         begins, ends, place = [0], [len(data)], len(data)
     count = np.arange(len(begins))
     return _Ranges(count, np.array(begins, np.int64), np.array(ends, np.int64)), len(data) - place
+
+
+def slices(head: bytes, pieces: Iterator[bytes], *, slice_bytes: int = SLICE) -> Iterator[bytes]:
+    """Yield a file's bytes in slices of whole exports, where it has lengths; a bare export is one slice.
+
+    Parameters
+    ----------
+    head, pieces
+        The file's beginning, and the rest.
+    slice_bytes
+        About how long a slice is.
+    """
+    content = head
+    while more := filled(b"", pieces, slice_bytes):
+        content += more
+        exports, rest = split(content)
+        if exports.begin[0]:
+            whole = len(content) - rest
+            yield content[:whole]
+            content = content[whole:]
+    if content:
+        yield content
 
 
 def looks_binary(head: bytes) -> bool:

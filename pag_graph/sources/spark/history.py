@@ -20,7 +20,7 @@ from pag_graph.errors import InvalidParameterError, TraceFormatError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["HEADER", "Bounds", "choose_applications", "fetch_application"]
+__all__ = ["HEADER", "Bounds", "choose_applications", "fetch_application", "spool"]
 
 HEADER = "PAG_HISTORY_HEADER"
 """Environment variable with a header of all requests, as in ``Authorization: Bearer ...``; it is never shown."""
@@ -135,7 +135,7 @@ def fetch_application(server: str, application: str, folder: Path, *, bounds: Bo
     target.mkdir(parents=True)
     archive = folder / f"{application}.zip"
     with _opened(server, f"/api/v1/applications/{quote(application)}/logs") as answer, archive.open("wb") as out:
-        _spool(answer, out, bounds.archive_bytes, "The archive")
+        spool(answer, out, bounds.archive_bytes, "The archive")
     try:
         with zipfile.ZipFile(archive) as members:
             _unpack(members, target, bounds)
@@ -172,8 +172,14 @@ def _opened(server: str, path: str) -> Any:
         raise TraceFormatError(message, "Look at the address.", {}) from None
 
 
-def _spool(source: Any, out: IO[bytes], most: int, what: str) -> int:
-    """Copy a stream piece by piece; one that is larger than it may be is an error."""
+def spool(source: Any, out: IO[bytes], most: int, what: str) -> int:
+    """Copy a stream piece by piece, and return its length.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is larger than it may be.
+    """
     size = 0
     while piece := source.read(_PIECE):
         size += len(piece)
@@ -200,7 +206,7 @@ def _unpack(members: zipfile.ZipFile, target: Path, bounds: Bounds) -> None:
         # What the archive says of sizes is not believed: what comes out is counted.
         most = min(left, max(bounds.ratio * info.compress_size, _PIECE))
         with members.open(info) as source, place.open("xb") as out:
-            left -= _spool(source, out, most, "A file of the archive")
+            left -= spool(source, out, most, "A file of the archive")
     if not any(path.is_file() for path in target.rglob("*")):
         shutil.rmtree(target)
         message = "The archive that the History Server sent holds no file."

@@ -1,5 +1,7 @@
 // Times as the command line prints them, and colours that differ in lightness as well.
 
+import { make } from "./dom.js";
+
 export function duration(ns) {
   for (const [limit, unit, digits] of [[1e3, "ns", 0], [1e6, "us", 1], [1e9, "ms", 2]]) {
     if (Math.abs(ns) < limit) return `${(ns / (limit / 1e3)).toFixed(digits)} ${unit}`;
@@ -23,4 +25,13 @@ export function workerName(run, place) {
 export function operatorName(run, operator) {
   const row = run.byOperator.get(operator);
   return row ? `${row.name || "operator"} (${row.address || row.operator})` : "";
+}
+
+// A colour and what it stands for.
+export function swatch(name, colour) {
+  const box = make("canvas", { width: 12, height: 12, "aria-hidden": "true" });
+  const pen = box.getContext("2d");
+  pen.fillStyle = colour;
+  pen.fillRect(0, 0, 12, 12);
+  return make("span", {}, box, name.replaceAll("_", " "));
 }

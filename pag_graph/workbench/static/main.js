@@ -1,29 +1,45 @@
 // The page: an address chooses what is shown, and news of commits show it anew.
 
 import { failure, make, replace } from "./dom.js";
+import { follow } from "./news.js";
 import { link, read } from "./place.js";
-import { forget, of, runFacts } from "./server.js";
+import { runFacts } from "./server.js";
+import { home, memory, offers, ready } from "./transport.js";
 
-const PAGES = { runs: "./runs.js", run: "./run.js", window: "./window.js", panels: "./panels.js", "what-if": "./what-if.js", compare: "./compare.js", motif: "./motif.js" };
+const PAGES = {
+  runs: () => import("./runs.js"), run: () => import("./run.js"), window: () => import("./window.js"), panels: () => import("./panels.js"),
+  "what-if": () => import("./what-if.js"), compare: () => import("./compare.js"), motif: () => import("./motif.js"), spark: () => import("./spark.js"),
+};
 
 const main = document.getElementById("main");
 const where = document.getElementById("where");
 const news = document.getElementById("news");
 let leave = null;
-let listening = null;
 let turn = 0;
+
+// What the address says; where it says nothing, it is given the beginning.
+function begin() {
+  const first = home();
+  if (read().page === null) history.replaceState(null, "", link(first.page, first.given));
+  return read();
+}
 
 async function show() {
   const own = ++turn;
-  const { page, given } = read();
+  const { page, given } = begin();
   leave?.();
   leave = null;
-  listen(given.store);
   try {
-    const shown = await import(PAGES[page] ?? PAGES.runs);
-    const title = given.store ? (await runFacts(given.store)).title : null;
+    const shown = await (PAGES[page] ?? PAGES.runs)();
+    const facts = given.store ? await runFacts(given.store) : null;
+    const title = facts?.title ?? (given.log && "Spark application");
+    const named = facts ? make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title) : title;
     if (own !== turn) return;
-    replace(where, make("a", { href: link("runs") }, "Runs"), title && [" / ", make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title)], page !== "run" && title && ` / ${page}`);
+    follow(given.store, facts, news, (grown) => {
+      const now = read().page;
+      if (now === "runs" || (now === "run" && !grown)) show();
+    });
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${page}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
     if (own === turn) leave = left ?? null;
@@ -31,36 +47,20 @@ async function show() {
     main.dataset.page = page;
   } catch (error) {
     if (error.name !== "AbortError" && own === turn) {
-      replace(main, failure(error), make("p", {}, make("a", { href: link("runs") }, "All runs")));
+      const first = home();
+      replace(main, failure(error), make("p", {}, make("a", { href: link(first.page, first.given) }, "Back to the beginning")));
       main.dataset.page = "error";
     }
   }
 }
 
-// One event per commit of the run that is shown; the browser asks again by itself after a lost connection.
-function listen(store) {
-  if (listening?.store === store) return;
-  listening?.source.close();
-  listening = null;
-  news.textContent = "";
-  if (!store) return;
-  const source = new EventSource(`${of(store)}/events`);
-  listening = { store, source };
-  source.addEventListener("commit", (event) => {
-    const { epochs } = JSON.parse(event.data);
-    forget(store);
-    news.textContent = `${epochs} epochs`;
-    if (read().page === "run" || read().page === "runs") show();
-  });
-}
-
 const root = document.documentElement;
-const remembered = localStorage.getItem("theme");
+const remembered = memory.getItem("theme");
 root.dataset.theme = remembered ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 document.getElementById("theme").addEventListener("click", () => {
   root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
-  localStorage.setItem("theme", root.dataset.theme);
+  memory.setItem("theme", root.dataset.theme);
   show();
 });
 addEventListener("hashchange", show);
-show();
+Promise.resolve(ready()).then(show).catch((error) => replace(main, failure(error)));

@@ -4,6 +4,7 @@ import { failure, make, replace, table } from "./dom.js";
 import { Lanes } from "./lanes.js";
 import { chosen, go } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
+import { ways } from "./ways.js";
 
 export async function show(main, given) {
   const store = given.store;
@@ -21,7 +22,7 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `Motifs in epoch ${window.epoch} of ${run.title}`),
-    make("div", { class: "bar" }, pattern, known, where, make("button", { type: "button", id: "look", onclick: look }, "Look")),
+    make("div", { class: "bar" }, pattern, known, where, make("button", { type: "button", id: "look", onclick: look }, "Look"), ways("motif", { store, ...window })),
     canvas, box,
   );
   const path = await ask(`${of(store)}/path`, { ...window, pixels: 2000 });

@@ -3,7 +3,9 @@
 import { drawing, failure, make, replace, table } from "./dom.js";
 import { duration, operatorName } from "./format.js";
 import { chosen, go, list } from "./place.js";
-import { address, ask, askText, of, runFacts } from "./server.js";
+import { ask, askText, of, runFacts } from "./server.js";
+import { fileOf } from "./transport.js";
+import { ways } from "./ways.js";
 
 export async function show(main, given) {
   const store = given.store;
@@ -23,7 +25,9 @@ export async function show(main, given) {
   const box = make("div", { id: "answer", "aria-live": "polite" }, make("p", { class: "faint" }, "Asking…"));
   const ownWindow = analysis.scope === "window" ? window : {};
   const query = { ...ownWindow, ...values };
-  const part = (form) => address(`${of(store)}/analysis/${analysis.name}.${form}`, query);
+  const forms = analysis.picture ? ["csv", "svg", "json"] : ["csv", "json"];
+  const addresses = await Promise.all(forms.map((form) => fileOf(`${of(store)}/analysis/${analysis.name}.${form}`, query)));
+  const files = forms.map((form, place) => addresses[place] && make("a", { href: addresses[place], download: form === "json" ? null : `${analysis.name}.${form}`, id: form }, form.toUpperCase()));
   const again = () => {
     const next = {};
     for (const input of main.querySelectorAll("[data-parameter]")) next[`p.${input.dataset.parameter}`] = input.value.split("\n").filter(Boolean);
@@ -35,7 +39,7 @@ export async function show(main, given) {
     make("div", { class: "tabs", role: "group", "aria-label": "Analyses" }, tabs),
     make("p", {}, analysis.help),
     fields.length ? make("div", { class: "bar" }, fields, make("button", { type: "button", onclick: again }, "Ask")) : null,
-    make("p", { class: "bar" }, make("a", { href: part("csv"), download: `${analysis.name}.csv`, id: "csv" }, "CSV"), analysis.picture ? make("a", { href: part("svg"), download: `${analysis.name}.svg`, id: "svg" }, "SVG") : null, make("a", { href: part("json"), id: "json" }, "JSON"), make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
+    make("p", { class: "bar" }, ways("panels", { store, ...window }), files, make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
     box,
   );
   try {

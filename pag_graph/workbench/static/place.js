@@ -1,12 +1,13 @@
 // The address holds the whole state of the page: a link shows what its sender saw.
 
+// What the address says; its page is null where it says nothing.
 export function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const given = {};
   for (const [name, value] of new URLSearchParams(query)) {
     given[name] = name in given ? [].concat(given[name], value) : value;
   }
-  return { page: path || "runs", given };
+  return { page: path || null, given };
 }
 
 export function link(page, given = {}) {

@@ -6,10 +6,10 @@ import { go } from "./place.js";
 import { ask } from "./server.js";
 
 export async function show(main) {
-  const { runs } = await ask("/api/runs");
+  const { runs, applications } = await ask("/api/runs");
   document.title = "pag: runs";
-  if (!runs.length) {
-    replace(main, make("h1", {}, "No runs here"), make("p", {}, "Build one: pag build run.trace run.pag"));
+  if (!runs.length && !applications.length) {
+    replace(main, make("h1", {}, "No runs here"), make("p", {}, "Build one: pag build run.trace run.pag"), make("p", {}, "Or give event logs of Spark: pag serve eventlogs"));
     return;
   }
   const titles = { title: "run", slowest: "worst round", span_ns: "length", place: "folder", state: "findings" };
@@ -26,6 +26,10 @@ export async function show(main) {
   replace(
     main,
     make("h1", {}, `${runs.length} run${runs.length === 1 ? "" : "s"}`),
-    table(runs, columns, { titles, cell, label: "Runs", pick: (row) => row.error || go("run", { store: row.store }) }),
+    runs.length ? table(runs, columns, { titles, cell, label: "Runs", pick: (row) => row.error || go("run", { store: row.store }) }) : null,
+    applications.length ? [
+      make("h2", {}, "Spark applications"),
+      table(applications, ["title", "bytes", "in_progress", "place"], { titles: { title: "event log", in_progress: "still runs", place: "folder" }, label: "Spark applications", cell: (row, name) => (name === "in_progress" ? (row.in_progress ? "yes" : "") : undefined), pick: (row) => go("spark", { log: row.log }) }),
+    ] : null,
   );
 }

@@ -1,52 +1,20 @@
-// Questions to the server. The last question of a kind wins: what was asked before is given up.
+// Questions of the pages. The last question of a kind wins: what was asked before is given up.
+
+import { answer } from "./transport.js";
 
 const asked = new Map();
 
-export class ServerError extends Error {
-  constructor(message, hint) {
-    super(message);
-    this.hint = hint;
-  }
-}
-
-export function address(path, query = {}) {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value === undefined || value === null || value === "") continue;
-    for (const each of Array.isArray(value) ? value : [value]) search.append(name, each);
-  }
-  const text = search.toString();
-  return text ? `${path}?${text}` : path;
-}
-
-async function answer(path, query, kind) {
+function question(path, query, kind, asText) {
   const controller = new AbortController();
   if (kind) {
     asked.get(kind)?.abort();
     asked.set(kind, controller);
   }
-  let response;
-  try {
-    response = await fetch(address(path, query), { signal: controller.signal });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ServerError("The server does not answer.", "Is `pag serve` still running?");
-  }
-  if (!response.ok) {
-    const text = await response.text();
-    let told = { message: text };
-    try {
-      told = JSON.parse(text);
-    } catch {
-      told = { message: text || `The server says ${response.status}.` };
-    }
-    throw new ServerError(told.message, told.hint);
-  }
-  return response;
+  return answer(path, query, controller.signal, asText);
 }
 
-export const ask = async (path, query = {}, kind = null) => (await answer(path, query, kind)).json();
-export const askText = async (path, query = {}, kind = null) => (await answer(path, query, kind)).text();
+export const ask = (path, query = {}, kind = null) => question(path, query, kind, false);
+export const askText = (path, query = {}, kind = null) => question(path, query, kind, true);
 export const of = (store) => `/api/run/${encodeURIComponent(store)}`;
 
 // What a page knows of a run, until there is a later commit.

@@ -4,6 +4,12 @@ import { make } from "./dom.js";
 
 const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
+// Neo4j Browser with the parameters and the query in its editor.
+export function browserLink({ cypher, run }, epoch) {
+  const parameters = `:params {run: ${JSON.stringify(run)}, epoch: ${Number(epoch)}}`;
+  return `${cypher.browser}?cmd=edit&arg=${encodeURIComponent(parameters)}&arg=${encodeURIComponent(cypher.query)}`;
+}
+
 export function texts(run, window, activity = null) {
   const cli = window.epoch === undefined ? `--between ${window.from} ${window.to}` : `--epoch ${window.epoch}`;
   const python = window.epoch === undefined ? `between=(${window.from}, ${window.to})` : `epoch=${window.epoch}`;
@@ -21,6 +27,7 @@ export function texts(run, window, activity = null) {
   }
   return Object.entries(said).map(([name, text]) => {
     const copy = make("button", { type: "button", onclick: () => navigator.clipboard?.writeText(text) }, "Copy");
-    return [make("h3", {}, `As ${name} `, copy), make("pre", { "data-surface": name }, text)];
+    const link = name === "Cypher" && run.cypher.browser ? make("p", {}, make("a", { href: browserLink(run, window.epoch ?? run.slowest), target: "_blank", rel: "noreferrer", id: "neo4j" }, "Open in Neo4j Browser")) : null;
+    return [make("h3", {}, `As ${name} `, copy), make("pre", { "data-surface": name }, text), link];
   });
 }

@@ -1,12 +1,13 @@
 // A window: one lane per worker, to be moved and zoomed; a click says all of an activity.
 
 import { failure, make, replace, table } from "./dom.js";
-import { duration, ink, operatorName, percent, workerName } from "./format.js";
+import { duration, ink, operatorName, percent, swatch, workerName } from "./format.js";
 import { Lanes, LEFT } from "./lanes.js";
-import { chosen, link, list, note } from "./place.js";
-import { swatch } from "./run.js";
+import { chosen, list, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
 import { texts } from "./texts.js";
+import { limits } from "./transport.js";
+import { ways } from "./ways.js";
 import { showWhy } from "./why.js";
 
 const HOPS = 5;
@@ -21,12 +22,13 @@ export async function show(main, given) {
   const canvas = make("canvas", { id: "lanes", tabindex: 0, role: "img", "aria-label": `${first.window}: a lane per worker, the critical path in red. Arrow keys move, plus and minus zoom, 0 shows all.` });
   const lanes = new Lanes(canvas, run);
   const tip = make("div", { class: "tip", hidden: true });
-  const details = make("div", { class: "panel", id: "details", "aria-live": "polite" }, make("p", { class: "faint" }, "Click an activity: its slack, what it waited for, and what led to it."));
+  const details = make("div", { class: "panel", id: "details", "aria-live": "polite" }, make("p", { class: "faint" }, "Click an activity: its slack, what it waited for, and what led to it."), texts(run, window).flat());
   const told = make("div", { class: "panel", id: "why" });
   const largest = make("div", { id: "largest" });
   const legend = make("p", { class: "legend", id: "legend" });
   const status = make("span", { class: "faint", id: "status", role: "status" });
   const whole = { from: first.start_ns, to: first.end_ns };
+  const most = limits(run, whole);
   lanes.view = given.view_from === undefined ? { ...whole } : { from: Number(given.view_from), to: Number(given.view_to) };
   lanes.look.colour = given.colour ?? "type";
   lanes.look.hidden = new Set(list(given.hide));
@@ -57,7 +59,7 @@ export async function show(main, given) {
       drawn += 1;
       canvas.dataset.drawn = String(drawn);
       canvas.dataset.ms = String(Math.round(performance.now() - asked));
-      status.textContent = picture.exact ? `${picture.boxes.worker.length.toLocaleString("en")} boxes, ${duration(view.to - view.from)}` : `an overview of ${duration(view.to - view.from)}: zoom in for messages`;
+      status.textContent = picture.exact ? `${picture.boxes.worker.length.toLocaleString("en")} boxes, ${duration(view.to - view.from)}${picture.note ?? ""}` : `an overview of ${duration(view.to - view.from)}: zoom in for messages`;
       const seen = new Set([...picture.boxes.kind, ...(picture.messages.kind ?? [])].map((kind) => run.kinds[kind]));
       replace(legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])), swatch("critical path", ink("path")));
       list_largest();
@@ -75,14 +77,14 @@ export async function show(main, given) {
 
   function zoom(factor, centre) {
     const { from, to } = lanes.view;
-    const span = Math.min(Math.max((to - from) * factor, 20), run.end_ns);
+    const span = Math.min(Math.max((to - from) * factor, 20), most.to - most.from);
     const share = (centre - from) / (to - from);
     place(centre - span * share, span);
   }
 
   function place(from, span) {
-    const begin = Math.min(Math.max(from, 0), Math.max(run.end_ns - span, 0));
-    lanes.view = { from: begin, to: Math.min(begin + span, run.end_ns) };
+    const begin = Math.min(Math.max(from, most.from), Math.max(most.to - span, most.from));
+    lanes.view = { from: begin, to: Math.min(begin + span, most.to) };
     moved();
   }
 
@@ -207,8 +209,7 @@ export async function show(main, given) {
     main,
     make("h1", {}, `${first.window} of ${run.title}: ${duration(first.span_ns)}`),
     make("p", { class: "faint", id: "by-type" }, Object.entries(first.by_type).map(([kind, ns]) => `${percent(ns, total)} ${kind.replaceAll("_", " ")}`).join(", ")),
-    make("div", { class: "bar" }, colour, workers, hide, find, make("button", { type: "button", onclick: () => place(whole.from, whole.to - whole.from) }, "whole window"),
-      make("a", { href: link("panels", here) }, "Analyses"), make("a", { href: link("what-if", here) }, "What if"), make("a", { href: link("compare", here) }, "Compare"), make("a", { href: link("motif", here) }, "Motifs"), status),
+    make("div", { class: "bar" }, colour, workers, hide, find, make("button", { type: "button", onclick: () => place(whole.from, whole.to - whole.from) }, "whole window"), ways("window", here), status),
     canvas, legend,
     make("div", { class: "columns" }, make("div", {}, details, largest), told),
     tip,

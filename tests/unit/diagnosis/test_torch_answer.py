@@ -146,4 +146,21 @@ def test_the_slow_loader_of_a_recorded_job_is_named() -> None:
     assert found.what_if[0].change.startswith("batches there")
     assert found.look.path.length_ns == found.look.span_ns
     assert found.look.path.explained > 0.99
-    assert found.findings == {"clock_not_bounded": 1}
+    # The ranks state no host, though they ran on one: their clocks are found to agree.
+    assert found.findings == {"clock_estimated": 1}
+    offsets = found.look.mapped.workers.to_pylist()
+    assert all(abs(row["offset_ns"]) <= row["uncertainty_ns"] for row in offsets)
+
+
+RECORDED_LATE = RECORDED.with_name("kineto-late")
+"""The same with PyTorch 2.15.0 and a sound loader; rank 1 sleeps 30 ms before each step."""
+
+
+def test_the_late_rank_of_a_recorded_job_is_named() -> None:
+    found = answer(sorted(RECORDED_LATE.glob("*.json.gz")))
+    assert [one.cause for one in found.causes] == ["late_rank"]
+    assert found.causes[0].signal["rank"] == 1
+    assert 5 * 25_000_000 < found.causes[0].lost_ns < 5 * 35_000_000
+    assert found.look.path.length_ns == found.look.span_ns
+    assert found.look.path.explained > 0.99
+    assert not found.findings

@@ -62,7 +62,7 @@ def run(code: str, *arguments: object, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("part", ["build", "spans", "spark", "why"])
+@pytest.mark.parametrize("part", ["build", "spans", "spark", "torch", "why"])
 def test_the_commands_call_what_is_expected_of_them_and_nothing_else(part: str, tmp_path: Path) -> None:
     from pag_graph import api
 
@@ -71,6 +71,7 @@ def test_the_commands_call_what_is_expected_of_them_and_nothing_else(part: str, 
         "build": ("build", SAMPLES / "skewed", store, "--engine", "local"),
         "why": ("why", store),
         "spans": ("spans", SAMPLES / "spans/traces.json"),
+        "torch": ("torch", DATA / "kineto"),
         "spark": ("spark", DATA / "spark/skewed-key.zstd"),
     }[part]
     if part == "why":

@@ -52,13 +52,14 @@ def drawn_columns(log: list[Row]) -> list[np.ndarray]:
     return [np.array([row[place] for row in log], np.int8 if place == 0 else np.int64) for place in range(4)]
 
 
-@given(logs)
-def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> None:
+@given(logs, st.sampled_from((20, 1_000)))
+def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]], horizon: int) -> None:
     columns = [drawn_columns(log) for log in workers]
     ends_of = [message_ends(kind) for kind, *_ in columns]
     which = [np.empty(len(sending), np.int32) for sending, _ in ends_of]
     found = [
-        find_streams(Ends(ends_of[worker][0], *rows), worker, which[worker]) for worker, rows in enumerate(columns)
+        find_streams(Ends(ends_of[worker][0], *rows, rows[1]), worker, which[worker])
+        for worker, rows in enumerate(columns)
     ]
     known_streams = np.concatenate([mine for mine, _ in found])
     first = np.cumsum([0, *np.concatenate([counts for _, counts in found])])
@@ -79,21 +80,27 @@ def test_a_receive_finds_the_first_send_of_its_key(workers: list[list[Row]]) -> 
                 receiver = peer if kind == SEND else EVERYONE
                 t = row + 100 * worker
                 known.setdefault((channel, worker, receiver, number), [vertex_id(worker, 2 * (5 + row)), t, t + 7])
-    seen, hints = np.zeros(len(sends), np.int32), first[:-1].copy()
+    seen, reader, hints = np.zeros(len(sends), np.int32), np.full(len(sends), -1, np.int32), first[:-1].copy()
     matched = 0
     for worker, rows in enumerate(columns):
         reading = ends_of[worker][1]
         vertex, sent, epoch = (np.empty(len(reading), np.int64) for _ in range(3))
         lost = follow_streams(
-            Ends(reading, *rows),
+            Ends(reading, *rows, 2 * np.arange(len(rows[0]))),
             worker,
             Streams(known_streams, table, first, sends),
-            Reads(hints, seen, vertex, sent, epoch),
+            Reads(hints, seen, reader, vertex, sent, epoch),
+            horizon,
         )
-        expected = []
-        for code, on, sender, message in workers[worker]:
+        expected, read = [], set()
+        for row, (code, on, sender, message) in enumerate(workers[worker]):
             if code in {RECEIVE, PROGRESS_RECEIVE}:
-                expected.append(known.get((on, sender, worker if code == RECEIVE else EVERYONE, message)))
+                key = (on, sender, worker if code == RECEIVE else EVERYONE, message)
+                send = known.get(key)
+                # Each worker reads a message once, and none that was sent much later.
+                expected.append(send if send and key not in read and send[1] <= 2 * row + horizon else None)
+                if expected[-1]:
+                    read.add(key)
         matched += sum(send is not None for send in expected)
         assert [list(row) for row in zip(vertex, sent, epoch, strict=True)] == [e or [-1, NEVER, -1] for e in expected]
         assert lost == len(expected) - sum(map(bool, expected))
@@ -120,7 +127,7 @@ def test_more_streams_than_there_is_room_for_at_first(monkeypatch: pytest.Monkey
     log = [(SEND, channel, peer, next(number)) for _ in range(2) for channel in range(7) for peer in range(3)]
     columns = drawn_columns(log)
     which = np.empty(len(log), np.int32)
-    found, sends = find_streams(Ends(message_ends(columns[0])[0], *columns), 9, which)
+    found, sends = find_streams(Ends(message_ends(columns[0])[0], *columns, columns[1]), 9, which)
     assert found.tolist() == [[channel, 9, peer] for channel in range(7) for peer in range(3)]
     assert sends.tolist() == [2] * 21
     assert which.tolist() == [*range(21), *range(21)]

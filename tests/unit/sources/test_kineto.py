@@ -304,3 +304,98 @@ def test_flows_of_other_chrome_traces_are_messages(tmp_path: Path) -> None:
     ends = [(row["kind"], row["worker"], row["t_ns"]) for row in table.to_pylist() if row["channel"] is not None]
     assert sorted(ends) == [("receive", 1, 7_000), ("send", 0, 3_000)]
     assert found.meta.dropped["flows with one end"] == 1
+
+
+def test_begins_and_ends_of_other_chrome_traces_are_slices(tmp_path: Path) -> None:
+    halves = [("B", 1, "outer"), ("B", 2, "inner"), ("E", 5, None), ("E", 9, None), ("E", 11, None), ("B", 12, "open")]
+    found = trace_of(tmp_path, [{"ph": phase, "ts": ts, "name": name} for phase, ts, name in halves])
+    log = found.ranks[0].log
+    assert sorted((log.names[name], t, end) for name, t, end in zip(log.name, log.t, log.end, strict=True)) == [
+        ("inner", 2_000, 5_000),
+        ("outer", 1_000, 9_000),
+    ]
+    assert found.meta.dropped == {"begins without an end": 1, "ends of slices": 2, "ends without a begin": 1}
+
+
+def test_without_correlations_flows_lead_from_calls_to_activities(tmp_path: Path) -> None:
+    (file,) = simulate(Job(ranks=1, steps=2)).write(tmp_path / "one")
+    document = json.loads(file.read_text())
+    expected = [table for _, table in map_files([file]).events()]
+    flows = []
+    for event in document["traceEvents"]:
+        number = event["args"].get("correlation")
+        if event["cat"] == "cuda_sync" or number is None:
+            continue
+        start = {"ph": "s", "id": number, "cat": "ac2g", "name": "ac2g"}
+        place = {key: event[key] for key in ("pid", "tid", "ts")}
+        # Kineto draws an end at calls too, and flows between forward and backward with ids of their own.
+        flows.append({**start, **place, "ph": "f" if event["cat"] == "kernel" else "s"})
+        flows.append({**start, **place, "ph": "f", "cat": "fwdbwd"})
+    for event in document["traceEvents"]:
+        if event["cat"] != "cuda_sync":
+            event["args"].pop("correlation", None)
+    document["traceEvents"] += flows
+    file.write_text(json.dumps(document))
+    found = map_files([file])
+    # Which waits for streams belong to which calls only correlations say.
+    kinds = [[row["kind"] for row in table.to_pylist() if row["channel"] == 0] for _, table in found.events()]
+    assert kinds == [[row["kind"] for row in table.to_pylist() if row["channel"] == 0] for table in expected]
+    assert found.meta.dropped["flows that lead to no activity"] > 0
+    assert "flows with one end" not in found.meta.dropped
+
+
+def gloo_rank(folder: Path, rank: int, *, asked: float, ended: float) -> Path:
+    """Write a rank that asks for a collective at some time (us) and rests until it has ended."""
+    events = [
+        {"cat": "user_annotation", "name": "ProfilerStep#1", "tid": 1, "ts": 0, "dur": ended + 60},
+        {"cat": "cpu_op", "name": "aten::mm", "tid": 1, "ts": 0, "dur": asked - 10},
+        {"cat": "cpu_op", "name": "c10d::allreduce_", "tid": 1, "ts": asked - 5, "dur": 10},
+        {"cat": "user_annotation", "name": "gloo:all_reduce", "tid": 2, "ts": asked + 10, "dur": ended - asked - 10},
+        {"cat": "cpu_op", "name": "aten::add", "tid": 1, "ts": ended + 20, "dur": 30},
+    ]
+    info = {"rank": rank, "world_size": 2, "backend": "gloo"}
+    document = {"distributedInfo": info, "host_name": "node-0"}
+    document["traceEvents"] = [{"ph": "X", "pid": 1, **event} for event in events]
+    file = folder / f"rank-{rank}.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_collectives_of_processors_are_joined_and_waited_for(tmp_path: Path) -> None:
+    found = map_files([gloo_rank(tmp_path, 0, asked=100, ended=640), gloo_rank(tmp_path, 1, asked=500, ended=650)])
+    (collective,) = found.joins.collectives
+    assert [(part.begin, part.end) for part in collective.parts] == [(110_000, 640_000), (510_000, 650_000)]
+    assert (collective.inferred, collective.everybody_waits) == (True, True)
+    write_mapped(found, tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "pag", engine="local")
+    pag = api.open(tmp_path / "pag")
+    path = pl.from_arrow(pag.critical_path(epoch=1).steps)
+    assert isinstance(path, pl.DataFrame)
+    names = dict(pag.run.scan("workers").select("worker", "name").collect().iter_rows())
+    taken = [(names[worker], kind, ns) for worker, kind, ns in path.select("worker", "type", "duration_ns").iter_rows()]
+    # Back from the end: rank 1 works after its collective, which began when it was asked for, as late as it was.
+    assert [(name, kind, ns) for name, kind, ns in taken if ns > 1] == [
+        ("rank 1 main thread", "processing", 489_999),
+        ("rank 1 main thread", "busy", 5_000),
+        ("rank 1 main thread", "processing", 10_000),
+        ("rank 1 main thread", "control_message", 5_000),
+        ("rank 1 thread 2", "io", 140_000),
+        ("rank 1 main thread", "busy", 20_000),
+        ("rank 1 main thread", "processing", 30_000),
+        ("rank 1 main thread", "busy", 10_000),
+    ]
+    waits = pag.run.scan("edges").filter(pl.col("type").cast(pl.String) == "waiting").collect()["duration_ns"]
+    # Rank 0: its thread for the call and for rank 1, and who called; of rank 1 the thread and who called.
+    assert sorted(waits) == [110_000 - 5_000 + 5_000, 145_000, 400_000, 510_000, 535_000]
+
+
+def test_of_several_groups_nobody_knows_which_one_a_processor_served(tmp_path: Path) -> None:
+    files = [gloo_rank(tmp_path, rank, asked=100, ended=200) for rank in (0, 1)]
+    for file in files:
+        document = json.loads(file.read_text())
+        groups = [{"pg_name": name, "ranks": ranks} for name, ranks in (("0", [0, 1]), ("1", [0]))]
+        document["distributedInfo"]["pg_config"] = groups
+        file.write_text(json.dumps(document))
+    found = map_files(files)
+    assert not found.joins.collectives
+    assert found.findings["finding"].to_pylist() == ["collective_without_group"] * 2

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from pag_graph.builder.build import BuildReport
+    from pag_graph.builder.report import BuildReport
 
 # Three epochs: worker 0 works and tells worker 1, which waits for it. Worker 2 never logs anything.
 WORK = " | ".join(
@@ -242,7 +242,7 @@ def test_another_version_of_the_store(place: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(delta, "STORE_FORMAT_VERSION", 7)
     build(place, "trace-0")
     monkeypatch.undo()
-    with pytest.raises(FormatVersionError, match="version 7; this release reads version 1"):
+    with pytest.raises(FormatVersionError, match="version 7; this release reads version 2"):
         api.open(place / "store")
 
 

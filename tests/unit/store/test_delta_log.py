@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pag_graph import api
 from pag_graph.errors import StoreConflictError, StoreError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store import delta, delta_log
+from pag_graph.store import delta, delta_actions, delta_log
 from pag_graph.store.delta_log import latest, read_state, write_version
 from pag_graph.store.parts import PartFile, write_part
 from pag_graph.testing.reference import build_reference
@@ -131,7 +131,7 @@ def test_schemas_are_deltas(tmp_path: Path) -> None:
     api.build(tmp_path / "trace", tmp_path / "store", engine="local")
     for name, schema in STORE_TABLES.items():
         said = json.loads(DeltaTable(tmp_path / "store" / name).schema().to_json())["fields"]
-        ours = json.loads(delta_log._metadata(schema, "", 0)["schemaString"])["fields"]
+        ours = json.loads(delta_actions.metadata_action(schema, "", 0)["schemaString"])["fields"]
         assert said == ours
         assert DeltaTable(tmp_path / "store" / name).history(1)[0]["operation"] == "WRITE"
 

@@ -120,6 +120,12 @@ def test_replays_are_an_interval(library: Library, store: str) -> None:
     assert same["new_span_ns"] == same["least_ns"] == same["most_ns"] == same["span_ns"]
     half = asked(library, f"/api/run/{store}/what-if?epoch=4&change=worker%3D0+factor%3D0.5")
     assert half["least_ns"] <= half["new_span_ns"] <= half["most_ns"] < same["span_ns"]
+    # The page asks for the quick part first.
+    address = f"/api/run/{store}/what-if?epoch=4&change=worker%3D0+factor%3D0.5&assumptions="
+    usual, others = asked(library, address + "usual"), asked(library, address + "others")
+    assert usual["new_span_ns"] == half["new_span_ns"]
+    assert {**usual["spans"], **others["spans"]} == half["spans"]
+    assert asked(library, address + "none", 400)["error"] == "INVALID_PARAMETER"
 
 
 def test_matches_of_a_motif_can_be_lit_up(library: Library, store: str) -> None:

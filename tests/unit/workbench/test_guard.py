@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.store import access
 from pag_graph.workbench import server
 from pag_graph.workbench.guard import POLICY, Guard
 from pag_graph.workbench.library import Library
@@ -72,7 +73,7 @@ def test_a_policy_without_scripts_in_pages() -> None:
 def test_other_machines_need_a_token(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match=r"0\.0\.0\.0"):
         server.serve(Library([tmp_path]), host="0.0.0.0", ready=lambda _: None)
-    assert [server.is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
+    assert [access.is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
         True,
         True,
         True,
@@ -84,16 +85,16 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
 def test_a_token_is_in_a_file_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "token"
     with pytest.raises(SinkError, match="cannot be read"):
-        server.read_token(file)
+        access.read_token(file)
     file.write_text("0123456789abcdef\n", encoding="utf-8")
     file.chmod(0o644)
     with pytest.raises(InvalidParameterError, match="Others may read"):
-        server.read_token(file)
+        access.read_token(file)
     file.chmod(0o600)
-    assert server.read_token(file) == "0123456789abcdef"
+    assert access.read_token(file) == "0123456789abcdef"
     file.write_text("short", encoding="utf-8")
     with pytest.raises(InvalidParameterError, match="16 or more"):
-        server.read_token(file)
+        access.read_token(file)
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -25,6 +25,7 @@ pub struct Arguments {
     pub process: usize,
     sink: Sink,
     replace: bool,
+    send: Option<(String, PathBuf)>,
     step: bool,
     timely: Option<timely::Config>,
 }
@@ -49,6 +50,8 @@ impl Arguments {
         options.optopt("", "trace", "directory of the trace; without it nothing is recorded", "DIR");
         options.optopt("", "sink", "what becomes of recorded events: drop or write [write]", "SINK");
         options.optflag("", "replace", "replace a trace that is there");
+        options.optopt("", "send", "a follower that listens; what it has not taken stays in the trace", "HOST:PORT");
+        options.optopt("", "token-file", "with --send: file of mode 600 with the follower's token", "FILE");
         options.optflag("", "step", "spin with step instead of parking with step_or_park");
         options.optflag("", "help", "print this help");
         let program = std::env::args().next().unwrap_or_default();
@@ -84,6 +87,11 @@ impl Arguments {
                     Some(other) => return Err(format!("--sink: {other:?} is neither drop nor write")),
                 },
                 replace: matches.opt_present("replace"),
+                send: match (matches.opt_str("send"), matches.opt_str("token-file")) {
+                    (Some(address), Some(file)) => Some((address, PathBuf::from(file))),
+                    (None, None) => None,
+                    _ => return Err("--send and --token-file: give both, or neither".to_owned()),
+                },
                 step: matches.opt_present("step"),
                 timely: Some(timely),
             })
@@ -198,7 +206,10 @@ pub struct Run {
 impl Run {
     fn begin(worker: &mut Worker, arguments: Arguments) -> Result<Self, Error> {
         let tracer = arguments.trace.as_ref().map(|directory| {
-            let config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
+            let mut config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
+            if let Some((address, token_file)) = &arguments.send {
+                config = config.send(address, token_file);
+            }
             pag_timely::attach(worker, config)
         });
         let tracer = tracer.transpose()?;

@@ -1,6 +1,8 @@
 //! Reads traces back, and checks what must hold for each.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod follower;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,263 @@
+"""Advice checked by re-execution: what `advise` says of every cut of a pipeline, and how long it then takes.
+
+``python -m bench.advice`` records the adapter's program `pipeline` on one worker, asks for advice, runs it on two
+workers with each cut, and compares. ``--quick`` makes do with one run of each; ``--only NAME`` with some shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import harness
+from bench.predictions import first_in_line
+from pag_graph import api
+from pag_graph.model.enums import EpochRole
+from pag_graph.sources.record import build_program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pag_graph.api import Pag
+
+RESULT = harness.ROOT / "bench" / "results" / "advice.json"
+PAGE = harness.ROOT / "docs" / "advice.md"
+_WARM = 3
+"""First rounds of a run that do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A pipeline: what its operators cost, and how records come."""
+
+    name: str
+    costs: tuple[int, ...]
+    """Nanoseconds for a record, per operator."""
+    arguments: Mapping[str, int | str]
+    cuts: tuple[int, ...] = (1, 2, 3)
+    """Operators from which on all are moved to the other worker."""
+
+
+_BATCHES: dict[str, int | str] = {"records": 1_000, "batch": 100, "epochs": 20}
+
+SHAPES = (
+    Shape(name="equal", costs=(2_000, 2_000, 2_000, 2_000), arguments=_BATCHES),
+    Shape(name="heavy head", costs=(5_000, 1_000, 1_000, 1_000), arguments=_BATCHES),
+    Shape(name="heavy tail", costs=(1_000, 1_000, 1_000, 5_000), arguments=_BATCHES),
+    Shape(name="one heavy", costs=(500, 6_000, 500, 500), arguments=_BATCHES),
+    Shape(name="100 batches", costs=(2_000, 2_000, 2_000, 2_000), arguments={**_BATCHES, "batch": 10}),
+    Shape(name="1 batch", costs=(2_000, 2_000, 2_000, 2_000), arguments={**_BATCHES, "batch": 0}),
+    Shape(
+        name="20 ns, 4 KiB payload",
+        costs=(20, 20, 20, 20),
+        arguments={"records": 2_000, "batch": 100, "epochs": 20, "payload": 4_096},
+    ),
+    Shape(name="8 epochs in flight", costs=(2_000,) * 4, arguments={"records": 100, "epochs": 100, "inflight": 8}),
+    Shape(
+        name="sleeping",
+        costs=(50_000, 50_000, 50_000, 50_000),
+        arguments={"records": 100, "batch": 10, "epochs": 20, "work": "sleep"},
+    ),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cut:
+    """What was said of a cut, and what came; nanoseconds of the rounds that count, one of each run."""
+
+    shape: str
+    operator: str
+    recorded_ns: list[int] = field(default_factory=list)
+    low_ns: list[int] = field(default_factory=list)
+    predicted_ns: list[int] = field(default_factory=list)
+    high_ns: list[int] = field(default_factory=list)
+    measured_ns: list[int] = field(default_factory=list)
+    rank: list[int] = field(default_factory=list)
+    verdict: list[str] = field(default_factory=list)
+    utility: list[float] = field(default_factory=list)
+    untraced: list[float] = field(default_factory=list)
+    """Time on one worker over time on two, of whole runs that nobody records."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, minus 1."""
+        return statistics.median(self.predicted_ns) / statistics.median(self.measured_ns) - 1
+
+    @property
+    def spread(self) -> float:
+        """By how much runs with the same arguments differ: (slowest - fastest) / median, with the cut or without."""
+        return max((max(runs) - min(runs)) / statistics.median(runs) for runs in (self.recorded_ns, self.measured_ns))
+
+    @property
+    def inside(self) -> bool:
+        """Whether what was measured lies in what was said, widened by the spread."""
+        measured = statistics.median(self.measured_ns)
+        low, high = (statistics.median(values) for values in (self.low_ns, self.high_ns))
+        return low * (1 - self.spread) <= measured <= high * (1 + self.spread)
+
+
+def command(program: Path, shape: Shape, cut: int | None) -> list[str]:
+    """Return how to run a shape, cut before an operator or not at all."""
+    places = [int(cut is not None and stage >= cut) for stage in range(len(shape.costs))]
+    words = [word for name, value in shape.arguments.items() for word in (f"--{name}", str(value))]
+    return [
+        *(str(program), "--costs", ",".join(map(str, shape.costs)), "--place", ",".join(map(str, places))),
+        *("-w", "1" if cut is None else "2", *words),
+    ]
+
+
+def recorded(program: Path, shape: Shape, cut: int | None, place: Path, *, rt: bool) -> Pag:
+    """Run a shape once and build its graph."""
+    words = [*command(program, shape, cut), "--trace", str(place / "trace")]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
+    api.build(place / "trace", place / "store", engine="local")
+    return api.open(place / "store")
+
+
+def untraced_ns(program: Path, shape: Shape, cut: int | None, *, rt: bool) -> int:
+    """Return how long a run takes that nobody records."""
+    words = command(program, shape, cut)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=first_in_line if rt else None)
+    [said] = re.findall(r"elapsed_ns (\d+)", done.stdout + done.stderr)
+    return int(said)
+
+
+def rounds(pag: Pag) -> list[api.Window]:
+    """Return the rounds that count."""
+    return [window for window in pag.run.windows() if window.role is EpochRole.ROUND][_WARM:]
+
+
+def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
+    """Record, ask for advice, and run every cut; several times in turn."""
+    cuts = {cut: Cut(shape=shape.name, operator=f"stage {cut}") for cut in shape.cuts}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as folder:
+            pag = recorded(program, shape, None, Path(folder), rt=rt)
+            window = rounds(pag)
+            alone_ns = untraced_ns(program, shape, None, rt=rt)
+            advice = pag.advise(epoch=window[0].epoch, until=window[-1].epoch, beta=0.0)
+            said = {row["operator_name"]: row for row in advice.table.to_pylist()}
+            for number, cut in cuts.items():
+                row = said[cut.operator]
+                for name in ("low_ns", "predicted_ns", "high_ns", "rank", "verdict", "utility"):
+                    getattr(cut, name).append(row[name])
+                cut.recorded_ns.append(window[-1].end_ns - window[0].start_ns)
+                with tempfile.TemporaryDirectory() as other:
+                    after = rounds(recorded(program, shape, number, Path(other), rt=rt))
+                cut.measured_ns.append(after[-1].end_ns - after[0].start_ns)
+                cut.untraced.append(alone_ns / untraced_ns(program, shape, number, rt=rt))
+    return list(cuts.values())
+
+
+def line(cut: Cut) -> str:
+    """Return a cut's row of the table."""
+    times = [
+        f"{statistics.median(values) / 1e6:.2f}"
+        for values in (cut.recorded_ns, cut.low_ns, cut.predicted_ns, cut.high_ns, cut.measured_ns)
+    ]
+    verdict = max(set(cut.verdict), key=cut.verdict.count)
+    cells = (cut.shape, cut.operator, f"{statistics.median(cut.utility):.2f}", *times, f"{cut.error:+.1%}")
+    more = (f"{cut.spread:.1%}", "yes" if cut.inside else "no", verdict, f"{statistics.median(cut.untraced):.2f} x")
+    return "| " + " | ".join((*cells, *more)) + " |"
+
+
+def summary(cuts: Sequence[Cut]) -> dict[str, Any]:
+    """Return what all cuts say together."""
+    errors = sorted(abs(cut.error) for cut in cuts)
+    best, losing = [], []
+    for name in dict.fromkeys(cut.shape for cut in cuts):
+        own = [cut for cut in cuts if cut.shape == name]
+        measured = {cut.operator: statistics.median(cut.measured_ns) for cut in own}
+        first = min(own, key=lambda cut: statistics.median(cut.rank))
+        best.append(measured[first.operator] / min(measured.values()) - 1)
+        gained = [statistics.median(cut.recorded_ns) > measured[cut.operator] for cut in own]
+        losing += [cut for cut, won in zip(own, gained, strict=True) if not won and "insert" in cut.verdict]
+    return {
+        "cuts": len(cuts),
+        "inside": sum(cut.inside for cut in cuts),
+        "median_error": statistics.median(errors),
+        "worst_error": errors[-1],
+        "shapes": len(best),
+        "first_within_5_percent": sum(loss <= 0.05 for loss in best),  # noqa: PLR2004
+        "worst_first": max(best),
+        "inserted_but_slower": len(losing),
+    }
+
+
+def section(result: Mapping[str, Any]) -> str:
+    """Return the generated part of the page."""
+    cuts = [Cut(**entry) for entry in result["cuts"]]
+    found, facts = summary(cuts), result["machine"]
+    first = ", before all other processes" if result["first_in_line"] else ""
+    head = (
+        f"{found['cuts']} cuts of {found['shapes']} shapes: {found['inside']} lie between the least and the most,"
+        f" widened by `spread`; median error {found['median_error']:.1%}, the worst {found['worst_error']:.1%}."
+        f" The first-ranked cut is within 5 % of the best of {found['first_within_5_percent']} shapes, the worst"
+        f" {found['worst_first']:.1%} slower. Inserts that made it slower: {found['inserted_but_slower']}."
+        f" Each is {result['repeat']} recordings and as many runs of every cut, in turn{first},"
+        f" on {facts['cores']} cores"
+        f" ({facts['processor']}), load average {facts['load_average']} to {facts['load_average_after']},"
+        f" commit {result['commit']}, {result['begun']}."
+    )
+    names = "shape | port at | utility | recorded ms | least | predicted | most | measured | error | spread | inside"
+    names = f"| {names} | verdict | untraced |"
+    return "\n".join([head, "", names, "|" + " --- |" * (names.count("|") - 1), *map(line, cuts)])
+
+
+def write_page(result: Mapping[str, Any]) -> None:
+    """Replace the generated part of ``docs/advice.md``."""
+    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "advice", section(result))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line says, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.advice", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one run of each instead of five; writes no file")
+    parser.add_argument("--repeat", type=int, help="runs of each")
+    parser.add_argument("--only", action="append", help="shapes to try; writes no file")
+    parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
+    parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
+    parser.add_argument("--page", action="store_true", help="only write docs/advice.md anew from the result")
+    given = parser.parse_args(arguments)
+    if given.page:
+        write_page(harness.load(RESULT))
+        return 0
+    program = given.program or build_program("pipeline")
+    repeat = given.repeat or (1 if given.quick else 5)
+    facts, begun = harness.machine(), datetime.now(UTC)
+    cuts = []
+    for shape in SHAPES:
+        if given.only and shape.name not in given.only:
+            continue
+        for cut in check(program, shape, repeat=repeat, rt=given.first_in_line):
+            cuts.append(cut)
+            print(line(cut), flush=True)
+    print(summary(cuts))
+    if not given.quick and not given.only:
+        result = {
+            "format": harness.FORMAT,
+            "bench": "advice",
+            "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
+            "begun": begun.isoformat(timespec="seconds"),
+            "repeat": repeat,
+            "first_in_line": given.first_in_line,
+            "commit": harness.commit(),
+            "cuts": [asdict(cut) for cut in cuts],
+        }
+        RESULT.parent.mkdir(exist_ok=True)
+        harness.save(result, RESULT)
+        write_page(result)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

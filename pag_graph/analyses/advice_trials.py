@@ -1,0 +1,343 @@
+"""Whether ports that were inserted helped: runs before and after, and what to remember of it.
+
+Definitions: `docs/model.md`, section "Advice"; Tang and Gedik (2013) 5.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.analyses.advice_state import AdviceState, Blacklisted, PortName, port_names
+from pag_graph.analyses.pipelines import dataflow
+from pag_graph.analyses.ports import read_ports, read_traffic
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import EpochRole, EventKind
+from pag_graph.model.tables import ADVICE_TRIALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pag_graph.graph.run import Run
+
+WARM = 3
+"""First rounds of a run that do not count: memory is new, and so are the threads."""
+FEWEST = 3
+"""Runs on each side without which nothing is decided."""
+
+Decision = Literal["keep", "revert", "undecided"]
+_EXAMPLE = "pag advise-evaluate b1.pag b2.pag b3.pag --after a1.pag --after a2.pag --after a3.pag --state advice.json"
+
+
+class Ratio(NamedTuple):
+    """How many times as fast runs are after as before."""
+
+    low: float
+    high: float
+    median: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What came of ports."""
+
+    table: pa.Table
+    """Rows of `ADVICE_TRIALS`."""
+    state: AdviceState
+    """What is known from now on."""
+
+    def headline(self) -> str:
+        """Return what a person reads before the rows."""
+        said = Counter(self.table["decision"].to_pylist())
+        lines = [", ".join(f"{count} x {decision}" for decision, count in sorted(said.items()))]
+        if "undecided" in said:
+            lines.append("Undecided: the intervals of runs before and after overlap, or they are fewer than three.")
+        if self.state.halt is not None:
+            lines.append(
+                f"Halt: {self.state.blacklisted_share:.0%} of the ports that ever were candidates did not help"
+                f" (alpha {self.state.alpha:.0%})."
+            )
+        return "\n".join(lines)
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values, for programs."""
+        return {
+            "kept": [str(port) for port in self.state.kept],
+            "blacklist": [str(entry.port) for entry in self.state.blacklist],
+            "alpha": self.state.alpha,
+            "halt": self.state.halt,
+        }
+
+
+def advise_evaluate(
+    before: Sequence[Run],
+    after: Sequence[Run],
+    state: AdviceState,
+    *,
+    ports: Sequence[str] = (),
+    pairs: Mapping[str, str] | None = None,
+    single: bool = False,
+    paper: bool = False,
+) -> Evaluation:
+    """Compare runs before ports were inserted with runs after, and decide which to keep.
+
+    Parameters
+    ----------
+    before, after
+        Runs of one program on the same input; three or more on each side.
+    state
+        What is known of the program's ports.
+    ports
+        Operators that got one; those that read across threads only after where absent.
+    pairs
+        Addresses of operators before, and of the same operators after, where names do not tell.
+    single
+        Whether to decide on fewer runs.
+    paper
+        Whether to compare one number, and keep only what is faster, as the paper does.
+
+    Returns
+    -------
+    Evaluation
+        Its state has a trial more; the same runs evaluated again replace theirs.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there are no runs or ports, or it is not clear which operator is which.
+    UnsupportedPlanError
+        If the clocks of a run are not aligned.
+
+    Notes
+    -----
+    Counted are the records that an operator reads per second, from the fourth round on; activations where nobody
+    counts records. The interval of ratios goes from the slowest after over the fastest before to the fastest after
+    over the slowest before.
+    """
+    _check(before, after)
+    same = _Same(before, after, dict(pairs or {}))
+    inserted = _named(ports, before[0]) if ports else _inserted(before[0], after[0], same)
+    if not inserted:
+        message = "No operator reads across threads after the change that did not before."
+        raise InvalidParameterError(message, "Say which got a port: `--port NAME`.")
+    rows: list[dict[str, Any]] = []
+    for port in inserted:
+        rates_before = [_rate(run, same.before(run, port)) for run in before]
+        rates_after = [_rate(run, same.after(run, port)) for run in after]
+        ratio = compared(rates_before, rates_after)
+        decision = decided(ratio, len(before), len(after), single=single, paper=paper)
+        rows.append(
+            {
+                "port": str(port),
+                "before_per_s": statistics.median(rates_before),
+                "after_per_s": statistics.median(rates_after),
+                "ratio_low": ratio.low,
+                "ratio_high": ratio.high,
+                "decision": decision,
+                "blacklisted": decision == "revert",
+            }
+        )
+    trial = {
+        "before": [str(run.info.run["run_id"]) for run in before],
+        "after": [str(run.info.run["run_id"]) for run in after],
+        "ports": rows,
+    }
+    decisions: dict[PortName, Decision] = {port: row["decision"] for port, row in zip(inserted, rows, strict=True)}
+    table = pa.Table.from_pylist(rows, ADVICE_TRIALS)
+    return Evaluation(table=table, state=_learned(state, trial, decisions, _candidates(before[0])))
+
+
+def address_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Read pairs of addresses, ``0.4=0.5``.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is something else.
+    """
+    pairs = {}
+    for text in texts:
+        before, equals, after = text.partition("=")
+        if not equals or not before or not after:
+            message = f"{text!r} is no pair of addresses."
+            raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
+        pairs[before] = after
+    return pairs
+
+
+def compared(before: Sequence[float], after: Sequence[float]) -> Ratio:
+    """Return how many times as fast it became, from rates of runs on both sides."""
+    return Ratio(
+        min(after) / max(before), max(after) / min(before), statistics.median(after) / statistics.median(before)
+    )
+
+
+def decided(ratio: Ratio, runs_before: int, runs_after: int, *, single: bool, paper: bool) -> Decision:
+    """Return what to do with a port.
+
+    Parameters
+    ----------
+    ratio
+        How many times as fast it became.
+    runs_before, runs_after
+        Of how many runs.
+    single
+        Whether fewer than three on a side are enough.
+    paper
+        Whether one number decides, and what is not faster is reverted.
+    """
+    if paper:
+        return "keep" if ratio.median > 1 else "revert"
+    if min(runs_before, runs_after) < FEWEST and not single:
+        return "undecided"
+    if ratio.low > 1:
+        return "keep"
+    return "revert" if ratio.high < 1 else "undecided"
+
+
+def _check(before: Sequence[Run], after: Sequence[Run]) -> None:
+    if not before or not after:
+        message = "Give runs before and after the change."
+        raise InvalidParameterError(message, _EXAMPLE)
+    ids = Counter(str(run.info.run["run_id"]) for run in (*before, *after))
+    twice = [run for run in (*before, *after) if ids[str(run.info.run["run_id"])] > 1]
+    if twice:
+        message = f"{twice[0].info.path} and {twice[1].info.path} hold the same run: a repetition is a run of its own."
+        raise InvalidParameterError(message, "Give each recording once.")
+    for run in (*before, *after):
+        run.require_aligned("Runs are compared by one clock's time")
+
+
+class _Same:
+    """Which operator of one run is which of another."""
+
+    def __init__(self, before: Sequence[Run], after: Sequence[Run], pairs: Mapping[str, str]) -> None:
+        self.pairs = pairs
+        self.counts = [Counter(name.name for name in port_names(run).values()) for run in (before[0], after[0])]
+        self.address = _addresses(before[0])
+
+    def before(self, run: Run, port: PortName) -> int:
+        """Return the number of a port's operator in a run before."""
+        return _numbers(run)[port]
+
+    def after(self, run: Run, port: PortName) -> int:
+        """Return the number of a port's operator in a run after."""
+        wanted = self.pairs.get(self.address[port])
+        if wanted is not None:
+            found = run.operators.filter(pl.col("address") == wanted)["operator"].to_list()
+            if not found:
+                message = f"{run.info.path} has no operator {wanted}."
+                raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
+            return int(found[0])
+        if self.counts[0][port.name] != self.counts[1][port.name]:
+            message = (
+                f"There are {self.counts[0][port.name]} operators {port.name!r} before and"
+                f" {self.counts[1][port.name]} after: which is which is not clear."
+            )
+            raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
+        return _numbers(run)[port]
+
+
+def _numbers(run: Run) -> dict[PortName, int]:
+    return {name: number for number, name in port_names(run).items()}
+
+
+def _addresses(run: Run) -> dict[PortName, str]:
+    names = port_names(run)
+    return {names[row["operator"]]: row["address"] for row in run.operators.to_dicts()}
+
+
+def _named(ports: Sequence[str], run: Run) -> list[PortName]:
+    known = port_names(run)
+    chosen = [name for text in ports for name in sorted(known.values()) if text in {str(name), name.name}]
+    lost = [text for text in ports if not any(text in {str(name), name.name} for name in known.values())]
+    if lost:
+        message = f"There is no operator {lost[0]!r}; there are {', '.join(sorted(map(str, known.values())))}."
+        raise InvalidParameterError(message, _EXAMPLE)
+    return sorted(set(chosen))
+
+
+def _inserted(before: Run, after: Run, same: _Same) -> list[PortName]:
+    """Return operators that have a port after that had none before."""
+    return _nested_ports(before, after) if not before.one_dataflow else _flow_ports(before, after, same)
+
+
+def _nested_ports(before: Run, after: Run) -> list[PortName]:
+    """Return operators that are outermost on a thread only after."""
+    known = [{port_names(run)[one] for one in _outermost(run)} for run in (before, after)]
+    return sorted((known[1] - known[0]) & set(port_names(before).values()))
+
+
+def _outermost(run: Run) -> set[int]:
+    starts = pl.col("kind") == str(EventKind.START)
+    depth = pl.when(starts).then(1).otherwise(-1).cum_sum().over("worker")
+    marks = run.scan("vertices").filter(pl.col("kind").is_in([str(EventKind.START), str(EventKind.STOP)])).sort("id")
+    outermost = marks.filter(starts & (depth == 1)).select("operator").drop_nulls().unique().collect()
+    return set(outermost["operator"].to_list()) & set(port_names(run))
+
+
+def _flow_ports(before: Run, after: Run, same: _Same) -> list[PortName]:
+    """Return operators that read what their own thread made before, and what came from others after."""
+    flows = [dataflow(run, read_traffic(run, run.slowest()), level=None, pacts={}) for run in (before, after)]
+    names = port_names(before)
+    return [
+        name
+        for operator, name in sorted(names.items(), key=lambda item: item[1])
+        if flows[0].pipeline_inputs(operator) and same.counts[1][name.name]
+        for inputs in [flows[1].inputs.get((same.after(after, name), "", 0), ())]
+        if any(link.pact == "exchange" for link in inputs)
+    ]
+
+
+def _rate(run: Run, operator: int) -> float:
+    """Return the records that an operator reads per second, once a run is warm."""
+    rounds = [window for window in run.windows() if window.role is EpochRole.ROUND][WARM:]
+    if not rounds or rounds[-1].end_ns == rounds[0].start_ns:
+        message = f"{run.info.path} has no more than {WARM} rounds, and the first {WARM} do not count."
+        raise InvalidParameterError(message, "Record a longer run.")
+    first, last = rounds[0].start_ns, rounds[-1].end_ns
+    read = run.scan("edges").filter(
+        pl.col("operator") == operator, pl.col("start_ns") >= first, pl.col("start_ns") < last
+    )
+    counts = read.select(pl.col("records").sum(), activations=pl.col("activation").n_unique()).collect().row(0)
+    count = counts[0] or counts[1]
+    if not count:
+        message = f"Operator {operator} did nothing in {run.info.path} after the first {WARM} rounds."
+        raise InvalidParameterError(message, "Compare runs in which it works.")
+    return 1e9 * float(count) / (last - first)
+
+
+def _candidates(run: Run) -> set[PortName]:
+    names = port_names(run)
+    ports = read_ports(run.snapshot(run.slowest()))
+    return {names[one] for one in ports.candidates if one in names}
+
+
+def _learned(
+    state: AdviceState, trial: Mapping[str, Any], decisions: Mapping[PortName, Decision], candidates: set[PortName]
+) -> AdviceState:
+    """Return a state that knows of one trial more."""
+    runs = {key: trial[key] for key in ("before", "after")}
+    trials = [other for other in state.trials if {key: other[key] for key in runs} != runs]
+    kept = {port for port in state.kept if decisions.get(port, "keep") == "keep"}
+    configuration = tuple(sorted(port for port in state.kept if port not in decisions))
+    blacklist = [entry for entry in state.blacklist if decisions.get(entry.port, "undecided") == "undecided"]
+    reasons = {row["port"]: f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f} x as fast" for row in trial["ports"]}
+    blacklist += [
+        Blacklisted(port=port, reason=reasons[str(port)], configuration=configuration)
+        for port, decision in decisions.items()
+        if decision == "revert"
+    ]
+    learned = replace(
+        state,
+        kept=tuple(sorted(kept | {port for port, decision in decisions.items() if decision == "keep"})),
+        blacklist=tuple(blacklist),
+        candidates=tuple(sorted({*state.candidates, *candidates, *decisions})),
+        trials=(*trials, trial),
+    )
+    return replace(learned, halt="blacklist" if learned.blacklisted_share > learned.alpha else None)

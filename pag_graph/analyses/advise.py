@@ -1,0 +1,321 @@
+"""Where a thread more would make a program faster, and by how much.
+
+The advisor of Tang and Gedik (2013), "Auto-pipelining for Data Stream Processing", on a recording: it also replays the
+window with every port that it proposes. Definitions: `docs/model.md`, section "Advice".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import polars as pl
+
+from pag_graph.analyses.advice_options import Plan, flow_options, nested_options
+from pag_graph.analyses.advice_state import AdviceState, Blacklisting, port_names, read_state
+from pag_graph.analyses.constraints import ArrivalParameter, LoopParameter, constraint_graph
+from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table
+from pag_graph.analyses.expressions import operator_names
+from pag_graph.analyses.operator_choice import operators_called
+from pag_graph.analyses.port_replay import Replay, Transfer, port_replay
+from pag_graph.analyses.ports import KeepParameter, LevelParameter, PactParameter, Ports, read_ports
+from pag_graph.errors import InvalidParameterError
+from pag_graph.graph.needs import Needs
+from pag_graph.model.tables import ADVICE
+from pag_graph.model.units import duration, nanoseconds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
+
+STAGE_BARRIER = "stage_barrier"
+_HALTS = {
+    "rows": "no thread is busy enough to be a bottleneck",
+    "candidate": "no set of ports makes the busiest thread less busy",
+    "cores": "all cores have a thread already",
+    "blacklist": "too many of the ports that there are did not help",
+    STAGE_BARRIER: (
+        "a stage begins when the one before is done, so a cut inside a task would make a barrier and no pipeline;"
+        " ask `pag spark LOG --cores N` for more cores, or run independent jobs at once"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseParameters:
+    """Parameters of `advise`."""
+
+    beta: Annotated[float, "Threads that work for this share of their time and more are bottlenecks."] = 0.8
+    cores: Annotated[int | None, "Cores of the machine; without it, they are taken to be enough."] = None
+    new_threads: Annotated[int, "Try up to so many threads behind a port of a dataflow, and more workers."] = 1
+    ports: Annotated[int, "Try so many ports one after the other in a thread's way, where activities nest."] = 1
+    until: Annotated[int | None, "Look at all rounds from the chosen epoch to this one together."] = None
+    level: LevelParameter = None
+    keep: KeepParameter = ()
+    serial: Annotated[
+        tuple[int | str, ...], "These operators must stay on one worker each, so more workers are no way out."
+    ] = ()
+    pact: PactParameter = ()
+    transfer: Annotated[
+        str | None, "What a hand-over takes, least and most: 0:20us; else up to the slowest message of like size."
+    ] = None
+    record_transfer: Annotated[str | None, "What it takes longer for every record, least and most: 0:50ns."] = None
+    rank: Annotated[Literal["gain", "utility"], "Order by what is saved at least, or by utility as the paper does."] = (
+        "gain"
+    )
+    nodes: Annotated[int, "Matrices to make at most while ports are searched."] = 1_000_000
+    state: Annotated[str | None, "File of `pag advise-evaluate`: what it reverted is not proposed again."] = None
+    blacklist: Annotated[
+        Blacklisting, "What did not help is not proposed again at all, or with the same other ports only."
+    ] = "global"
+    loop: LoopParameter = "closed"
+    arrival: ArrivalParameter = "shortest"
+
+    def check(self) -> None:
+        """Refuse numbers that are out of range.
+
+        Raises
+        ------
+        InvalidParameterError
+            With what is wrong.
+        """
+        message = ""
+        if not 0 <= self.beta <= 1:
+            message = f"beta is {self.beta}, and must be a share from 0 to 1."
+        for name in ("cores", "new_threads", "ports", "nodes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                message = f"{name} is {value}, and must be at least 1."
+        if message:
+            raise InvalidParameterError(message, "pag advise run.pag --beta 0.8 --cores 4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice(Report):
+    """What would make a window shorter."""
+
+    window: Window
+    table: pa.Table
+    """Rows of `ADVICE`."""
+    plan: Plan
+    ports: Ports
+    beta: float
+    halt: str | None
+    """Why nothing is proposed, or nothing more; None where there is anything to try."""
+    flags: tuple[str, ...]
+    """What to know of all numbers: ``transfer_assumed``, ``not_replayed``, ``search_limit``, ``coverage``,
+    ``cores_shared``, ``pipeline_assumed``, ``no_traffic``."""
+
+    def headline(self) -> str:
+        """Return what a person reads before the rows."""
+        busy = ", ".join(f"{worker}: {bounds.likely:.0%}" for worker, bounds in self.ports.work.busy.items())
+        whole = f"{self.window.name.capitalize()}: {duration(self.window.span_ns)}"
+        lines = [f"{whole}; work per thread {busy}; {len(self.plan.rows)} of {len(self.ports.work.busy)} busy"]
+        first = next((row for row in self.table.to_pylist() if row["verdict"] == "insert"), None)
+        if first is not None:
+            lines.append(
+                f"Try a port at {first['operator_name']}: {duration(first['predicted_ns'])}"
+                f" ({duration(first['low_ns'])} to {duration(first['high_ns'])}) instead of"
+                f" {duration(self.window.span_ns)}"
+            )
+        if self.halt is not None:
+            lines.append(f"Nothing to insert: {_HALTS[self.halt]}.")
+        if self.flags:
+            lines.append(f"To know: {', '.join(self.flags)} (docs/advice.md)")
+        return "\n".join(lines)
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values, for programs."""
+        return {
+            "mode": self.ports.mode,
+            "rows": list(self.plan.rows),
+            "searched": self.plan.nodes,
+            "pruned": self.plan.pruned,
+            "coverage": self.ports.work.coverage,
+            "halt": self.halt,
+            "flags": list(self.flags),
+            "threads": [
+                {"thread": thread, "mu": self.plan.before.get(thread), "mu_after": share}
+                for thread, share in self.plan.after.items()
+            ],
+        }
+
+
+def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Advice:
+    """Say where a thread more would make the window shorter, and by how much.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks; a window that ends with an epoch, to be replayed.
+    parameters
+        What a bottleneck is, which ports there may be, and what hand-overs take.
+
+    Returns
+    -------
+    Advice
+        One row per port, or number of workers, also of those that do not help. Nothing is proposed where it cannot be
+        told that it helps.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a parameter is out of range, or there is no such operator, channel, epoch or state.
+    UnsupportedPlanError
+        If the run was built with the rule set `st2`, whose clocks are not aligned.
+    PagError
+        If the recording contradicts itself; names the vertex.
+    CycleError
+        If events at one instant wait for each other; names the vertex.
+
+    Notes
+    -----
+    Utility tells how work would be divided, and is the limit of throughput for endless streams; the replay keeps what
+    was recorded: its batches, its messages and its epochs. O(vertices + edges) for every port, after one sort.
+    """
+    given = parameters or AdviseParameters()
+    given.check()
+    run = snapshot.run
+    run.require_aligned("Replays with ports need aligned clocks")
+    serial = operators_called(run, given.serial)
+    snapshot = _until(snapshot, given.until)
+    state = AdviceState() if given.state is None else read_state(Path(given.state))
+    avoided = state.avoided(given.blacklist)
+    unwanted = [operator for operator, name in port_names(run).items() if name in avoided]
+    ports = read_ports(snapshot, level=given.level, keep=given.keep, pact=given.pact, blacklist=unwanted)
+    barrier = run.info.run.get("source", {}).get("system") == "spark"
+    replay = None if barrier or not _ends_with_epoch(run, snapshot.window) else _replay(snapshot, given, ports)
+    widen = not serial and ports.mode == "flow"
+    transfer = _transfer(given)
+    if barrier:
+        plan = Plan(rows=(), options=[], nodes=0, pruned=0, limited=False, before={}, after={})
+    elif ports.mode == "flow":
+        plan = flow_options(ports, given.beta, new_threads=_most_threads(given, ports), widen=widen)
+    else:
+        plan = nested_options(ports, given.beta, steps=given.ports, nodes=given.nodes)
+    flags = _flags(given, ports, plan, replay, transfer)
+    if replay is not None:
+        plan = plan.replayed(replay, transfer)
+    doubt = next((flag for flag in flags if flag in {"coverage", "cores_shared"}), None)
+    ranked = plan.ranked(given.rank, snapshot.window.span_ns or 1)
+    rows = [
+        row for rank, option in enumerate(ranked, 1) for row in option.rows(rank, snapshot.window.span_ns or 1, doubt)
+    ]
+    table = _table(run, rows)
+    halt = STAGE_BARRIER if barrier else _halt(given, plan, state, rows)
+    return Advice(window=snapshot.window, table=table, plan=plan, ports=ports, beta=given.beta, halt=halt, flags=flags)
+
+
+def _until(snapshot: Snapshot, epoch: int | None) -> Snapshot:
+    """Return the window from the start of a snapshot's to the end of an epoch."""
+    if epoch is None:
+        return snapshot
+    run = snapshot.run
+    last = run.window(epoch=epoch)
+    if last.end_ns <= snapshot.window.start_ns:
+        message = f"Epoch {epoch} ends before {snapshot.window.name} begins."
+        raise InvalidParameterError(message, "pag advise run.pag --epoch 3 --until 12")
+    wide = run.stretch(
+        snapshot.window.start_ns, last.end_ns, end_vertex=last.end_vertex, follows=snapshot.window.follows
+    )
+    return run.snapshot(wide)
+
+
+def _ends_with_epoch(run: Run, window: Window) -> bool:
+    """Say whether a window ends where an epoch does, or the run: what is cut there cannot be replayed."""
+    return window.span_ns > 0 and (window.end_ns == run.end_ns or window.end_ns in run.epochs["end_ns"].to_list())
+
+
+def _replay(snapshot: Snapshot, given: AdviseParameters, ports: Ports) -> Replay:
+    graph = constraint_graph(snapshot, loop=given.loop, arrival=given.arrival)
+    return port_replay(snapshot, graph, ports.work, given.cores)
+
+
+def _most_threads(given: AdviseParameters, ports: Ports) -> int:
+    """Return how many threads there may be more."""
+    workers = len(ports.work.busy)
+    return given.new_threads if given.cores is None else min(given.new_threads, max(0, given.cores - workers))
+
+
+def _transfer(given: AdviseParameters) -> Transfer | None:
+    if given.transfer is None and given.record_transfer is None:
+        return None
+    return Transfer(*_two_times(given.transfer or "0:0"), *_two_times(given.record_transfer or "0:0"))
+
+
+def _two_times(text: str) -> tuple[int, int]:
+    low, colon, high = text.partition(":")
+    times = (nanoseconds(low), nanoseconds(high)) if colon else (nanoseconds(text), nanoseconds(text))
+    if times[0] > times[1] or times[0] < 0:
+        message = f"The times {text!r} are no interval: give the least and the most, as 0:20us."
+        raise InvalidParameterError(message, "pag advise run.pag --transfer 0:20us")
+    return times
+
+
+def _flags(
+    given: AdviseParameters, ports: Ports, plan: Plan, replay: Replay | None, transfer: Transfer | None
+) -> tuple[str, ...]:
+    """Say what to know of all numbers."""
+    doubtful = any(bounds.low < given.beta <= bounds.high for bounds in ports.work.busy.values())
+    known = {flag for flags in ports.flags.values() for flag in flags}
+    flags = {
+        "coverage": doubtful,
+        "cores_shared": given.cores is not None and len(ports.work.busy) > given.cores,
+        "search_limit": plan.limited,
+        "not_replayed": replay is None and bool(plan.options),
+        "transfer_assumed": replay is not None and transfer is None and replay.transfer_assumed,
+        "pipeline_assumed": "pipeline_assumed" in known,
+        "no_traffic": "no_traffic" in known,
+    }
+    return tuple(flag for flag, holds in flags.items() if holds)
+
+
+def _halt(given: AdviseParameters, plan: Plan, state: AdviceState, rows: list[dict[str, Any]]) -> str | None:
+    """Say why nothing is proposed."""
+    if state.halt is not None or state.blacklisted_share > state.alpha:
+        return "blacklist"
+    if not plan.rows:
+        return "rows"
+    if given.cores is not None and len(plan.before) >= given.cores:
+        return "cores"
+    return None if any(row["verdict"] != "no_gain" for row in rows) else "candidate"
+
+
+def _table(run: Run, rows: list[dict[str, Any]]) -> pa.Table:
+    if not rows:
+        return ADVICE.empty_table()
+    columns = {name: [row.get(name) for row in rows] for name in ADVICE.names if name != "operator_name"}
+    frame = pl.DataFrame(columns, schema_overrides={"operator": pl.Int64, "group": pl.Int64})
+    return typed_table(frame.join(operator_names(run).drop("address"), on="operator", how="left"), ADVICE)
+
+
+ANALYSIS = ReportAnalysis(
+    name="advise",
+    function=advise,
+    parameters=AdviseParameters,
+    schema=ADVICE,
+    output="ADVICE",
+    rows="advice",
+    needs=Needs.ALIGNED_CLOCKS,
+    example="--epoch 3 --until 12 --cores 4",
+    columns=(
+        "rank",
+        "kind",
+        "operator_name",
+        "new_threads",
+        "utility_before",
+        "utility",
+        "predicted_ns",
+        "low_ns",
+        "high_ns",
+        "verdict",
+        "reason",
+    ),
+    chart=Chart(
+        kind="bars", x=("kind", "operator_name", "new_threads"), y=("gain_high",), interval=("gain_low", "gain_high")
+    ),
+)

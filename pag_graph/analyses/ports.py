@@ -1,0 +1,324 @@
+"""Where a threaded port could be, and how much of each thread's time lies downstream of it.
+
+One answer for two kinds of programs: those whose activities nest like calls (`open_stacks`), and dataflows whose
+workers all run everything (`pipelines`). Definitions: `docs/model.md`, section "Advice".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.open_stacks import NOTHING, Stacks, stacks
+from pag_graph.analyses.operator_choice import operators_called
+from pag_graph.analyses.pipelines import Dataflow, Pact, Traffic, dataflow, exchanged_channels
+from pag_graph.analyses.port_search import Threads
+from pag_graph.analyses.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.enums import ActivityType
+from pag_graph.model.ids import POSITION_BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.analyses.constraints import WindowGraph
+    from pag_graph.graph.run import Run
+    from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.graph.window import Window
+
+    I64 = NDArray[np.int64]
+    F64 = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+Status = Literal["candidate", "source", "never_cut", "blacklisted"]
+
+LevelParameter = Annotated[
+    int | None, "Count operators that are nested deeper in scopes as the scope at this depth; 0 is the dataflow."
+]
+"""The field `level` of parameters."""
+KeepParameter = Annotated[
+    tuple[int | str, ...], "Never insert a port at these operators: numbers, addresses, or names (all so called)."
+]
+"""The field `keep` of parameters."""
+PactParameter = Annotated[
+    tuple[str, ...], "What you know of a channel, where the log does not tell: 12=pipeline or 12=exchange."
+]
+"""The field `pact` of parameters."""
+_PACT_EXAMPLE = "pag advise run.pag --pact 12=pipeline --pact 14=exchange"
+
+
+class Moved(NamedTuple):
+    """What ports take away from threads, per row of a window's edges."""
+
+    share: F64
+    """Which part of the row's time is taken away."""
+    occurrence: I64
+    """What is handed over as a whole; -1 where that is nothing."""
+    thread: I64
+    """The new thread that takes it, from 0."""
+    outer: I64
+    """The occurrence of another port around it; -1 where there is none."""
+    handed: Bools
+    """Whether the occurrence is what is handed over, and not what follows from it on the new thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The operators of a window as places for ports."""
+
+    work: ThreadWork
+    stacks: Stacks | None
+    """Of a program whose activities nest like calls."""
+    flow: Dataflow | None
+    """Of a dataflow whose workers run everything."""
+    status: Mapping[int, Status]
+    """Per operator with time of its own, or downstream of which there is any."""
+    flags: Mapping[int, Sequence[str]]
+    """Per operator: what to know of its numbers."""
+    counted_records: bool
+    """Whether it is known how many records channels carried; without effect where activities nest."""
+
+    @property
+    def mode(self) -> Literal["stack", "flow"]:
+        """What says what lies downstream."""
+        return "flow" if self.stacks is None else "stack"
+
+    @cached_property
+    def below(self) -> Mapping[int, Mapping[int, Bounds]]:
+        """Per operator and thread: the utilisation downstream of it, mu(o, t); absent where it is 0."""
+        if self.stacks is not None:
+            exact = self.stacks.threads().below
+            return {
+                one: {thread: Bounds(share, share, share) for thread, share in shares.items()}
+                for one, shares in exact.items()
+            }
+        return {one: found for one in self.status for found in [self._flowing(one)] if found}
+
+    def _flowing(self, operator: int) -> dict[int, Bounds]:
+        sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for other, shares in self.shares[operator].items():
+            for worker, spent in self._own.get(other, {}).items():
+                life = self.work.life[worker]
+                for place, share in enumerate(shares[worker]):
+                    sums[worker][place] += share * spent / life
+        return {worker: Bounds(*parts) for worker, parts in sorted(sums.items()) if parts[2] > 0}
+
+    @cached_property
+    def shares(self) -> Mapping[int, Mapping[int, Mapping[int, Bounds]]]:
+        """Per operator of a dataflow: s(o, d) per other operator and worker."""
+        assert self.flow is not None  # noqa: S101  (only dataflows are asked)
+        own = {one: {one: dict.fromkeys(self.flow.workers, Bounds(1, 1, 1))} for one in self.status}
+        return {one: own[one] if self._alone(one) else self.flow.shares(one) for one in self.status}
+
+    def _alone(self, operator: int) -> bool:
+        """Say whether an operator is looked at for itself: nothing is downstream of what would be its own upstream."""
+        assert self.flow is not None  # noqa: S101  (only dataflows are asked)
+        return operator == RUNTIME or operator in self.flow.scopes or self.flow.on_cycle(operator)
+
+    @cached_property
+    def _own(self) -> Mapping[int, Mapping[int, int]]:
+        own: dict[int, dict[int, int]] = defaultdict(dict)
+        for row in self.work.own.iter_rows(named=True):
+            own[row["operator"]][row["worker"]] = row["own_ns"]
+        return own
+
+    @property
+    def candidates(self) -> list[int]:
+        """Operators that may get a port and have anything downstream, ascending."""
+        return [one for one, status in sorted(self.status.items()) if status == "candidate" and one in self.below]
+
+    def threads(self, ports: Collection[int] = ()) -> Threads:
+        """Return who does what, of the operators that may get a port.
+
+        Parameters
+        ----------
+        ports
+            Operators that have one already; only where activities nest.
+        """
+        if self.stacks is not None:
+            whole = self.stacks.threads(ports)
+            return Threads(
+                busy=whole.busy, below={one: whole.below[one] for one in self.candidates if one in whole.below}
+            )
+        busy = {thread: bounds.likely for thread, bounds in self.work.busy.items()}
+        below = {
+            one: {thread: bounds.likely for thread, bounds in self.below[one].items() if bounds.likely > 0}
+            for one in self.candidates
+        }
+        return Threads(busy=busy, below=below)
+
+    def moved(self, base: WindowGraph, operators: Collection[int], new_threads: int = 1) -> Moved:
+        """Say what ports take away.
+
+        Parameters
+        ----------
+        base
+            The window, with its edges.
+        operators
+            Those that get a port; of a dataflow one.
+        new_threads
+            Among how many threads a port of a dataflow divides what it takes.
+        """
+        src = base.number("src")
+        local = base.is_local
+        nothing = np.full(len(src), NOTHING)
+        if self.stacks is not None:
+            starts = self.stacks.openings
+            open_at = np.where(local, starts.at(src), NOTHING)
+            all_occurrences = np.append(starts.occurrences(operators), NOTHING)
+            occurrence = all_occurrences[open_at]
+            outer = all_occurrences[np.append(starts.parent, NOTHING)[occurrence]]
+            port = np.append(starts.operator, NOTHING)[occurrence]
+            thread = np.searchsorted(np.array(sorted(operators), np.int64), port)
+            return Moved(
+                np.where(occurrence >= 0, 1.0, 0.0),
+                occurrence,
+                np.where(occurrence >= 0, thread, 0),
+                outer,
+                occurrence >= 0,
+            )
+        assert self.flow is not None  # noqa: S101  (one of both there is)
+        [operator] = operators
+        worker = src >> POSITION_BITS
+        number = folded(base.number("operator"), self.flow.fold)
+        share = np.zeros(len(src))
+        for other, shares in self.shares[operator].items():
+            for reader, bounds in shares.items():
+                share[local & (number == other) & (worker == reader)] = bounds.likely
+        rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
+        activation = np.where(share > 0, base.number("activation"), nothing)
+        return Moved(share, activation, rank % new_threads, nothing, (share > 0) & (number == operator))
+
+
+def folded(operator: I64, fold: Mapping[int, int]) -> I64:
+    """Return operators as they are told apart."""
+    different = {one: outer for one, outer in fold.items() if one != outer}
+    result = operator.copy()
+    for one, outer in different.items():
+        result[operator == one] = outer
+    return result
+
+
+def read_ports(
+    snapshot: Snapshot,
+    *,
+    level: int | None = None,
+    keep: Sequence[int | str] = (),
+    pact: Sequence[str] = (),
+    blacklist: Collection[int] = (),
+) -> Ports:
+    """Look for places for ports in a window.
+
+    Parameters
+    ----------
+    snapshot
+        Of a run with aligned clocks.
+    level, keep, pact
+        As the parameters of `advise_ports`.
+    blacklist
+        Operators at which a port did not help.
+
+    Returns
+    -------
+    Ports
+        O(edges of the window), and all vertices before its end where activities nest.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no such operator or channel.
+    """
+    run = snapshot.run
+    kept = set(operators_called(run, keep))
+    rows = local_rows(snapshot.tiling)
+    known = _read_pacts(pact)
+    if not run.one_dataflow:
+        if level is not None or known:
+            message = "Levels and pacts are of dataflows; the activities of this run nest like calls."
+            raise InvalidParameterError(message, "Leave out --level and --pact.")
+        work = ThreadWork(rows=rows)
+        nested = stacks(snapshot, work)
+        status = {one: _nested_status(one, nested, kept, blacklist) for one in {*nested.operator, *_operators(work)}}
+        return Ports(
+            work=work, stacks=nested, flow=None, status=status, flags=dict.fromkeys(status, ()), counted_records=False
+        )
+    traffic = read_traffic(run, snapshot.window)
+    flow = dataflow(run, traffic, level=level, pacts=known)
+    work = ThreadWork(rows=rows._replace(operator=folded(rows.operator, flow.fold)))
+    operators = set(_operators(work)) | {node[0] for link in flow.links for node in (link.source, link.target)}
+    status = {one: _flow_status(one, flow, kept, blacklist) for one in sorted(operators)}
+    flags = {one: _flow_flags(one, flow, traffic) for one in status}
+    return Ports(work=work, stacks=None, flow=flow, status=status, flags=flags, counted_records=traffic.known)
+
+
+def _operators(work: ThreadWork) -> list[int]:
+    return work.own["operator"].unique().to_list()
+
+
+def _nested_status(operator: int, nested: Stacks, kept: Collection[int], blacklist: Collection[int]) -> Status:
+    if operator == RUNTIME or operator in kept:
+        return "never_cut"
+    if operator in nested.outermost:
+        return "source"
+    return "blacklisted" if operator in blacklist else "candidate"
+
+
+def _flow_status(operator: int, flow: Dataflow, kept: Collection[int], blacklist: Collection[int]) -> Status:
+    inputs = flow.pipeline_inputs(operator)
+    bound = any(link.bound for link in inputs)
+    if operator == RUNTIME or operator in flow.scopes or operator in kept or bound or flow.on_cycle(operator):
+        return "never_cut"
+    if not inputs:
+        return "source"
+    return "blacklisted" if operator in blacklist else "candidate"
+
+
+def _flow_flags(operator: int, flow: Dataflow, traffic: Traffic) -> tuple[str, ...]:
+    flags = []
+    if len(flow.workers) == 1 and flow.pipeline_inputs(operator):
+        flags.append("pipeline_assumed")
+    if not traffic.known:
+        flags.append("no_traffic")
+    return tuple(flags)
+
+
+def _read_pacts(texts: Sequence[str]) -> dict[int, Pact]:
+    pacts: dict[int, Pact] = {}
+    for text in texts:
+        channel, _, pact = text.partition("=")
+        if not channel.strip().isdecimal() or pact not in {"pipeline", "exchange"}:
+            message = f"The pact {text!r} cannot be read: give a channel and pipeline or exchange."
+            raise InvalidParameterError(message, _PACT_EXAMPLE)
+        pacts[int(channel)] = "pipeline" if pact == "pipeline" else "exchange"
+    return pacts
+
+
+def read_traffic(run: Run, window: Window) -> Traffic:
+    """Return what a store tells of the records on its channels.
+
+    Parameters
+    ----------
+    run, window
+        A window of a dataflow.
+
+    Returns
+    -------
+    Traffic
+        Without counts where the store was written before there was a table of them.
+    """
+    if "traffic" not in run.info.tables:
+        return Traffic(exchanged=exchanged_channels(run), records={}, known=False)
+    data = run.scan("traffic").filter(pl.col("type") == str(ActivityType.DATA_MESSAGE)).drop_nulls("channel").collect()
+    remote = data.filter(pl.col("from_worker") != pl.col("to_worker"))
+    rounds = run.epochs.filter(pl.col("end_ns") > window.start_ns, pl.col("start_ns") < window.end_ns)["epoch"]
+    shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
+    counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())
+    records = {(row["channel"], row["to_worker"]): row["records"] for row in counts.to_dicts() if not row["lost"]}
+    return Traffic(exchanged=frozenset(remote["channel"].to_list()), records=records, known=True)

@@ -1,0 +1,44 @@
+"""Data messages of a run by epoch, without those of a rescaling itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.model.enums import ActivityType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pag_graph.graph.run import Run
+
+PREFIX = "rescale:"
+"""How names of activities, and types of channels, begin that belong to a rescaling."""
+
+
+def data_traffic(run: Run) -> pl.LazyFrame:
+    """Return the rows of the table `traffic` about data messages that are no part of a rescaling.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If the store lacks the table.
+    """
+    channels = run.channels.lazy().select("channel", data="type").unique("channel", keep="first")
+    return (
+        run.scan("traffic")
+        .filter(pl.col("type") == str(ActivityType.DATA_MESSAGE))
+        .join(channels, on="channel", how="left")
+        .filter(~pl.col("data").fill_null("").str.starts_with(PREFIX))
+        .drop("data")
+    )
+
+
+def records_of(run: Run, epochs: Sequence[int]) -> list[int | None]:
+    """Return, per epoch, how many records its data messages held, local ones included; None where that is not known."""
+    if not run.has_traffic:
+        return [None] * len(epochs)
+    known = pl.when(pl.col("records").is_not_null().all()).then(pl.col("records").sum())
+    sums = dict(data_traffic(run).group_by("epoch").agg(known).collect().iter_rows())
+    return [sums.get(epoch, 0) for epoch in epochs]

@@ -1,0 +1,185 @@
+"""How long epochs took, and which phase of which operation each belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from pag_graph.analyses.rescaling.settled import LEAST, settling
+from pag_graph.model.enums import EpochRole, EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pag_graph.analyses.rescaling.operations import Operation
+    from pag_graph.graph.run import Run
+
+    I64 = NDArray[np.int64]
+
+RESPONSE, SERVICE = "response", "service"
+BEFORE, BOOTSTRAP, SETTLING, AFTER, START = "before", "bootstrap", "settling", "after", "start"
+PHASES = (BEFORE, BOOTSTRAP, SETTLING, AFTER)
+_WARM_UP = 3
+"""Rounds at the run's beginning that are compared with nothing."""
+
+
+class Schedule(NamedTuple):
+    """When the input of epochs is due."""
+
+    period_ns: int
+    first_ns: int
+    """When that of epoch 0 is due, from the run's origin."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epochs:
+    """The rounds of a run, in time order."""
+
+    epoch: I64
+    begin_ns: I64
+    """First event on any worker."""
+    end_ns: I64
+    """When the last worker had completed it."""
+    due_ns: I64 | None
+    """When its input was due; None where nobody says."""
+    run_end_ns: int
+
+    @property
+    def latency_ns(self) -> I64:
+        """From when an epoch was due, or else from its first event, to its end."""
+        return self.end_ns - (self.begin_ns if self.due_ns is None else self.due_ns)
+
+    @property
+    def kind(self) -> str:
+        """What the latencies are."""
+        return SERVICE if self.due_ns is None else RESPONSE
+
+    @property
+    def warm_ns(self) -> int:
+        """When the third round was complete; where there is none, the run's origin."""
+        return int(self.end_ns[:_WARM_UP].max(initial=0))
+
+    @property
+    def last_ns(self) -> int:
+        """When the last round was complete; where there is none, the run's end."""
+        return int(self.end_ns[-1]) if len(self.end_ns) else self.run_end_ns
+
+    def inside(self, start_ns: int, end_ns: int) -> I64:
+        """Return the places of rounds that were complete in a stretch, open at its start."""
+        return np.flatnonzero((self.end_ns > start_ns) & (self.end_ns <= end_ns))
+
+    def across(self, start_ns: int, end_ns: int) -> I64:
+        """Return the places of rounds that were under way in a stretch, or at the instant that it is."""
+        return np.flatnonzero((self.end_ns > start_ns) & (self.begin_ns < max(end_ns, start_ns + 1)))
+
+
+def epochs_of(run: Run, schedule: Schedule | None) -> Epochs:
+    """Return the rounds of a run; it may have none.
+
+    A round's window closes when the first worker sees it complete; here the last one counts. Where no log says when
+    epochs end, the window does.
+    """
+    rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).lazy()
+    ends = run.scan("vertices").filter(pl.col("kind") == str(EventKind.EPOCH_END))
+    last = ends.group_by("epoch").agg(last_ns=pl.col("t_ns").max())
+    rows = (
+        rounds.join(last, on="epoch", how="left")
+        .with_columns(end_ns=pl.max_horizontal("end_ns", "last_ns"))
+        .sort("end_ns", "epoch")
+        .collect()
+    )
+    epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
+    # An epoch of which nobody logged an event took the time of its window.
+    begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()
+    due = None if schedule is None else schedule.first_ns + schedule.period_ns * epoch
+    return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due, run_end_ns=run.end_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """An operation, and how latencies went on after it."""
+
+    operation: Operation
+    before_ns: int
+    """When what it is compared with begins."""
+    until_ns: int
+    """The next request, or the end of the last round."""
+    status: str
+    """As of `Settling`."""
+    settled_ns: int | None
+
+    def bounds(self, phase: str) -> tuple[int, int] | None:
+        """Return where a phase begins and ends; None where there is none."""
+        request, ready = self.operation.request_ns, self.operation.ready_ns
+        settled = self.until_ns if self.settled_ns is None else self.settled_ns
+        found = {
+            BEFORE: (self.before_ns, request),
+            BOOTSTRAP: (request, ready),
+            SETTLING: (ready, settled),
+            AFTER: (settled, self.until_ns),
+        }[phase]
+        if phase == AFTER and self.settled_ns is None:
+            return None
+        return found[0], max(found)
+
+    def places(self, epochs: Epochs, phase: str) -> I64:
+        """Return the places of the rounds of a phase: what overlaps the bootstrap belongs to it."""
+        across = epochs.across(self.operation.request_ns, self.operation.ready_ns)
+        if phase == BOOTSTRAP:
+            return across
+        bounds = self.bounds(phase)
+        if bounds is None:
+            return np.empty(0, np.int64)
+        return np.setdiff1d(epochs.inside(*bounds), across)
+
+    def latencies(self, epochs: Epochs, phase: str) -> I64:
+        """Return the latencies of the rounds of a phase."""
+        return epochs.latency_ns[self.places(epochs, phase)]
+
+
+def courses(found: Sequence[Operation], epochs: Epochs) -> list[Course]:
+    """Say how latencies went on after each operation; what is asked for before they settled is part of it.
+
+    In a run of too few rounds they can never settle, so that its operations are listed each for itself.
+    """
+    comparable = len(epochs.epoch) >= LEAST
+    done: list[Course] = []
+    todo = list(found)
+    while todo:
+        operation = todo.pop(0)
+        before = done[-1].settled_ns if done else None
+        course = _course(operation, todo[0].request_ns if todo else None, epochs, before)
+        if comparable and todo and (course.settled_ns is None or course.settled_ns >= todo[0].request_ns):
+            todo[0] = operation.and_also(todo[0])
+            continue
+        done.append(course)
+    return done
+
+
+def _course(operation: Operation, following_ns: int | None, epochs: Epochs, before_ns: int | None) -> Course:
+    until = epochs.last_ns if following_ns is None else following_ns
+    across = epochs.across(operation.request_ns, operation.ready_ns)
+    after = np.setdiff1d(epochs.inside(operation.ready_ns, until), across)
+    status, first = settling(epochs.latency_ns[after])
+    return Course(
+        operation=operation,
+        before_ns=epochs.warm_ns if before_ns is None else before_ns,
+        until_ns=until,
+        status=status,
+        settled_ns=None if first is None else int(epochs.end_ns[after[first]]),
+    )
+
+
+def nearest_rank(values: I64, share: float, weights: I64 | None = None) -> int | None:
+    """Return the smallest value that a share of all does not exceed; with weights, that share of their sum."""
+    if not len(values):
+        return None
+    order = np.argsort(values, kind="stable")
+    weighed = np.cumsum(np.ones(len(values), np.int64) if weights is None else weights[order])
+    place = int(np.searchsorted(weighed, share * weighed[-1] - 1e-9, side="left"))
+    return int(values[order[min(place, len(values) - 1)]])

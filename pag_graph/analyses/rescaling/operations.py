@@ -1,0 +1,338 @@
+"""Operations: births, exits and activations of workers that belong together, and the instants of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import polars as pl
+
+from pag_graph.analyses.expressions import END, SPAWN, worker_of
+from pag_graph.analyses.rescaling.data import PREFIX
+from pag_graph.errors import UnsupportedPlanError
+from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pag_graph.graph.run import Run
+
+TOGETHER_NS = 100_000_000
+"""Births, or exits, that are no farther apart are one operation."""
+JOIN, LEAVE, LOSS, ACTIVATE, SEVERAL = "join", "leave", "loss", "activate", "several"
+_STARTS = (str(EventKind.START), str(EventKind.APPLICATION_START))
+_STOPS = (str(EventKind.STOP), str(EventKind.APPLICATION_STOP))
+_NO_STEPS = ("request", "drain", "activate")
+_RESTS = [str(kind) for kind in (*RESTING_TYPES, ActivityType.WAITING)]
+
+
+class Mark(NamedTuple):
+    """An activity whose name begins with `PREFIX`."""
+
+    worker: int
+    name: str
+    """What follows the prefix: ``request``, ``drain``, ``activate``, or ``SIDE:STEP``."""
+    start_ns: int
+    end_ns: int
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of the protocol."""
+        return self.name not in _NO_STEPS
+
+    @property
+    def side(self) -> str:
+        """``server``, ``client`` or ``peer``."""
+        return self.name.partition(":")[0]
+
+    @property
+    def step(self) -> str:
+        """Name of the step."""
+        return self.name.partition(":")[2] or self.name
+
+
+class Birth(NamedTuple):
+    """A worker that was spawned while the run went on."""
+
+    worker: int
+    by_worker: int
+    spawned_ns: int
+    first_ns: int
+    """Its first event."""
+
+
+class Exit(NamedTuple):
+    """A worker that ended while the run went on."""
+
+    worker: int
+    t_ns: int
+    working: bool
+    """Whether an activity was open."""
+
+
+Item = TypeVar("Item", Birth, Exit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Workers that came or went together."""
+
+    kind: str
+    request_ns: int
+    birth_ns: int
+    ready_ns: int
+    worked_ns: Mapping[int, int] = field(default_factory=dict)
+    """Per new worker that worked: when it first did."""
+    births: tuple[Birth, ...] = ()
+    exits: tuple[Exit, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    """Steps that belong to it."""
+
+    @property
+    def work_ns(self) -> int | None:
+        """When the first new worker first worked; None where none did."""
+        return min(self.worked_ns.values(), default=None)
+
+    @property
+    def new(self) -> set[int]:
+        """Workers that were born in it."""
+        return {birth.worker for birth in self.births}
+
+    def and_also(self, later: Operation) -> Operation:
+        """Return both as one."""
+        return replace(
+            self,
+            kind=SEVERAL,
+            ready_ns=max(self.ready_ns, later.ready_ns),
+            worked_ns={**self.worked_ns, **later.worked_ns},
+            births=self.births + later.births,
+            exits=self.exits + later.exits,
+            marks=self.marks + later.marks,
+        )
+
+
+def marks_of(run: Run) -> list[Mark]:
+    """Return the activities whose names begin with `PREFIX`, in time order; one that never ends is left out."""
+    names = {
+        row["operator"]: row["name"].removeprefix(PREFIX)
+        for row in run.operators.to_dicts()
+        if row["name"].startswith(PREFIX)
+    }
+    if not names:
+        return []
+    rows = (
+        run.scan("vertices")
+        .filter(pl.col("operator").is_in(list(names)), pl.col("kind").is_in([*_STARTS, *_STOPS]))
+        .select("worker", "operator", "t_ns", "kind", "id")
+        .sort("id")
+        .collect()
+    )
+    marks: list[Mark] = []
+    open_: dict[tuple[int, int], list[int]] = {}
+    for worker, operator, t_ns, kind, _ in rows.iter_rows():
+        begun = open_.setdefault((worker, operator), [])
+        if kind in _STARTS:
+            begun.append(t_ns)
+        elif begun:
+            marks.append(Mark(worker, names[operator], begun.pop(), t_ns))
+    return sorted(marks, key=lambda mark: (mark.start_ns, mark.worker, mark.end_ns))
+
+
+def check_spawned(run: Run, marks: Sequence[Mark]) -> None:
+    """Refuse a run in which a worker was bootstrapped of which nobody says when it was spawned.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        Names the worker.
+    """
+    spawned = {birth.worker for birth in _births(run)}
+    for mark in marks:
+        if mark.side == "client" and mark.worker not in spawned:
+            message = f"{run.worker_label(mark.worker)} was bootstrapped, and no worker logged to have spawned it."
+            raise UnsupportedPlanError(message, "Log a row `spawn` where the server handles the rescale message.")
+
+
+def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
+    """Find the operations of a run, in time order.
+
+    Parameters
+    ----------
+    run
+        Of aligned clocks.
+    marks
+        From `marks_of`.
+
+    Returns
+    -------
+    list of Operation
+        Who is spawned before anybody else worked belongs to the run's beginning, and who ends after the last work to
+        its end. O(edges).
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If there is none.
+    """
+    born = _births(run)
+    begin, end = _worked(run, {birth.by_worker for birth in born})
+    births = [birth for birth in born if birth.spawned_ns > begin]
+    exits = [gone for gone in _exits(run) if begin < gone.t_ns < end]
+    later = [mark for mark in marks if mark.start_ns > begin]
+    processes = dict(run.scan("workers").select("worker", "process").collect().iter_rows())
+    found = [_joined(group, later, since) for group, since in _grouped(births, processes)]
+    found += [_left(group, later, since) for group, since in _grouped(exits, processes)]
+    found += _activated(found, later)
+    if not found:
+        message = f"{run.info.path} has no rescaling: while it works no worker is spawned, activated or ends."
+        raise UnsupportedPlanError(message, "`docs/rescaling.md` says what a trace must carry.")
+    # Who is to replace somebody who is gone is asked for in the same instant.
+    found.sort(key=lambda operation: (operation.request_ns, operation.birth_ns, not operation.exits))
+    worked = _first_work(run, {worker for operation in found for worker in operation.new})
+    return [_whole(operation, following, later, worked) for operation, following in _with_next(found)]
+
+
+def _worked(run: Run, spawners: set[int]) -> tuple[int, int]:
+    """Return when workers that spawn no others began to process something, and when they were done."""
+    work = run.scan("edges").filter(pl.col("type") == str(ActivityType.PROCESSING))
+    bounds = work.select(worker_of("dst").is_in(sorted(spawners)).alias("spawner"), "start_ns", end_ns=END)
+    by = bounds.group_by("spawner").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("spawner").collect()
+    return (by["start_ns"][0], by["end_ns"][0]) if by.height else (run.end_ns, run.end_ns)
+
+
+def _births(run: Run) -> list[Birth]:
+    rows = (
+        run.scan("edges")
+        .filter(pl.col("type") == SPAWN)
+        .select(worker_of("dst").alias("worker"), worker_of("src").alias("by"), "start_ns", END.alias("end_ns"))
+        .collect()
+    )
+    return sorted((Birth(*row) for row in rows.iter_rows()), key=lambda birth: (birth.spawned_ns, birth.worker))
+
+
+def _exits(run: Run) -> list[Exit]:
+    gone = run.scan("vertices").filter(pl.col("kind") == str(EventKind.EXIT)).select("id", "worker", "t_ns").collect()
+    if gone.is_empty():
+        return []
+    local = pl.col("type").is_in([str(kind) for kind in LOCAL_TYPES])
+    before = (
+        run.scan("edges")
+        .filter(local, pl.col("dst").is_in(gone["id"].implode()))
+        .select(
+            id="dst",
+            working=pl.col("activation").is_not_null() & ~pl.col("type").is_in(_RESTS) & (pl.col("duration_ns") > 0),
+        )
+    )
+    rows = gone.lazy().join(before, on="id", how="left").collect()
+    found = (Exit(row["worker"], row["t_ns"], bool(row["working"])) for row in rows.to_dicts())
+    return sorted(found, key=lambda exit_: (exit_.t_ns, exit_.worker))
+
+
+def _grouped(items: Sequence[Item], processes: Mapping[int, int]) -> Iterator[tuple[list[Item], int]]:
+    """Put together what is of one process, or close in time; with each the instant of what was before it."""
+    groups: list[list[Item]] = []
+    for item in items:
+        last = groups[-1][-1] if groups else None
+        near = last is not None and _when(item) - _when(last) <= TOGETHER_NS
+        if near or (last is not None and processes.get(item.worker) == processes.get(last.worker)):
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    yield from zip(groups, [-1, *(_when(group[-1]) for group in groups)], strict=False)
+
+
+def _when(item: Birth | Exit) -> int:
+    return item.spawned_ns if isinstance(item, Birth) else item.t_ns
+
+
+def _asked_ns(marks: Iterable[Mark], name: str, since_ns: int, until_ns: int, workers: set[int] | None = None) -> int:
+    """Return when something was asked for the last time between two instants; the later one where it never was."""
+    asked = (
+        mark.start_ns
+        for mark in marks
+        if mark.name == name and since_ns < mark.start_ns <= until_ns and (workers is None or mark.worker in workers)
+    )
+    return max(asked, default=until_ns)
+
+
+def _joined(births: Sequence[Birth], marks: Sequence[Mark], since_ns: int) -> Operation:
+    first = births[0].spawned_ns
+    new = {birth.worker for birth in births}
+    steps = [mark.end_ns for mark in marks if mark.side == "client" and mark.worker in new]
+    ready = max(steps, default=-1)
+    return Operation(
+        kind=JOIN,
+        request_ns=_asked_ns(marks, "request", since_ns, first),
+        birth_ns=first,
+        ready_ns=ready,
+        births=tuple(births),
+    )
+
+
+def _left(exits: Sequence[Exit], marks: Sequence[Mark], since_ns: int) -> Operation:
+    kind = LOSS if any(gone.working for gone in exits) else LEAVE
+    first, last = exits[0].t_ns, exits[-1].t_ns
+    asked = first if kind == LOSS else _asked_ns(marks, "drain", since_ns, first, {gone.worker for gone in exits})
+    return Operation(kind=kind, request_ns=asked, birth_ns=first, ready_ns=last, exits=tuple(exits))
+
+
+def _activated(found: Sequence[Operation], marks: Sequence[Mark]) -> list[Operation]:
+    """Return the activations that belong to no birth: workers that were there all the time get work."""
+    groups: list[list[Mark]] = []
+    for mark in marks:
+        if mark.name != "activate" or any(known.request_ns <= mark.start_ns <= known.ready_ns for known in found):
+            continue
+        if groups and mark.start_ns - groups[-1][-1].start_ns <= TOGETHER_NS:
+            groups[-1].append(mark)
+        else:
+            groups.append([mark])
+    before = [-1, *(group[-1].start_ns for group in groups)]
+    return [
+        Operation(
+            kind=ACTIVATE,
+            request_ns=_asked_ns(marks, "request", since, group[0].start_ns),
+            birth_ns=group[0].start_ns,
+            ready_ns=max(mark.end_ns for mark in group),
+        )
+        for group, since in zip(groups, before, strict=False)
+    ]
+
+
+def _with_next(found: Sequence[Operation]) -> Iterable[tuple[Operation, Operation | None]]:
+    return zip(found, [*found[1:], None], strict=True)
+
+
+def _whole(
+    operation: Operation, following: Operation | None, marks: Sequence[Mark], worked: Mapping[int, int]
+) -> Operation:
+    """Add the steps, the first work, and when it was ready where no client step says that."""
+    until = None if following is None else following.request_ns
+    steps = tuple(
+        mark
+        for mark in marks
+        if mark.is_step and mark.start_ns >= operation.request_ns and (until is None or mark.start_ns < until)
+    )
+    own = {worker: worked[worker] for worker in sorted(operation.new) if worker in worked}
+    ready = operation.ready_ns
+    if operation.kind == ACTIVATE:
+        ready = max([ready, *(mark.end_ns for mark in steps)])
+    elif ready < 0:
+        ready = min(own.values(), default=max(birth.first_ns for birth in operation.births))
+    return replace(operation, marks=steps, worked_ns=own, ready_ns=ready)
+
+
+def _first_work(run: Run, new: set[int]) -> dict[int, int]:
+    """Return, per new worker, when it first read data of another, or began to process something."""
+    if not new:
+        return {}
+    edges = run.scan("edges").with_columns(worker=worker_of("dst")).filter(pl.col("worker").is_in(sorted(new)))
+    data = edges.filter(pl.col("type") == str(ActivityType.DATA_MESSAGE), pl.col("records").fill_null(1) > 0)
+    reads = (
+        data.select("worker", "channel", id="read")
+        .join(run.scan("vertices").select("id", "t_ns"), on="id")
+        .join(run.channels.lazy().select("channel", "type"), on="channel", how="left")
+        .filter(~pl.col("type").fill_null("").str.starts_with(PREFIX))
+        .select("worker", "t_ns")
+    )
+    work = edges.filter(pl.col("type") == str(ActivityType.PROCESSING)).select("worker", t_ns="start_ns")
+    return dict(pl.concat([reads, work]).group_by("worker").agg(pl.col("t_ns").min()).collect().iter_rows())

@@ -1,0 +1,103 @@
+"""What is asked of runs whose workers joined or left while they went on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pag_graph.api.questions import Pag
+from pag_graph.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from pag_graph.analyses.rescaling.overhead import Overhead
+    from pag_graph.analyses.rescaling.report import Rescaling
+
+
+def rescale(
+    store: str | os.PathLike[str] | Pag,
+    *,
+    period_ns: int | None = None,
+    first_ns: int | None = None,
+    cores: int | None = None,
+    weight: Literal["epochs", "records"] = "epochs",
+    routing: str | os.PathLike[str] | None = None,
+) -> Rescaling:
+    """Say what it brought, and what it cost, that workers joined or left a run.
+
+    Parameters
+    ----------
+    store
+        A store, or a graph that is open.
+    period_ns, first_ns
+        When input was due: that of epoch 0 at `first_ns` from the run's origin, and then every `period_ns`. Without
+        them latencies are service times.
+    cores
+        Cores of each host, to say where workers outnumber them.
+    weight
+        What percentiles count.
+    routing
+        A file of moves, for the table `routing` (`pag_graph.analyses.rescaling.routing.read_moves`).
+
+    Returns
+    -------
+    Rescaling
+        Its tables by name, such as ``named("phases")``; its headline says the most important of it, and
+        `pag_graph.sinks.rescaling.rescaling_picture` draws it.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If the run has no operation, or its clocks are not aligned.
+    InvalidParameterError
+        If only one of `period_ns` and `first_ns` is given, or a number is out of range.
+
+    Examples
+    --------
+    >>> pag_graph.api.rescale("run.pag", period_ns=10_000_000, first_ns=0)  # doctest: +SKIP
+    """
+    from pag_graph.analyses.rescaling.latencies import Schedule
+    from pag_graph.analyses.rescaling.report import Setting
+    from pag_graph.analyses.rescaling.report import rescale as ask
+
+    if (period_ns is None) != (first_ns is None):
+        message = "When input was due takes both: the period, and when that of epoch 0 was due."
+        raise InvalidParameterError(message, "Give both `--period` and `--first`, or neither for service times.")
+    if weight not in {"epochs", "records"}:
+        message = f"weight is {weight!r}; it must be 'epochs' or 'records'."
+        raise InvalidParameterError(message)
+    schedule = None if period_ns is None or first_ns is None else Schedule(period_ns, first_ns)
+    moves = None if routing is None else Path(routing)
+    pag = store if isinstance(store, Pag) else Pag(Path(store))
+    return ask(pag.run, Setting(schedule=schedule, cores=cores, weight=weight, moves=moves))
+
+
+def rescale_overhead(
+    base: Iterable[str | os.PathLike[str] | Pag], fork: Iterable[str | os.PathLike[str] | Pag]
+) -> Overhead:
+    """Say what it costs a program to be able to rescale, while nobody joins or leaves.
+
+    Parameters
+    ----------
+    base, fork
+        Runs of the program without and with it, on the same input.
+
+    Returns
+    -------
+    Overhead
+        Its `table` has rows of `RESCALE_OVERHEAD`.
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is no run on a side, or no round that all runs have.
+    UnsupportedPlanError
+        If the clocks of a run are not aligned.
+    """
+    from pag_graph.analyses.rescaling.overhead import overhead
+
+    sides = ([one if isinstance(one, Pag) else Pag(Path(one)) for one in side] for side in (base, fork))
+    opened = [[pag.run for pag in side] for side in sides]
+    return overhead(*opened)

@@ -1,0 +1,39 @@
+"""What a build did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pag_graph.builder.commit import commit_derived
+from pag_graph.model.tables import PAG_FINDINGS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pag_graph.builder.commit import Derive
+    from pag_graph.store.delta import StoreInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReport:
+    """What a build did."""
+
+    store: StoreInfo
+    rows: dict[str, int]
+    """Rows of every table."""
+    committed: bool
+    """False where this very state was committed before, so that there was nothing to do."""
+
+    @property
+    def findings(self) -> pa.Table:
+        """Rows of `PAG_FINDINGS`, read when they are asked for."""
+        return self.store.scan("findings").collect().to_arrow().cast(PAG_FINDINGS)
+
+
+def nothing_to_do(kept: StoreInfo, derive: Derive) -> BuildReport:
+    """Report of a state that was committed before; it is committed once more if there is more to derive from it."""
+    now = commit_derived(kept, derive)
+    info = now or kept
+    rows = {name: sum(part.rows for part in info.parts(name)) for name in info.tables}
+    return BuildReport(store=info, rows=rows, committed=now is not None)

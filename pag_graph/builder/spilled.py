@@ -1,0 +1,131 @@
+"""Sends that nobody has read for long: they wait in files, so that memory holds those that are under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from pag_graph.builder.match import SENDS, first_sends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import polars as pl
+    from numpy.typing import NDArray
+
+    I64 = NDArray[np.int64]
+
+FILE_ROWS = 16_384
+"""Sends of a file, at least."""
+
+
+class SendFiles(Protocol):
+    """Where such files are, as of `pag_graph.builder.made.Sink`."""
+
+    def write_sends(self, sends: pa.Table) -> str:
+        """Take sends; return what to ask for them by."""
+        ...
+
+    def read_sends(self, name: str) -> pa.Table:
+        """Return them."""
+        ...
+
+
+class SpilledFile(NamedTuple):
+    """A file of sends, and what is known of those of them that still wait."""
+
+    name: str
+    rows: int
+    first: tuple[tuple[int, int, int], ...]
+    """Per receiver: its number, or -1 for all; when the first send was made that it has not read; and the vertex."""
+
+
+class Loaded(NamedTuple):
+    """Sends that came back from files."""
+
+    columns: Mapping[str, I64]
+    """Columns `SENDS`."""
+    readers: Mapping[int, set[int]]
+    """Per send that some workers have read: which."""
+
+
+class Spilled:
+    """Sends in files.
+
+    Parameters
+    ----------
+    files
+        The files.
+    back
+        Sends in them, by their vertices, that wait there no more: somebody read them.
+    """
+
+    def __init__(self, files: Iterable[SpilledFile] = (), back: Iterable[int] = ()) -> None:
+        self.files = tuple(files)
+        self.back = frozenset(back)
+
+    @property
+    def rows(self) -> int:
+        """How many sends wait."""
+        return sum(file.rows for file in self.files)
+
+    def with_sends(self, columns: Mapping[str, I64], readers: Mapping[int, set[int]], place: SendFiles) -> Spilled:
+        """Return this with more sends, which are written to a file."""
+        known = pa.array([sorted(readers.get(vertex, ())) for vertex in columns["id"].tolist()], pa.list_(pa.int64()))
+        name = place.write_sends(pa.table({**{name: columns[name] for name in SENDS}, _READERS: known}))
+        return Spilled([*self.files, SpilledFile(name, len(columns["id"]), _first(columns))], self.back)
+
+    def take_back(self, receives: pl.DataFrame, place: SendFiles) -> tuple[Spilled, list[Loaded]]:
+        """Return this without the sends of some receives, and these sends."""
+        files, back, found = [], self.back, []
+        for file in self.files:
+            table = place.read_sends(file.name)
+            columns = _columns(table)
+            waiting = ~np.isin(columns["id"], list(back))
+            here, _ = first_sends({name: values[waiting] for name, values in columns.items()}, receives)
+            rows = np.unique(np.flatnonzero(waiting)[here])
+            if not len(rows):
+                files.append(file)
+                continue
+            found.append(_loaded(table, columns, rows))
+            waiting[rows] = False
+            ids = columns["id"].tolist()
+            back = back | frozenset(columns["id"][rows].tolist()) if waiting.any() else back.difference(ids)
+            if waiting.any():
+                left = {name: values[waiting] for name, values in columns.items()}
+                files.append(SpilledFile(file.name, int(np.count_nonzero(waiting)), _first(left)))
+        return Spilled(files, back), found
+
+    def load(self, place: SendFiles) -> list[Loaded]:
+        """Return all sends that wait."""
+        found = []
+        for file in self.files:
+            table = place.read_sends(file.name)
+            columns = _columns(table)
+            found.append(_loaded(table, columns, np.flatnonzero(~np.isin(columns["id"], list(self.back)))))
+        return found
+
+
+_READERS = "readers"
+
+
+def _columns(table: pa.Table) -> dict[str, I64]:
+    return {name: table[name].to_numpy() for name in SENDS}
+
+
+def _loaded(table: pa.Table, columns: Mapping[str, I64], rows: I64) -> Loaded:
+    readers = table[_READERS].take(rows).to_pylist()
+    known = {vertex: set(workers) for vertex, workers in zip(columns["id"][rows].tolist(), readers, strict=True)}
+    return Loaded(
+        {name: values[rows] for name, values in columns.items()},
+        {vertex: workers for vertex, workers in known.items() if workers},
+    )
+
+
+def _first(columns: Mapping[str, I64]) -> tuple[tuple[int, int, int], ...]:
+    order = np.lexsort((columns["t"], columns["receiver"]))
+    _, begin = np.unique(columns["receiver"][order], return_index=True)
+    first = order[begin]
+    return tuple(zip(*(columns[name][first].tolist() for name in ("receiver", "t", "id")), strict=True))

@@ -1,0 +1,60 @@
+"""`pag advise-evaluate`: whether inserted ports helped."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+
+
+def advise_evaluate(
+    before: Annotated[
+        list[Path], typer.Argument(metavar="BEFORE...", help="Stores of runs without the ports.", show_default=False)
+    ],
+    after: Annotated[
+        list[Path], typer.Option("--after", metavar="STORE", help="A run with the ports; three or more of them.")
+    ],
+    state: Annotated[
+        Path, typer.Option(metavar="FILE.json", help="What is known of the program's ports; made if it is not there.")
+    ],
+    port: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OPERATOR", help="Operator that got a port; else those that read across threads now."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="BEFORE=AFTER", help="Addresses of one operator, where its name does not tell."),
+    ] = None,
+    single: Annotated[bool, typer.Option("--single", help="Decide on fewer than three runs a side.")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Compare one number, and revert what is not faster, as the paper does.")
+    ] = False,
+    alpha: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Propose nothing more once this share of the candidates did not help."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
+) -> None:
+    """Compare runs before and after ports were inserted, and remember which helped.
+
+    The state is replaced as a whole: whoever is killed leaves the old one or the new one.
+
+    Example: pag advise-evaluate b1.pag b2.pag b3.pag --after a1.pag --after a2.pag --after a3.pag --state advice.json
+    """
+    from pag_graph import api
+
+    evaluation = api.advise_evaluate(
+        before, after, state, ports=port or (), pairs=pair or (), single=single, paper=paper, alpha=alpha
+    )
+    rows = evaluation.table.to_pylist()
+    if form is Format.JSON:
+        print_json({**evaluation.summary(), "trials": rows})
+    elif form is Format.CSV:
+        print_csv(rows, evaluation.table.column_names)
+    else:
+        for line in evaluation.headline().splitlines():
+            stdout().print(line, markup=False)
+        print_rows(rows, evaluation.table.column_names, "advise-evaluate")

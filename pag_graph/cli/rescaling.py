@@ -1,0 +1,130 @@
+"""`pag rescale` and `pag rescale-overhead`: what it brought, and what it cost, that workers joined or left."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 Typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stderr, stdout
+from pag_graph.model.names import with_worker_names
+from pag_graph.model.units import nanoseconds
+from pag_graph.store.in_place import check_output, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from pag_graph.analyses.definition import Report
+
+
+class _Table(StrEnum):
+    """What to list."""
+
+    OPERATIONS = "operations"
+    PHASES = "phases"
+    LATENCY = "latency"
+    STEPS = "steps"
+    HELD_UP = "held_up"
+    ROUTING = "routing"
+    STATE = "state"
+
+
+class _Weight(StrEnum):
+    """What percentiles count."""
+
+    EPOCHS = "epochs"
+    RECORDS = "records"
+
+
+_COLUMNS = {
+    "operations": [
+        "operation",
+        "kind",
+        "request_ns",
+        "ready_ns",
+        "settled_ns",
+        "saturated",
+        "verdict",
+        "before_ns",
+        "after_ns",
+        "worst_ns",
+        "payback_epoch",
+        "payback_status",
+    ],
+}
+"""Columns of a table for people, where those are not all."""
+
+
+def rescale(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)],
+    period: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Input was due once in this time: 10ms. With --first.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When the input of epoch 0 was due, from the run's origin.")
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Cores of each host: says where workers outnumber them.")
+    ] = None,
+    table: Annotated[_Table, typer.Option(help="What to list.")] = _Table.OPERATIONS,
+    weight: Annotated[_Weight, typer.Option(help="What percentiles count.")] = _Weight.EPOCHS,
+    routing: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV with t,bin,from,to: which bins of keys moved.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many rows to show in a table.")] = 20,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also draw it.")] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+) -> None:
+    """Say what it brought, and what it cost, that workers joined or left.
+
+    Example: pag rescale run.pag --period 10ms --first 0ms --table phases
+    """
+    from pag_graph import api
+
+    check_output(picture, ".svg")
+    answer = api.rescale(
+        store,
+        period_ns=None if period is None else nanoseconds(period),
+        first_ns=None if first is None else nanoseconds(first),
+        cores=cores,
+        weight=weight.value,
+        routing=routing,
+    )
+    if picture is not None:
+        from pag_graph.sinks.rescaling import rescaling_picture
+
+        write_whole(picture, rescaling_picture(answer))
+        stderr().print(f"Wrote {picture}.")
+    _show(answer, answer.named(str(table)), str(table), form, top, answer.run.worker_names)
+
+
+def rescale_overhead(
+    base: Annotated[list[Path], typer.Argument(metavar="BASE...", help="Stores of runs without it.")],
+    fork: Annotated[list[Path], typer.Option("--fork", metavar="FORK", help="A store of a run with it; several.")],
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print it.")] = Format.TABLE,
+) -> None:
+    """Say what it costs a program to be able to rescale, while nobody joins or leaves.
+
+    Example: pag rescale-overhead base1.pag base2.pag base3.pag --fork f1.pag --fork f2.pag --fork f3.pag
+    """
+    from pag_graph import api
+
+    answer = api.rescale_overhead(base, fork)
+    _show(answer, answer.table, "measures", form, answer.table.num_rows, {})
+
+
+def _show(answer: Report, table: pa.Table, name: str, form: Format, top: int, workers: Mapping[int, str]) -> None:
+    rows = table.to_pylist()
+    if form is Format.JSON:
+        print_json({**answer.summary(), "table": name, "rows": rows})
+    elif form is Format.CSV:
+        print_csv(rows, table.column_names)
+    else:
+        for line in answer.headline().splitlines():
+            stdout().print(line, markup=False)
+        columns = _COLUMNS.get(name, table.column_names)
+        print_rows(with_worker_names(rows[:top], workers), columns, f"{name} ({min(top, len(rows))} of {len(rows)})")

@@ -1,0 +1,166 @@
+"""Patterns of plans that often cost time, where the log does not say how much; and what it does not record at all."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pag_graph.diagnosis.spark.python_code import EXECUTES, PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pag_graph.diagnosis.spark.plan_view import PlanNode, PlanView
+    from pag_graph.sources.spark.log_tables import SparkLog
+
+__all__ = ["NotRecorded", "Suspicion", "not_recorded", "suspicions"]
+
+_LEAST_ROWS = 100_000
+"""Fewer rows are not worth a word."""
+_BARELY = 0.9
+"""A partial aggregation that leaves more than this of its rows is useless."""
+_MANY_TIMES = 10
+_LARGE_BYTES = 1 << 30
+_AGGREGATES = frozenset({"HashAggregate", "ObjectHashAggregate", "SortAggregate"})
+_HASHING = frozenset({"HashAggregate", "ObjectHashAggregate"})
+"""Aggregations that need no order."""
+_LAMBDAS = frozenset(
+    {"AppendColumns", "DeserializeToObject", "FlatMapGroupsInR", "MapElements", "MapGroups", "TypedFilter"}
+)
+_PASSING = ("AQEShuffleRead", "Filter", "Project", "Sort", "WholeStageCodegen")
+"""What a node is called that passes rows on; `SortAggregate` is none of them."""
+_TO_NATIVE = re.compile(r"\w{0,40}RowTo\w{0,40}Columnar\w{0,40}", re.ASCII)
+"""Nodes that hand rows of Spark to a native engine (Photon, RAPIDS, Gluten, Comet)."""
+
+
+class Suspicion(NamedTuple):
+    """A pattern in a plan that often costs time; how much is not in the log."""
+
+    suspicion: str
+    """Stable name of the pattern."""
+    text: str
+    """What was seen, with its numbers."""
+    advice: str
+    """What to look at."""
+    node: str
+    """Where."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return dict(self._asdict())
+
+
+class NotRecorded(NamedTuple):
+    """Something that an answer would need, and the log does not have."""
+
+    what: str
+    """What is not known."""
+    setting: str | None
+    """Setting with which Spark records it; None where none does."""
+    text: str
+    """The same in a sentence."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return dict(self._asdict())
+
+
+def suspicions(plans: Iterable[PlanNode]) -> list[Suspicion]:
+    """Find patterns without a time in the plans of a log.
+
+    Parameters
+    ----------
+    plans
+        The nodes of all queries.
+
+    Returns
+    -------
+    list of Suspicion
+        By name and node; each node at most once per pattern. They are no causes: none has a saving, and none is ranked.
+    """
+    seen = [suspicion for node in plans for suspicion in _of_node(node)]
+    return sorted(dict.fromkeys(seen))
+
+
+def _of_node(node: PlanNode) -> Iterator[Suspicion]:
+    below = node.children[0] if len(node.children) == 1 else None
+    rows, rows_below = node.rows or 0, (below.rows or 0) if below is not None else 0
+    if node.name in _LAMBDAS and max(rows, rows_below) >= _LEAST_ROWS:
+        text = f"{max(rows, rows_below):,} rows are made objects for a typed function; Spark has no timer for it."
+        yield Suspicion("typed_lambda", text, "Use functions of columns: they need no objects.", node.label)
+    if _is_partial(node) and rows_below >= _LEAST_ROWS and rows > _BARELY * rows_below:
+        text = f"A partial aggregation leaves {rows:,} of {rows_below:,} rows: it hardly makes them fewer."
+        yield Suspicion("useless_partial_agg", text, "Aggregate after the join, or by fewer keys first.", node.label)
+    if node.name in {"Expand", "Generate"} and rows >= max(_MANY_TIMES * rows_below, _LEAST_ROWS) and rows_below:
+        text = f"{rows_below:,} rows become {rows:,}."
+        yield Suspicion("multiplied_rows", text, "Filter first; count distinct values approximately.", node.label)
+    if tasks := node.total("number of sort fallback tasks"):
+        text = f"{tasks:,} of its tasks fell back to sorting: their groups did not fit into the hash map."
+        advice = "Raise spark.sql.objectHashAggregate.sortBased.fallbackThreshold, or give tasks more memory."
+        yield Suspicion("agg_fallback", text, advice, node.label)
+    if node.name == "BroadcastExchange" and (size := node.total("data size")) >= _LARGE_BYTES:
+        text = f"{size / _LARGE_BYTES:.1f} GiB were collected and sent to every executor."
+        advice = "Lower spark.sql.autoBroadcastJoinThreshold, or remove the hint."
+        yield Suspicion("broadcast_large", text, advice, node.label)
+    if node.name == "Exchange" and (above := _next_above(node)) is not None:
+        yield from _of_exchange(node, above)
+    if _TO_NATIVE.fullmatch(node.name):
+        text = "Rows go from Spark to the native engine here, so what is below did not run in it."
+        yield Suspicion("native_fallback", text, "Use expressions that the engine knows.", node.label)
+
+
+def _of_exchange(node: PlanNode, above: PlanNode) -> Iterator[Suspicion]:
+    if (node.rows or 0) < _LEAST_ROWS:
+        return
+    if node.detail == "rangepartitioning" and (above.name == "Exchange" or above.name in _HASHING):
+        text = f"{node.rows:,} rows are sorted, and {above.name} above does not promise to keep their order."
+        yield Suspicion("unused_order", text, "Remove the orderBy, or do it last.", node.label)
+    elif above.name == "Exchange":
+        text = f"{node.rows:,} rows are shuffled, and again by the next exchange."
+        yield Suspicion("wasted_shuffle", text, "Remove the repartition before it.", node.label)
+
+
+def _is_partial(node: PlanNode) -> bool:
+    """Say whether a node aggregates rows before they are shuffled for the same aggregation."""
+    above = _next_above(node)
+    if node.name not in _AGGREGATES or above is None or above.name != "Exchange":
+        return False
+    after = _next_above(above)
+    return after is not None and after.name in _AGGREGATES
+
+
+def _next_above(node: PlanNode) -> PlanNode | None:
+    """Return the nearest node above that does more than pass rows on."""
+    return next((other for other in node.above() if not _passes(other)), None)
+
+
+def _passes(node: PlanNode) -> bool:
+    return node.name not in _AGGREGATES and node.name.startswith(_PASSING)
+
+
+def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
+    """Say what answers about a log would need that it does not have, and which setting records it.
+
+    Parameters
+    ----------
+    log
+        As read.
+    plans
+        Of all its queries.
+    """
+    counted = {name.rsplit(".", 1)[-1] for name in (*log.events, *log.unknown)}
+    missing = []
+    if "SparkListenerStageExecutorMetrics" not in counted:
+        what = "how much memory executors and driver held, and the driver's garbage collection"
+        missing.append(_missing(what, "spark.eventLog.logStageExecutorMetrics"))
+    if "SparkListenerBlockUpdated" not in counted and any(True for _ in plans.named("InMemoryTableScan")):
+        missing.append(_missing("which blocks of a cache were evicted", "spark.eventLog.logBlockUpdates.enabled"))
+    python = [node for node in plans if PYTHON.fullmatch(node.name) and node.updates]
+    if python and not any(node.has(EXECUTES) for node in python):
+        missing.append(_missing("how long Python code ran", None, "; Spark 4 times it"))
+    return missing
+
+
+def _missing(what: str, setting: str | None, more: str = "") -> NotRecorded:
+    how = f"{setting} records it" if setting else f"no setting records it{more}"
+    return NotRecorded(what, setting, f"{what} ({how})")

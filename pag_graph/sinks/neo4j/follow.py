@@ -1,0 +1,268 @@
+"""Keep a database current while a store is followed: epochs are loaded as they are answered.
+
+Where that takes too long, new epochs get less detail. What there is to do follows from the store and the database
+alone, so a follower can be killed and started again at any time. It holds the lease of the run all the while. Epochs
+that more of the log has changed since are exchanged, as by an export.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal
+
+import polars as pl
+
+from pag_graph.builder import saved
+from pag_graph.builder.engine import silent
+from pag_graph.cypher import load_query
+from pag_graph.engines.following import Until
+from pag_graph.graph.run import Run
+from pag_graph.neo4j_server import lease as leases
+from pag_graph.sinks.neo4j import loader
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.load_steps import prepare_schema
+from pag_graph.sinks.neo4j.model import MODEL
+from pag_graph.sinks.neo4j.query import plain_errors
+from pag_graph.sinks.neo4j.writer import Writer, execute, patiently
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from threading import Event
+
+    import neo4j
+
+    from pag_graph.builder.build import Progress
+    from pag_graph.neo4j_server.lease import Lease
+    from pag_graph.sinks.neo4j.connection import Connection
+
+LOOK_EVERY_S = 0.25
+"""How often to ask the store for a new commit."""
+MAX_LAG_S = 30.0
+"""For how long answered epochs may wait before new ones are loaded with less detail."""
+_CAUGHT_UP = 1 / 3
+"""Below this part of the greatest lag, new epochs are loaded with more detail again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """How to follow a store."""
+
+    load: loader.LoadOptions = field(default_factory=lambda: replace(loader.LoadOptions(), detail=Detail.WAITS))
+    """How to load; its detail is the most that new epochs get."""
+    until: Until = field(default_factory=Until)
+    max_lag_s: float = MAX_LAG_S
+    look_every_s: float = LOOK_EVERY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFollowReport:
+    """What a follower has loaded."""
+
+    run: str
+    store: str
+    ending: Literal["complete", "idle", "stopped"]
+    version: int
+    """Version of the store's table `epochs` that is in the database now."""
+    epochs: int
+    """Epochs that were loaded; one that was exchanged counts again."""
+    by_detail: Mapping[str, int]
+    """Of them, how many with which detail."""
+    max_lag_s: float
+    """The longest time that answered epochs waited."""
+
+
+def follow_store(
+    path: Path,
+    connection: Connection,
+    *,
+    options: FollowOptions | None = None,
+    stop: Event | None = None,
+    progress: Progress | None = None,
+) -> GraphFollowReport:
+    """Load epochs of a store as they are answered, until it is complete or somebody asks to stop.
+
+    Parameters
+    ----------
+    path
+        A store that is followed, appended to, or complete.
+    connection
+        The database.
+    options
+        How.
+    stop
+        Ends it at the next look.
+    progress
+        Called with (label, done, all).
+
+    Returns
+    -------
+    GraphFollowReport
+        What was done. A step costs the epochs that are new, those that they have changed, and a look at the numbers of
+        all epochs.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no store.
+    Neo4jError
+        If the server cannot be reached, refuses the login or refuses to write; or if another load of the run took over.
+    """
+    options = options or FollowOptions()
+    run = Run(path)
+    run_id = str(run.info.run["run_id"])
+    with connection.open() as driver, plain_errors(f"follow run {run_id}"):
+        driver.verify_connectivity()
+        prepare_schema(driver)
+        lanes = options.load.sessions or loader.default_sessions()
+        with leases.held(driver, run_id, lanes=lanes, lease_s=options.load.lease_s) as lease:
+            following = _Following(run, driver, lease, options, progress or silent)
+            ending = following.go(stop)
+    return GraphFollowReport(
+        run=run_id,
+        store=str(path.absolute()),
+        ending=ending,
+        version=following.run.info.versions["epochs"],
+        epochs=sum(following.by_detail.values()),
+        by_detail={str(detail): count for detail, count in following.by_detail.items()},
+        max_lag_s=following.max_lag_s,
+    )
+
+
+class Pace:
+    """Chooses the detail of new epochs: less by a step where they wait too long, more when they no longer do.
+
+    Parameters
+    ----------
+    most
+        The most detail that an epoch gets.
+    max_lag_s
+        For how long epochs may wait.
+    """
+
+    def __init__(self, most: Detail, max_lag_s: float) -> None:
+        self._steps = [detail for detail in Detail if most.covers(detail)]
+        self._place = len(self._steps) - 1
+        self._max_lag_s = max_lag_s
+
+    @property
+    def detail(self) -> Detail:
+        """What new epochs are loaded with."""
+        return self._steps[self._place]
+
+    def heed(self, lag_s: float) -> None:
+        """Take into account for how long epochs have waited."""
+        if lag_s > self._max_lag_s:
+            self._place = max(self._place - 1, 0)
+        elif lag_s < self._max_lag_s * _CAUGHT_UP:
+            self._place = min(self._place + 1, len(self._steps) - 1)
+
+
+class _Following:
+    """A store that is followed."""
+
+    def __init__(
+        self, run: Run, driver: neo4j.Driver, lease: Lease, options: FollowOptions, progress: Progress
+    ) -> None:
+        self.run, self.driver, self.lease, self.options, self.progress = run, driver, lease, options, progress
+        self.by_detail: dict[Detail, int] = {}
+        self.max_lag_s = 0.0
+        self._pace = Pace(options.load.detail, options.max_lag_s)
+        self._waiting_since: float | None = None
+        self._writer = Writer(driver, lease)
+
+    def go(self, stop: Event | None) -> Literal["complete", "idle", "stopped"]:
+        """Load what there is, again and again."""
+        news = time.monotonic()
+        while stop is None or not stop.is_set():
+            left = self._step()
+            if left:
+                news = time.monotonic()
+                continue
+            until = self.options.until
+            if until.complete and self._complete():
+                return "complete"
+            if until.idle_s is not None and time.monotonic() - news > until.idle_s:
+                return "idle"
+            if self._newer():
+                news = time.monotonic()
+            else:
+                # The right to write lasts as long as it is used.
+                patiently(lambda: self._writer.write_all([]), self.options.load.patience_s, self._writer)
+                time.sleep(self.options.look_every_s)
+        return "stopped"
+
+    def _newer(self) -> bool:
+        """Look for a later state of the store."""
+        latest = Run(self.run.info.path)
+        newer = latest.info.versions["epochs"] > self.run.info.versions["epochs"]
+        if newer:
+            self.run = latest
+        return newer
+
+    def _complete(self) -> bool:
+        """Say whether the log has ended, all of which is built."""
+        kept = saved.load(self.run.info)
+        return kept is None or kept.complete
+
+    def _step(self) -> bool:
+        """Load some of the epochs that are answered and not there; say whether there were any."""
+        known = execute(self.driver, load_query("load/state").text, {"run": self.lease.run, "model": MODEL})
+        state = {number: rest for number, *rest in _epochs(known)}
+        there = {epoch for epoch, (detail, published, _) in state.items() if detail and published}
+        told = self.run.info.run["last_closed_epoch"], self.run.info.events
+        changed: set[int] = set()
+        if known and (known[0]["last_closed_epoch"], known[0]["events"]) != told:
+            first_open = min(known[0]["last_closed_epoch"], told[0]) + 1
+            changed = {epoch for epoch in there if state[epoch][2] >= first_open}
+        fresh = self._fresh(there)
+        if not (fresh or changed):
+            self._waiting_since = None
+            return False
+        self._load(sorted({*fresh, *changed} & {*self.run.epochs["epoch"]}))
+        return True
+
+    def _fresh(self, there: set[int]) -> list[int]:
+        """Return the first answered epochs that are not there: as many as are loaded together."""
+        rows = self.run.epochs.select("epoch", "edges").sort("epoch")
+        if not self._complete():
+            rows = rows.filter(pl.col("epoch") <= self.run.info.run["last_answered_epoch"])
+        rows = rows.filter(~pl.col("epoch").is_in(list(there)))
+        before = pl.col("edges").cum_sum() - pl.col("edges")
+        return rows.filter(before < self.options.load.group_edges)["epoch"].to_list()
+
+    def _load(self, epochs: list[int]) -> None:
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        lag_s = now - self._waiting_since
+        self.max_lag_s = max(self.max_lag_s, lag_s)
+        self._pace.heed(lag_s)
+        detail = self._pace.detail
+        mark = {
+            "run": self.lease.run,
+            "store": str(self.run.info.path.absolute()),
+            "detail": str(detail),
+            "to_version": self.run.info.versions["epochs"],
+            "to_commit": self.run.info.commit_id,
+            "product_version": version("pag-graph"),
+            "last_epoch": epochs[-1],
+            "lag_s": lag_s,
+        }
+        done = loader.load_run(
+            self.run,
+            self.driver,
+            epochs=epochs,
+            options=replace(self.options.load, detail=detail),
+            progress=self.progress,
+            held=loader.Held(self.lease, ((load_query("load/followed").text, mark),)),
+        )
+        self.by_detail[detail] = self.by_detail.get(detail, 0) + len(done.epochs)
+
+
+def _epochs(rows: list[dict[str, Any]]) -> Iterable[tuple[Any, ...]]:
+    if not rows:
+        return ()
+    return zip(*(rows[0][name] for name in ("epochs", "details", "published", "highest")), strict=True)

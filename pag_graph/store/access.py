@@ -1,0 +1,46 @@
+"""Who may reach a server, and what a secret in a file must be."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from pag_graph.errors import InvalidParameterError, SinkError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SHORTEST_TOKEN = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token(file: Path) -> str:
+    """Read a secret from a file that nobody else may read.
+
+    Raises
+    ------
+    InvalidParameterError
+        If others may read it, or it is too short.
+    SinkError
+        If it cannot be read.
+    """
+    try:
+        open_to_others = file.stat().st_mode & 0o077
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"The token in {file} cannot be read: {error}."
+        raise SinkError(message) from error
+    if open_to_others:
+        message = f"Others may read {file}."
+        raise InvalidParameterError(message, f"chmod 600 {file}")
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        message = f"The token in {file} must be {_SHORTEST_TOKEN} or more letters, digits and signs."
+        raise InvalidParameterError(message, "Make one: python -c 'import secrets; print(secrets.token_urlsafe())'")
+    return token

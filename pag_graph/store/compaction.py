@@ -1,0 +1,191 @@
+"""Small files of a store that become large ones, a few at a time, beside the commits of a follower.
+
+Files belong to a class by their rows: up to 31, up to 1,023, up to 32,767, and up to half a million. As soon as a class
+has 32 files, they become one of a higher class, so a row is written again four times at most, and the number of files
+grows with the logarithm of what a table holds, until files are large. The next commit puts the new file in the place of
+the old ones, as a change of files and not of data; until then nobody sees it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pag_graph.errors import PagGraphError, StoreError
+from pag_graph.model.live_tables import ALL_TABLES
+from pag_graph.store.parts import check_parts, damaged, discard, write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+
+FILES = 32
+"""So many files of a class become one."""
+MOST_ROWS = 1 << 20
+"""Rows of the largest file that is made; one of half as many stays as it is."""
+TABLES = {
+    "vertices": (("epoch", "ascending"), ("id", "ascending")),
+    "edges": (("epoch", "ascending"), ("dst", "ascending"), ("src", "ascending")),
+    "epochs": (("epoch", "ascending"),),
+    "changes": (("commit", "ascending"), ("ordinal", "ascending")),
+    "alerts": (("commit", "ascending"), ("ordinal", "ascending")),
+}
+"""Tables whose files are joined, and the order of rows in a file: readers skip by it."""
+
+
+class Swap(NamedTuple):
+    """A file with the rows of others, in whose place it comes."""
+
+    come: PartFile
+    gone: tuple[PartFile, ...]
+
+
+def due(parts: Sequence[PartFile]) -> list[PartFile]:
+    """Return the files of a table that are to become one, the oldest first; none while there are few of each class.
+
+    Parameters
+    ----------
+    parts
+        Files of a table that stay, in the order in which they came.
+    """
+    classes: dict[int, list[PartFile]] = {}
+    for part in parts:
+        if part.rows < MOST_ROWS // 2:
+            classes.setdefault(_class(part.rows), []).append(part)
+    for _, members in sorted(classes.items()):
+        if len(members) < FILES and sum(part.rows for part in members) < MOST_ROWS:
+            continue
+        chosen, rows = [], 0
+        for part in members[:FILES]:
+            if rows + part.rows > MOST_ROWS:
+                break
+            chosen.append(part)
+            rows += part.rows
+        return chosen
+    return []
+
+
+def _class(rows: int) -> int:
+    number = 0
+    while rows >= FILES:
+        rows, number = rows // FILES, number + 1
+    return number
+
+
+def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
+    """Write one file with the rows of several.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    table
+        Out of `TABLES`.
+    parts
+        Its files; each is compared with what was committed.
+
+    Raises
+    ------
+    StoreError
+        If one is damaged, or the file system refuses.
+    """  # noqa: DOC501  (the constructor of an error is taken for one)
+    folder = store / table
+    check_parts(folder, parts)
+    try:
+        rows = pa.concat_tables(
+            [pq.read_table(folder / part.path, schema=ALL_TABLES[table], partitioning=None) for part in parts]
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(folder / parts[0].path, f"it or one of {len(parts)} cannot be read: {error}") from error
+    come = write_part(store, table, rows.sort_by(list(TABLES[table])))
+    if come is None:
+        message = f"{len(parts)} files of {folder} have no rows."
+        raise StoreError(message, None, {"path": str(folder)})
+    return Swap(come, tuple(parts))
+
+
+class Compaction:
+    """Joins files of a store that one process commits to, in a thread beside it.
+
+    Parameters
+    ----------
+    store
+        Directory of the store.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._parts: dict[str, dict[str, PartFile]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pag-compaction")
+        self._work: Future[dict[str, Swap]] | None = None
+        self.trouble: PagGraphError | None = None
+        """Why files could not be joined the last time, if so; it is tried again."""
+
+    def ready(self, *, wait: bool = False) -> dict[str, Swap]:
+        """Return, per table, what the next commit may swap: nothing while a file is being written, unless `wait`."""
+        if self._work is None or not (wait or self._work.done()):
+            return {}
+        work, self._work = self._work, None
+        try:
+            swaps = work.result()
+        except PagGraphError as error:
+            self.trouble = error
+            return {}
+        self.trouble = None
+        return swaps
+
+    def committed(
+        self, info: StoreInfo, parts: Mapping[str, Sequence[PartFile]], swaps: Mapping[str, Swap], *, anew: bool
+    ) -> None:
+        """Take note of a commit, and begin to write what is due.
+
+        Parameters
+        ----------
+        info
+            The new state.
+        parts
+            Per table: files that came with it.
+        swaps
+            What it swapped.
+        anew
+            Whether nothing of the state before stayed.
+        """
+        if self._parts is None or anew:
+            # Once per process: from here on what comes is known.
+            self._parts = {table: dict(info.table(table).files) for table in TABLES if table in info.versions}
+        for table in TABLES:
+            known = self._parts.setdefault(table, {})
+            known |= {part.path: part for part in parts.get(table, ())}
+            if (swap := swaps.get(table)) is not None:
+                for part in swap.gone:
+                    known.pop(part.path, None)
+                known[swap.come.path] = swap.come
+            for path in [path for path, part in known.items() if part.provisional]:
+                del known[path]
+        if self._work is None:
+            wanted = {table: chosen for table, known in self._parts.items() if (chosen := due(list(known.values())))}
+            if wanted:
+                self._work = self._thread.submit(self._join, wanted)
+
+    def _join(self, wanted: Mapping[str, Sequence[PartFile]]) -> dict[str, Swap]:
+        swaps: dict[str, Swap] = {}
+        try:
+            for table, parts in wanted.items():
+                swaps[table] = join(self._store, table, parts)
+        except PagGraphError:
+            for table, swap in swaps.items():
+                discard(self._store, table, [swap.come])
+            raise
+        return swaps
+
+    def close(self) -> None:
+        """End the thread; what it wrote and no commit took is removed."""
+        for table, swap in self.ready(wait=True).items():
+            discard(self._store, table, [swap.come])
+        self._thread.shutdown()

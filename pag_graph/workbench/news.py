@@ -1,0 +1,198 @@
+"""What a page that stays open is told: commits, epochs that were closed, alerts, and what a followed run is doing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import polars as pl
+
+from pag_graph.api import alerts
+from pag_graph.builder.ongoing import HOLDING
+from pag_graph.errors import StoreNotFoundError
+from pag_graph.store.live import last_timing, read_status
+from pag_graph.workbench import facts
+from pag_graph.workbench.answers import in_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from pag_graph.workbench.library import Library, Opened
+
+LOOK_S = 0.5
+"""How often a store is looked at while a page listens."""
+MOST_ALERTS = 100
+"""Alerts that are told: those that are open, and then the last that were resolved."""
+_RUNS = 8
+"""Runs of which something is kept."""
+_FOR_PAGES = ("id", "event", "rule", "severity", "subject", "first_epoch", "epoch", "observed", "limit", "learned")
+
+
+@dataclass
+class Known:
+    """What is kept of a run from commit to commit, so that each costs what is new in it."""
+
+    lock: Lock = field(default_factory=Lock)
+    run: str = ""
+    version: int = -1
+    epochs: pl.DataFrame | None = None
+    """As from `facts.epochs`."""
+    alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The last that was said of each alert, by its id, in the order in which they came."""
+
+    def update(self, opened: Opened) -> None:
+        """Take over what a commit brought; nothing is looked at twice."""
+        with self.lock:
+            run = opened.pag.run
+            identity = run.info.run["run_id"]
+            if identity != self.run or opened.version < self.version:
+                self.version, self.alerts = -1, {}
+            if opened.version == self.version and self.epochs is not None:
+                return
+            self.epochs = facts.epochs(opened, self.epochs if identity == self.run else None)
+            for row in alerts(run.info.path, since=self.version).to_pylist():
+                if row["commit"] > opened.version:
+                    continue
+                self.alerts.pop(row["id"], None)
+                self.alerts[row["id"]] = {name: row[name] for name in _FOR_PAGES}
+            resolved = [key for key, row in self.alerts.items() if row["event"] == "resolved"]
+            for key in resolved[: max(len(self.alerts) - MOST_ALERTS, 0)]:
+                del self.alerts[key]
+            self.run, self.version = identity, opened.version
+
+    def told_alerts(self) -> list[dict[str, Any]]:
+        """Return the alerts that a page shows: open ones first, the newest first."""
+        newest = list(self.alerts.values())[::-1]
+        unresolved = [row for row in newest if row["event"] != "resolved"]
+        return (unresolved + [row for row in newest if row["event"] == "resolved"])[:MOST_ALERTS]
+
+
+class News:
+    """Events for pages that stay open.
+
+    Parameters
+    ----------
+    library
+        The stores.
+    work
+        Runs what computes when it is its turn.
+    """
+
+    def __init__(self, library: Library, work: Callable[..., Any]) -> None:
+        self._library = library
+        self._work = work
+        self._known: dict[str, Known] = {}
+
+    def known(self, name: str) -> Known:
+        """Return what is kept of a run."""
+        known = self._known.setdefault(name, Known())
+        while len(self._known) > _RUNS:
+            self._known.pop(next(key for key in self._known if key != name))
+        return known
+
+    def epochs(self, name: str, opened: Opened) -> pl.DataFrame:
+        """Return what the critical paths of all epochs are made of (see `facts.epochs`)."""
+        known = self.known(name)
+        known.update(opened)
+        assert known.epochs is not None  # noqa: S101  (it was made just now)
+        return known.epochs
+
+    async def told(self, name: str, after: int | None) -> AsyncIterator[bytes]:
+        """Tell of a run until nobody listens.
+
+        Parameters
+        ----------
+        name
+            Of the run.
+        after
+            The last epoch that the page knows; None if it wants to hear of later ones only.
+
+        Yields
+        ------
+        bytes
+            Server-sent events: ``commit`` for each that is seen, first the present one; ``epoch``, one per closed epoch
+            in their order, whose id is its number, so that a reconnection goes on behind it; ``alerts`` when they
+            changed; ``ongoing`` when a followed run was looked at again; a comment where nothing is new.
+        """
+        version, said, status = -1, None, None
+        while True:
+            opened = await self._work(partial(self._library.open, name))
+            if opened.version != version:
+                version = opened.version
+                rows = await self._work(partial(self.epochs, name, opened))
+                yield _event("commit", _commit(opened))
+                new = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
+                for epoch in _by_epoch(new):
+                    yield _event("epoch", epoch, epoch["epoch"])
+                after = rows["epoch"].max() if rows.height else after
+                if (now := self.known(name).told_alerts()) != said and (now or said is not None):
+                    said = now
+                    yield _event("alerts", {"alerts": said})
+            looked = await self._work(partial(ongoing, opened))
+            if looked is not None and looked.get("looked_ns") != status:
+                status = looked["looked_ns"]
+                yield _event("ongoing", looked)
+            else:
+                # Who has gone away is noticed when something is sent.
+                yield b":\n\n"
+            await anyio.sleep(LOOK_S)
+
+
+def ongoing(opened: Opened) -> dict[str, Any] | None:
+    """Return what a followed run is doing.
+
+    Parameters
+    ----------
+    opened
+        The run.
+
+    Returns
+    -------
+    dict or None
+        What `pag ongoing` says, besides ``why`` in words, ``closed_ns``, the end of the last closed epoch,
+        ``ago_ns``, how long ago the follower looked, and ``lag_ns``, how long the last epoch took from the recorder's
+        file to the answer. None where nobody has followed the run.
+    """
+    path = opened.pag.run.info.path
+    try:
+        status = read_status(path)
+    except StoreNotFoundError:
+        return None
+    timing = last_timing(path)
+    return {
+        **status,
+        "why": HOLDING[status["holder"]["why"]] if status.get("holder") else None,
+        "closed_ns": int(opened.pag.run.epochs["end_ns"].to_numpy().max(initial=0)),
+        "ago_ns": max(time.time_ns() - status["looked_ns"], 0),
+        "lag_ns": None if timing is None else timing["answered_ns"] - timing["published_ns"],
+    }
+
+
+def _commit(opened: Opened) -> dict[str, Any]:
+    run = opened.pag.run
+    return {
+        "version": opened.version,
+        "run": run.info.run["run_id"],
+        "epochs": run.epochs.height,
+        "end_ns": run.end_ns,
+        "followed": run.info.path.joinpath("_live", "status.json").exists(),
+    }
+
+
+def _by_epoch(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return one entry per epoch, with the time of each type on its path."""
+    epochs: dict[int, dict[str, Any]] = {}
+    for row in rows.iter_rows(named=True):
+        entry = epochs.setdefault(row["epoch"], {"epoch": row["epoch"], "start": row["start_ns"], "end": row["end_ns"]})
+        entry.setdefault("types", {})[row["type"]] = row["duration_ns"]
+    return [epochs[epoch] for epoch in sorted(epochs)]
+
+
+def _event(name: str, value: Any, number: int | None = None) -> bytes:
+    """Return a server-sent event; JSON has no line break."""
+    head = b"" if number is None else f"id: {number}\n".encode()
+    return head + b"event: " + name.encode() + b"\ndata: " + in_bytes(value) + b"\n\n"

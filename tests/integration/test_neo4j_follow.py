@@ -1,0 +1,121 @@
+"""Stores that are followed into Neo4j: killed or slow, the database is what loads at the same details make of it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pag_graph.engines.following import Until
+from pag_graph.sinks.neo4j.connection import Connection, connection_to_home
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
+from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
+from tests.integration.conftest import PROVE
+from tests.integration.test_neo4j_export import Growing, command, contents, wipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import neo4j
+
+    from pag_graph.graph.run import Run
+    from pag_graph.neo4j_server.server import ServerStatus
+
+pytestmark = pytest.mark.neo4j
+
+LOAD = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=100)
+SOON = FollowOptions(load=LOAD, until=Until(idle_s=0.0), look_every_s=0.01)
+KILLS = 20 if PROVE else 3
+
+FOLLOWER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from pag_graph.engines.following import Until
+from pag_graph.sinks.neo4j.connection import connection_from_environment
+from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
+from pag_graph.sinks.neo4j.loader import LoadOptions
+load = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=40)
+connection = connection_from_environment()
+print("ready", flush=True)
+follow_store(Path(sys.argv[1]), connection, options=FollowOptions(load=load, until=Until(complete=False)))
+"""
+
+
+@pytest.fixture
+def connection(neo4j_server: ServerStatus) -> Connection:
+    return connection_to_home(neo4j_server.home)
+
+
+def details(driver: neo4j.Driver) -> dict[int, str]:
+    rows = driver.execute_query("MATCH (e:Epoch {published: true}) RETURN e.epoch AS epoch, e.detail AS detail").records
+    return {row["epoch"]: row["detail"] for row in rows}
+
+
+def load_alike(driver: neo4j.Driver, run: Run) -> tuple[list[str], list[str]]:
+    """Return what there is when each epoch is loaded anew with the detail that it has."""
+    there = details(driver)
+    wipe(driver)
+    for detail in Detail:
+        if epochs := [epoch for epoch, each in there.items() if each == detail]:
+            load_run(run, driver, epochs=epochs, options=replace(LOAD, detail=detail))
+    return contents(driver)
+
+
+def followed(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
+    driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
+    return contents(driver)
+
+
+def test_a_killed_follower_goes_on(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
+    log = Growing(tmp_path)
+    log.reach(2)
+    chance, killed = random.Random(7), 0
+    for number in range(KILLS):
+        with command("-c", FOLLOWER, log.store, connection=connection) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            log.reach(3 + number * 5 // KILLS)
+            try:
+                process.wait(chance.uniform(0.0, 1.5))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+    assert killed == KILLS
+    grown = log.reach(8)
+    not_ended = follow_store(log.store, connection, options=SOON)
+    assert not_ended.ending == "idle"
+    # What is not answered is not there.
+    assert max(details(neo4j_driver)) <= grown.info.run["last_answered_epoch"]
+    last = log.reach(None)
+    done = follow_store(log.store, connection, options=replace(SOON, until=Until()))
+    assert done.ending == "complete"
+    assert details(neo4j_driver) == dict.fromkeys(last.epochs["epoch"], "full")
+    (cursor,) = neo4j_driver.execute_query("MATCH (e:Export {command: 'follow'})-[:EXPORTED]->() RETURN e").records
+    assert cursor["e"]["to_commit"] == last.info.commit_id
+    assert cursor["e"]["to_version"] == done.version
+    there = followed(neo4j_driver)
+    assert there == load_alike(neo4j_driver, last)
+    again = follow_store(log.store, connection, options=replace(SOON, until=Until()))
+    assert (again.epochs, again.ending) == (0, "complete")
+
+
+def test_epochs_that_wait_get_less_detail_and_none_is_skipped(
+    neo4j_driver: neo4j.Driver, connection: Connection, skewed: Run
+) -> None:
+    # Any wait is too long: the first epochs are loaded with all events, the last ones in sums.
+    hurried = replace(SOON, max_lag_s=1e-9, until=Until())
+    done = follow_store(skewed.info.path, connection, options=hurried)
+    there = details(neo4j_driver)
+    assert sorted(there) == skewed.epochs["epoch"].to_list()
+    assert {str(detail) for detail in Detail} == set(there.values()) == set(done.by_detail)
+    assert done.max_lag_s > 0
+    assert [there[epoch] for epoch in sorted(there)] == sorted(
+        there.values(), key=[str(detail) for detail in reversed(Detail)].index
+    )
+    assert followed(neo4j_driver) == load_alike(neo4j_driver, skewed)

@@ -1,0 +1,366 @@
+"""Advice on where to insert threads: by hand, by formula, and by sampling, on traces that are really built."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pag_graph.analyses import ports
+from pag_graph.analyses.constraints import ConstraintGraph, constraint_graph
+from pag_graph.analyses.pipelines import Traffic
+from pag_graph.analyses.port_replay import Transfer, port_replay
+from pag_graph.analyses.ports import Moved, read_ports
+from pag_graph.errors import InvalidParameterError, PagGraphError, UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
+from pag_graph.testing.strategies import small_traces
+from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.named_operators import built
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pag_graph.api import Pag
+
+Activity = tuple[int, int, list[Any]]
+"""An operator, the time before what nests in it, and that."""
+
+
+def nested(*activities: Activity, until: int, rest: str = "idle") -> str:
+    """Draw the log of a thread that does one activity after the other, and then nothing."""
+    events, now = [], 0
+
+    def write(operator: int, own: int, inner: Sequence[Activity]) -> None:
+        nonlocal now
+        events.append(f"{now} start {operator}")
+        now += own
+        for each in inner:
+            write(*each)
+        events.append(f"{now} stop {operator}")
+
+    for activity in activities:
+        write(*activity)
+    if now < until:
+        events += [f"{now} start 99 ={rest}", f"{until} stop 99"]
+    return " | ".join([*events, f"{until} end"])
+
+
+def stated(place: Path, *logs: str) -> Pag:
+    return built(draw(*logs, rules=RuleSet.STATED), place, operators=range(12))
+
+
+EXAMPLE = (
+    nested((0, 25, [(1, 15, []), (3, 30, [(4, 20, [])])]), until=100),
+    nested((2, 50, [(3, 30, [(4, 20, [])])]), until=100),
+    nested((5, 60, [(6, 10, [(4, 15, []), (10, 5, [])])]), until=100),
+    nested((7, 5, [(8, 40, [(10, 20, [])]), (9, 30, [])]), until=100),
+)
+"""The threads of Tang and Gedik's figure 4, in percent."""
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Pag:
+    return stated(tmp_path_factory.mktemp("example"), *EXAMPLE)
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Pag:
+    """Operators 0 to 7, one inside the other, each of 1 us; ten batches."""
+    batch: Activity = (7, 1_000, [])
+    for operator in range(6, -1, -1):
+        batch = (operator, 1_000, [batch])
+    return stated(tmp_path_factory.mktemp("chain"), nested(*[batch] * 10, until=80_000))
+
+
+def rows(pag: Pag, **parameters: Any) -> list[dict[str, Any]]:
+    return list(pag.advise(**parameters).table.to_pylist())
+
+
+def test_a_trace_gives_the_matrix_of_the_example(example: Pag) -> None:
+    table = example.advise_ports()
+    shares = {(row["operator"], row["worker"]): row["mu"] for row in table.table.to_pylist() if row["operator"] != 99}
+    expected = {
+        (0, 0): 0.9,
+        (1, 0): 0.15,
+        (3, 0): 0.5,
+        (4, 0): 0.2,
+        (2, 1): 1.0,
+        (3, 1): 0.5,
+        (4, 1): 0.2,
+        (5, 2): 0.9,
+        (4, 2): 0.15,
+        (6, 2): 0.3,
+        (10, 2): 0.05,
+        (7, 3): 0.95,
+        (8, 3): 0.6,
+        (9, 3): 0.3,
+        (10, 3): 0.2,
+    }
+    assert shares == pytest.approx(expected, abs=1e-9)
+    status = {row["operator"]: row["status"] for row in table.table.to_pylist()}
+    assert {one for one, said in status.items() if said == "source"} == {0, 2, 5, 7, 99}
+
+
+def test_a_trace_gives_the_ports_of_the_example(example: Pag) -> None:
+    report = example.advise()
+    chosen = {row["operator"]: row for row in report.table.to_pylist() if row["group"] is not None}
+    assert set(chosen) == {4, 8}
+    assert chosen[4]["utility"] == pytest.approx(0.8)
+    assert chosen[4]["utility_before"] == 1.0
+    assert (report.plan.nodes, report.plan.rows) == (3, (0, 1, 2, 3))
+    by_itself = {row["operator"]: row["utility"] for row in report.table.to_pylist() if row["group"] is None}
+    assert by_itself == pytest.approx({1: 0.75, 3: 1.0, 4: 0.8, 6: 0.6, 8: 0.6, 9: 0.65, 10: 0.85})
+
+
+def test_own_times_add_up_to_the_work_of_threads(example: Pag) -> None:
+    table = example.advise_ports()
+    sums: dict[int, int] = {}
+    for row in table.table.to_pylist():
+        sums[row["worker"]] = sums.get(row["worker"], 0) + row["own_ns"]
+    work = table.ports.work
+    assert sums == work.counted
+    assert {worker: mu.likely for worker, mu in work.busy.items()} == {0: 0.9, 1: 1.0, 2: 0.9, 3: 0.95}
+    assert work.life == dict.fromkeys(range(4), 100)
+
+
+def test_a_sampler_sees_the_same(example: Pag) -> None:
+    # PIPE 6: N / (p_o / p_s), of what is on the stacks at random instants.
+    stacks = example.advise_ports().ports.stacks
+    assert stacks is not None
+    chance, samples = random.Random(1), 4_000
+    edges = [
+        (row["src"], row["start_ns"], row["start_ns"] + row["duration_ns"], row["type"])
+        for row in example.snapshot().local.to_dicts()
+    ]
+    shares = stacks.threads().below
+    for worker in range(4):
+        own = [edge for edge in edges if edge[0] >> 40 == worker]
+        seen: dict[int, int] = {}
+        for _ in range(samples):
+            instant = chance.uniform(0, 100)
+            src = next(src for src, start, end, _ in own if start <= instant < end)
+            on_stack, start = set(), int(stacks.openings.at(np.array([src]))[0])
+            while start >= 0:
+                on_stack.add(int(stacks.openings.operator[start]))
+                start = int(stacks.openings.parent[start])
+            for operator in on_stack - {99}:
+                seen[operator] = seen.get(operator, 0) + 1
+        for operator, count in seen.items():
+            share = shares[operator][worker]
+            error = (share * (1 - share) / samples) ** 0.5
+            assert abs(count / samples - share) <= 4 * error, (operator, worker)
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_a_cut_chain_takes_what_the_formula_says(chain: Pag, cut: int) -> None:
+    # max(a, b) (B - 1) + a + b, of ten batches.
+    found = {row["operator"]: row for row in rows(chain, transfer="0:0")}
+    predicted = max(cut, 8 - cut) * 9 + 8
+    assert found[cut]["predicted_ns"] == found[cut]["high_ns"] == 1_000 * predicted
+    assert found[cut]["low_ns"] == 1_000 * max(cut * 10, (8 - cut) * 10)
+
+
+def test_the_middle_of_a_chain_comes_first(chain: Pag) -> None:
+    # At most, a hand-over takes 1 us, and both threads lose as much; that all is done comes back as late.
+    first = rows(chain, transfer="0:1us")[0]
+    assert (first["operator"], first["utility"], first["verdict"]) == (4, 0.5, "insert")
+    assert first["high_ns"] == 1_000 * (4 + 1 + 10 * 5 + 1)
+    assert chain.advise(transfer="0:1us").halt is None
+
+
+def test_one_batch_gains_nothing_whatever_utility_says(tmp_path: Path) -> None:
+    batch: Activity = (0, 4, [(1, 4, [])])
+    [row] = rows(stated(tmp_path, nested(batch, until=8)), transfer="0:0")
+    assert (row["utility"], row["predicted_ns"], row["verdict"], row["reason"]) == (0.5, 8, "cannot_tell", "one_batch")
+
+
+def test_ports_in_steps_reach_one_operator_per_thread(chain: Pag) -> None:
+    sets: dict[int, list[dict[str, Any]]] = {}
+    for row in rows(chain, ports=4, transfer="0:0"):
+        if row["group"] is not None:
+            sets.setdefault(row["new_threads"], []).append(row)
+    # Steps after the third find nothing to divide.
+    assert sorted(sets) == [1, 3, 7]
+    assert [{row["operator"] for row in found} for _, found in sorted(sets.items())] == [
+        {4},
+        {2, 4, 6},
+        set(range(1, 8)),
+    ]
+    assert [found[0]["utility"] for _, found in sorted(sets.items())] == pytest.approx([0.5, 0.25, 0.125])
+    assert [found[0]["predicted_ns"] for _, found in sorted(sets.items())] == [44_000, 26_000, 17_000]
+
+
+def test_help_for_one_of_two_threads_helps_nobody(tmp_path: Path) -> None:
+    # PIPE 3.2: two threads of two operators each, 100 batches; the second reads what the first sends.
+    batches = range(0, 200, 2)
+    first = [
+        f"{t} start 0 | {t + 1} start 1 | {t + 2} send 9>1 #{t} | {t + 2} stop 1 | {t + 2} stop 0" for t in batches
+    ]
+    wait = "0 start 98 =waiting | 2 recv 9<0 #0 | 2 stop 98 | 2 start 2"
+    second = [f"{t + 3} start 3 | {t + 4} stop 3 | {t + 4} stop 2" for t in batches]
+    reads = [wait, *(f"{t + 2} recv 9<0 #{t} | {t + 2} start 2" for t in batches[1:])]
+    pag = stated(
+        tmp_path,
+        " | ".join([*first, "200 start 99 =idle | 203 stop 99 | 203 end"]),
+        " | ".join([*(f"{read} | {work}" for read, work in zip(reads, second, strict=True)), "202 end"]),
+    )
+    options = pag.advise(transfer="0:0", epoch=0).plan.options
+    spans = {tuple(option.operators): option.bound.predicted_ns for option in options if option.bound}
+    assert spans == {(1, 3): 103, (1,): 202, (3,): 202}
+
+
+@pytest.fixture(scope="module")
+def diamond(tmp_path_factory: pytest.TempPathFactory) -> Pag:
+    """A source, two branches and what joins them, which reads 30 records of one branch and 10 of the other."""
+    log = (
+        "0 start 1 | 10 send 21>0 #0 *30 | 10 send 22>0 #0 *10 | 10 stop 1"
+        " | 10 start 2 | 10 recv 21<0 #0 *30 | 20 send 23>0 #0 *30 | 20 stop 2"
+        " | 20 start 3 | 20 recv 22<0 #0 *10 | 30 send 24>0 #0 *10 | 30 stop 3"
+        " | 30 start 4 | 30 recv 23<0 #0 *30 | 30 recv 24<0 #0 *10 | 70 stop 4 | 70 end"
+    )
+    return built(draw(log), tmp_path_factory.mktemp("diamond"), links=DIAMOND)
+
+
+DIAMOND = {21: (1, 2), 22: (1, 3), 23: (2, 4), 24: (3, 4)}
+
+
+def test_records_say_what_is_downstream_in_a_dataflow(diamond: Pag) -> None:
+    table = diamond.advise_ports()
+    shares = {row["operator"]: row for row in table.table.to_pylist() if row["operator"] is not None}
+    # Three of four records of the join came over Op2.
+    assert shares[2]["mu"] == pytest.approx((10 + 0.75 * 40) / 70)
+    assert shares[3]["mu"] == pytest.approx((10 + 0.25 * 40) / 70)
+    assert shares[4]["mu"] == pytest.approx(40 / 70)
+    assert [shares[one]["status"] for one in (1, 2, 3, 4)] == ["source", "candidate", "candidate", "candidate"]
+    assert [shares[one]["flags"] for one in (2, 4)] == ["pipeline_assumed,inferred", "pipeline_assumed"]
+    assert shares[1]["mu"] == pytest.approx(1.0)
+
+
+def test_without_counts_the_interval_holds_the_share(diamond: Pag, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = {(row["operator"], row["worker"]): row["mu"] for row in diamond.advise_ports().table.to_pylist()}
+    # As in a store of a version that has no table of what stayed on its worker.
+    monkeypatch.setattr(ports, "read_traffic", lambda *_: Traffic(exchanged=frozenset(), records={}, known=False))
+    table = diamond.advise_ports()
+    for row in table.table.to_pylist():
+        assert row["mu_low"] <= exact[row["operator"], row["worker"]] <= row["mu_high"], row
+        assert (row["mu_low"] < row["mu_high"]) == (row["operator"] in {2, 3})
+        assert row["operator"] is None or "no_traffic" in row["flags"]
+    assert "pag build TRACE STORE --replace" in table.headline()
+
+
+def test_a_cycle_downstream_is_solved_and_never_cut(tmp_path: Path) -> None:
+    # Op3 reads 10 records of Op2 and 30 of Op4, which reads what Op3 made: all of it came by Op2.
+    log = (
+        "0 start 1 | 10 send 21>0 #0 *10 | 10 stop 1"
+        " | 10 start 2 | 10 recv 21<0 #0 *10 | 20 send 22>0 #0 *10 | 20 stop 2"
+        " | 20 start 3 | 20 recv 22<0 #0 *10 | 40 send 23>0 #0 *30 | 40 stop 3"
+        " | 40 start 4 | 40 recv 23<0 #0 *30 | 50 send 24>0 #0 *30 | 50 stop 4"
+        " | 50 start 3 | 50 recv 24<0 #0 *30 | 70 stop 3 | 70 end"
+    )
+    links = {21: (1, 2), 22: (2, 3), 23: (3, 4), 24: (4, 3)}
+    table = built(draw(log), tmp_path, links=links).advise_ports()
+    shares = {row["operator"]: row for row in table.table.to_pylist()}
+    assert shares[2]["mu"] == pytest.approx(60 / 70)
+    assert {one: shares[one]["status"] for one in (1, 2, 3, 4)} == {
+        1: "source",
+        2: "candidate",
+        3: "never_cut",
+        4: "never_cut",
+    }
+
+
+def test_what_cannot_leave_its_thread_is_never_cut(diamond: Pag, tmp_path: Path) -> None:
+    log = (
+        "0 start 1 | 10 send 21>0 #0 *5 | 10 stop 1 | 10 start 2 | 10 recv 21<0 #0 *5 | 30 send 22>0 #0 *5 | 30 stop 2"
+        " | 30 start 3 | 30 recv 22<0 #0 *5 | 60 stop 3 | 60 end"
+    )
+    arranged = built(draw(log), tmp_path, links={21: (1, 2), 22: (2, 3)}, types={22: "Vec<alloc::rc::Rc<Batch>>"})
+    status = {row["operator"]: row["status"] for row in arranged.advise_ports().table.to_pylist()}
+    assert (status[2], status[3]) == ("candidate", "never_cut")
+    found = {row["operator"]: row["status"] for row in diamond.advise_ports(keep=["Op2"]).table.to_pylist()}
+    assert (found[2], found[3]) == ("never_cut", "candidate")
+    found = {row["operator"]: row["status"] for row in diamond.advise_ports(pact=["21=exchange"]).table.to_pylist()}
+    assert (found[2], found[3]) == ("source", "candidate")
+    with pytest.raises(InvalidParameterError, match="no channel 77"):
+        diamond.advise_ports(pact=["77=exchange"])
+    with pytest.raises(InvalidParameterError, match="cannot be read"):
+        diamond.advise_ports(pact=["21=somehow"])
+
+
+def test_more_workers_are_offered_unless_an_operator_must_stay_alone(diamond: Pag) -> None:
+    kinds = [row["kind"] for row in rows(diamond, new_threads=2)]
+    assert kinds.count("widen") == 2
+    assert kinds[0] == "widen"
+    widen = next(row for row in rows(diamond, new_threads=2) if row["new_threads"] == 1)
+    assert widen["utility"] == 0.5
+    assert "widen" not in [row["kind"] for row in rows(diamond, serial=["Op4"])]
+
+
+def test_doubts_and_limits_are_said(diamond: Pag, example: Pag) -> None:
+    assert diamond.advise(cores=1).halt == "cores"
+    shared = example.advise(cores=3)
+    assert {row["verdict"] for row in shared.table.to_pylist()} <= {"cannot_tell", "no_gain"}
+    assert "cores_shared" in shared.flags
+    assert example.advise(beta=1.0, keep=["Op3", "Op4"]).halt == "candidate"
+    assert "search_limit" in example.advise(nodes=1).flags
+    assert "not_replayed" in diamond.advise(between=(0, 50)).flags
+    with pytest.raises(InvalidParameterError, match="beta is 2"):
+        example.advise(beta=2.0)
+    with pytest.raises(InvalidParameterError, match="no interval"):
+        example.advise(transfer="5us:1us")
+    with pytest.raises(InvalidParameterError, match="of dataflows"):
+        example.advise(level=1)
+
+
+def test_nobody_who_may_have_rested_is_called_a_bottleneck(tmp_path: Path) -> None:
+    log = nested((0, 30, [(1, 30, [])]), until=100, rest="unknown")
+    report = stated(tmp_path, log).advise(beta=0.8)
+    assert report.ports.work.busy[0] == (0.6, 0.6, 1.0)
+    assert report.flags[0] == "coverage"
+    assert report.halt == "rows"
+
+
+def test_rules_without_one_clock_are_refused(tmp_path: Path) -> None:
+    trace = draw("0 start 1 | 5 stop 1 | 9 end", rules=RuleSet.ST2)
+    with pytest.raises(UnsupportedPlanError):
+        built(trace, tmp_path).advise()
+
+
+def chosen_at_random(graph: ConstraintGraph, chance: random.Random) -> Moved:
+    """Take parts of some activations of a window to one of two new threads."""
+    base = graph.base
+    activation = np.where(base.is_local, base.number("activation"), -1)
+    names = [int(name) for name in np.unique(activation[activation >= 0]) if chance.random() < 0.6]
+    chosen = {name: (chance.choice([0.25, 0.5, 1.0]), chance.randrange(2)) for name in names}
+    share, thread = np.array([chosen.get(int(one), (0.0, 0)) for one in activation]).reshape(-1, 2).T
+    nothing = np.full(len(activation), -1)
+    return Moved(share, np.where(share > 0, activation, nothing), thread.astype(np.int64), nothing, share > 0)
+
+
+@given(trace=small_traces(), seed=st.integers(0, 1_000), slowest=st.integers(0, 50))
+def test_bounds_are_in_order_and_nothing_moved_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, trace: SmallTrace, seed: int, slowest: int
+) -> None:
+    pag = built(trace, tmp_path_factory.mktemp("drawn"))
+    for window in pag.run.windows():
+        if not window.span_ns:
+            continue
+        snapshot = pag.run.snapshot(window)
+        try:
+            graph = constraint_graph(snapshot, loop="closed", arrival="shortest")
+        except PagGraphError:
+            # What contradicts itself cannot be replayed.
+            continue
+        replay = port_replay(snapshot, graph, read_ports(snapshot).work, None)
+        moved = chosen_at_random(graph, random.Random(seed))
+        nothing = moved._replace(share=np.zeros_like(moved.share))
+        still = replay.with_ports(nothing, Transfer(0, 0))
+        assert (still.low_ns, still.predicted_ns, still.instant_ns) == (window.span_ns,) * 3
+        bound = replay.with_ports(moved, Transfer(0, slowest))
+        assert bound.low_ns <= bound.instant_ns <= bound.predicted_ns <= bound.high_ns
+        assert bound.low_ns <= window.span_ns

@@ -1,0 +1,229 @@
+"""Small files of a store that is followed become large ones, and nobody who asks can tell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import orjson
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from pag_graph import api
+from pag_graph.api.standing import standings
+from pag_graph.engines.following import Following
+from pag_graph.errors import StoreError
+from pag_graph.store import compaction
+from pag_graph.store.compaction import FILES, MOST_ROWS, TABLES, Compaction, due
+from pag_graph.store.delta import check_store, commits, open_store
+from pag_graph.store.parts import PartFile
+from tests.support.compare import committed, differences
+from tests.support.growing import GrowingTrace, rounds
+from tests.support.standing_sums import check_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pag_graph.graph.following import Committed
+
+QUERIES = ("critical-path", "metrics", "totals", "invariants")
+ROUNDS = 400 if os.environ.get("PAG_PROVE") == "1" else 20
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three files become one, and at once: the commit after the one that made the third swaps them."""
+    monkeypatch.setattr(compaction, "FILES", 3)
+    ready = Compaction.ready
+    monkeypatch.setattr(Compaction, "ready", lambda self, *, wait=True: ready(self, wait=wait))
+
+
+class Rounds(Event):
+    """Writes an epoch whenever the follower has looked."""
+
+    def __init__(self, growing: GrowingTrace, epochs: range, *, finish: bool) -> None:
+        super().__init__()
+        self._growing, self._epochs, self._finish = growing, iter(epochs), finish
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Write the next epoch; after the last one nothing more comes."""
+        del timeout
+        if (epoch := next(self._epochs, None)) is not None:
+            self._growing.write_until(epoch)
+        elif self._finish:
+            self._growing.finish()
+        else:
+            self.set()
+        return self.is_set()
+
+
+def part(number: int, rows: int) -> PartFile:
+    return PartFile(path=f"part-{number}", size_bytes=1, rows=rows, statistics="{}")
+
+
+def follow(growing: GrowingTrace, store: Path, epochs: range, *, finish: bool) -> Iterator[Committed]:
+    stop = Rounds(growing, epochs, finish=finish)
+    return Following(growing.path, store, commit_every_s=0, stop=stop, derive=standings(QUERIES, ())).commits()
+
+
+@pytest.mark.usefixtures("few")
+def test_a_store_of_few_files_is_the_same_store(tmp_path: Path) -> None:
+    growing, store = GrowingTrace(rounds(ROUNDS), tmp_path / "trace"), tmp_path / "store"
+    closed: dict[int, list[tuple[object, ...]]] = {}
+    most: Counter[str] = Counter()
+    half = ROUNDS // 2
+    # One follower ends, and another one goes on.
+    for epochs, finish in ((range(half), False), (range(half, ROUNDS), True)):
+        for commit in follow(growing, store, epochs, finish=finish):
+            info = commit.run.info
+            most |= Counter({name: len(info.parts(name)) for name in TABLES})
+            rows = info.scan("edges").filter(pl.col("epoch") <= max(commit.closed)).collect()
+            for epoch, shown in closed.items():
+                assert sorted(rows.filter(pl.col("epoch") == epoch).rows()) == shown
+            closed |= {epoch: sorted(rows.filter(pl.col("epoch") == epoch).rows()) for epoch in commit.closed}
+            if commit.version == half:
+                check_sums(store, QUERIES)
+    api.build(growing.path, tmp_path / "once", engine="local")
+    assert differences(committed(store), committed(tmp_path / "once")) == ""
+    check_sums(store, QUERIES)
+    assert max(most[name] for name in TABLES) <= 16
+    assert len(commits(open_store(store))) > ROUNDS - 4
+    info = open_store(store)
+    assert not check_store(info).damaged
+    for name in TABLES:
+        assert sorted(DeltaTable(store / name).file_uris()) == sorted(
+            str(store / name / file.path) for file in info.parts(name)
+        )
+    check_log(store / "edges")
+
+
+def check_log(table: Path) -> None:
+    """Each file that is swapped says that no data changed, and each row is written four times at most."""
+    swapped, rows, written = 0, {}, 0
+    for file in sorted((table / "_delta_log").glob("*.json")):
+        actions = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+        adds = [action["add"] for action in actions if "add" in action]
+        removes = [action["remove"] for action in actions if "remove" in action]
+        came = [add for add in adds if not add["dataChange"]]
+        gone = [remove for remove in removes if not remove["dataChange"]]
+        assert bool(came) == bool(gone)
+        count = {add["path"]: orjson.loads(add["stats"])["numRecords"] for add in adds}
+        assert sum(count[add["path"]] for add in came) == sum(rows[remove["path"]] for remove in gone)
+        rows |= count
+        swapped += len(came)
+        written += sum(count.values())
+    assert swapped > 3
+    assert written <= 8 * sum(row for path, row in rows.items() if path in live_files(table))
+
+
+def live_files(table: Path) -> set[str]:
+    return {Path(uri).name for uri in DeltaTable(table).file_uris()}
+
+
+def test_when_files_are_due() -> None:
+    small = [part(number, 5) for number in range(FILES)]
+    assert due(small[1:]) == []
+    assert due(small) == small
+    # Classes are apart, and the oldest come first.
+    mixed = [*small[:20], part(90, 40), *small[20:]]
+    assert due(mixed) == small
+    # Large files are joined up to the limit, and stay then.
+    large = [part(number, MOST_ROWS // 3) for number in range(4)]
+    assert due(large) == large[:3]
+    assert due([part(number, MOST_ROWS // 2) for number in range(100)]) == []
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000, 70_000])
+def test_rows_are_written_four_times_at_most_and_files_stay_few(rows: int) -> None:
+    files: list[PartFile] = []
+    written, most = 0, 0
+    for number in range(4000):
+        files.append(part(number, rows))
+        while chosen := due(files):
+            total = sum(file.rows for file in chosen)
+            files = [file for file in files if file not in chosen]
+            files.append(part(10_000 + written, total))
+            written += total
+        most = max(most, len([file for file in files if file.rows < MOST_ROWS // 2]))
+    assert written <= 4 * 4000 * rows
+    assert most <= 4 * FILES
+
+
+@pytest.mark.usefixtures("few")
+def test_what_cannot_be_joined_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing, store = GrowingTrace(rounds(9), tmp_path / "trace"), tmp_path / "store"
+    write, refusals = compaction.write_part, [True, False]
+
+    def sometimes(*arguments: object) -> object:
+        if refusals and refusals.pop(0):
+            message = "There is no room."
+            raise StoreError(message)
+        return write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compaction, "write_part", sometimes)
+    list(follow(growing, store, range(9), finish=True))
+    assert not refusals
+    api.build(growing.path, tmp_path / "once", engine="local")
+    assert differences(committed(store), committed(tmp_path / "once")) == ""
+    assert len(open_store(store).parts("edges")) < 8
+    # Nothing is left of what was not committed.
+    for name in ("edges", "epochs"):
+        logged = {
+            orjson.loads(line)["add"]["path"]
+            for file in (store / name / "_delta_log").glob("*.json")
+            for line in file.read_bytes().splitlines()
+            if b'"add"' in line[:8]
+        }
+        assert {path.name for path in (store / name).glob("*.parquet")} == logged
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.unit.engines.test_compaction import *
+from pag_graph.store import delta
+
+point, count, place = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+compaction.FILES = 3
+ready = Compaction.ready
+Compaction.ready = lambda self, *, wait=True: ready(self, wait=wait)
+owner = delta if point == "write_version" else compaction
+original, left = getattr(owner, point), [count]
+
+def act(*arguments, **options):
+    result = original(*arguments, **options)
+    # Only what comes with files that are swapped counts.
+    left[0] -= owner is compaction or bool(options["moved"])
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+setattr(owner, point, act)
+growing = GrowingTrace(rounds(8), place / "trace")
+list(follow(growing, place / "store", range(8), finish=True))
+"""
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("count", [2] if ROUNDS < 100 else range(1, 12))
+@pytest.mark.parametrize("point", ["join", "write_version"])
+def test_who_is_killed_while_files_are_joined_loses_nothing(tmp_path: Path, point: str, count: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, point, str(count), str(tmp_path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    store = tmp_path / "store"
+    shutil.rmtree(tmp_path / "trace")
+    growing = GrowingTrace(rounds(8), tmp_path / "trace")
+    growing.finish()
+    list(follow(growing, store, range(0), finish=True))
+    api.build(growing.path, tmp_path / "once", engine="local")
+    assert differences(committed(store), committed(tmp_path / "once")) == ""
+    check_sums(store, QUERIES)
+    assert not check_store(open_store(store)).damaged

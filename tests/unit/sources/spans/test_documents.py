@@ -1,0 +1,102 @@
+"""Documents of spans that are read in slices: the same spans as in one piece, and damage is not overlooked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.sources.spans import documents, files, otlp_protobuf
+from pag_graph.sources.spans.documents import records
+from pag_graph.sources.spans.files import FORMS, read_spans
+from pag_graph.testing import span_traces
+from pag_graph.testing.span_traces import simulate
+from tests.support.simulated_spans import FORMS as WRITTEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPANS = simulate(3, 3).spans
+
+
+def one_document(name: str) -> bytes:
+    """Spans as one document without a line break."""
+    if name == "otlp":
+        exports = [json.loads(line)["resourceSpans"] for line in span_traces.otlp(SPANS).splitlines()]
+        groups = [group for export in exports for group in export]
+        return json.dumps({"a": '["{', "resourceSpans": groups, "b": [1]}).encode()
+    return {"jaeger": span_traces.jaeger, "zipkin": span_traces.zipkin}[name](SPANS)
+
+
+def in_pieces(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[place : place + size] for place in range(0, len(text), size))
+
+
+def spans_of(name: str, parts: list[Any]) -> list[Any]:
+    """Return what arrays of records hold, one after the other."""
+    keys = {"jaeger": "data", "otlp": "resourceSpans"}
+    assert all(FORMS[name].is_record(part) for part in parts)
+    return [one for part in parts for one in (part if name == "zipkin" else part[keys[name]])]
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("size", [64, 1_000, 1 << 20])
+def test_slices_hold_what_the_document_holds(name: str, size: int) -> None:
+    text = one_document(name)
+    pieces = in_pieces(text, 50)
+    parts = list(records(name, documents.filled(b"", pieces, size), pieces, slice_bytes=size))
+    assert spans_of(name, parts) == spans_of(name, [orjson.loads(text)])
+    assert (len(parts) > 1) == (size < len(text))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_document_that_is_cut_anywhere_is_no_json(name: str) -> None:
+    text = one_document(name)[-700:] if name == "zipkin" else one_document(name)
+    text = b"[" + text[text.index(b"{") :] if name == "zipkin" else text
+    for place in range(1, len(text), 1 if len(text) < 1_000 else 97):
+        pieces = in_pieces(text[:place], 50)
+        with pytest.raises(orjson.JSONDecodeError):
+            list(records(name, documents.filled(b"", pieces, 100), pieces, slice_bytes=100))
+
+
+@pytest.mark.parametrize("text", ["[{},,{}]", "[{} {}]", "[{},]", "[,{}]", "[{}}]", "[{}]]", "[{}] {}", '[{"a}]'])
+def test_what_a_parser_refuses_is_refused_in_slices(text: str) -> None:
+    with pytest.raises(orjson.JSONDecodeError):
+        orjson.loads(text)
+    for size in range(1, len(text)):
+        pieces = in_pieces(text.encode(), 1)
+        with pytest.raises(orjson.JSONDecodeError):
+            list(records("zipkin", documents.filled(b"", pieces, size), pieces, slice_bytes=size))
+
+
+def test_slices_of_exports_with_lengths_are_whole_exports() -> None:
+    text = span_traces.otlp_protobuf(SPANS)
+    parts = list(otlp_protobuf.slices(text[:10], in_pieces(text[10:], 40), slice_bytes=200))
+    assert b"".join(parts) == text
+    assert len(parts) > 1
+    assert all(otlp_protobuf.split(part)[1] == 0 for part in parts)
+    bare = span_traces.otlp_protobuf(SPANS, lengths=False)
+    assert list(otlp_protobuf.slices(bare[:10], in_pieces(bare[10:], 40), slice_bytes=200)) == [bare]
+
+
+def test_large_files_give_the_spans_that_small_ones_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, written in WRITTEN.items():
+        (tmp_path / name).write_bytes(written(SPANS))
+        whole = read_spans([tmp_path / name])
+        with monkeypatch.context() as patched:
+            # The first slice is one piece of a file; what follows is as large as it is.
+            patched.setattr(files, "SLICE", 1_000)
+            sliced = read_spans([tmp_path / name])
+        assert sliced.spans.equals(whole.spans)
+        assert sliced.references.equals(whole.references)
+
+
+def test_spans_that_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spans.json").write_bytes(span_traces.jaeger(SPANS))
+    monkeypatch.setattr(files, "_PER_SPAN", 1 << 50)
+    with pytest.raises(TraceFormatError, match=r"spans\.json takes .* of memory"):
+        read_spans([tmp_path / "spans.json"])

@@ -1,0 +1,148 @@
+"""What an open page is told: an event per closed epoch, alerts that open and are resolved, and whom a run waits for."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from pag_graph import api, samples
+from pag_graph.workbench import news
+from pag_graph.workbench.app import Workbench, make_app
+from pag_graph.workbench.library import Library
+from pag_graph.workbench.news import Known, News
+from tests.support.asgi import get
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """A run that was followed, with alerts."""
+    folder = tmp_path_factory.mktemp("followed")
+    api.follow(
+        samples.path("skewed"), folder / "run.pag", queries=["critical-path"], alerts="docs/examples/alerts.toml"
+    )
+    return Library([folder])
+
+
+def parsed(event: bytes) -> tuple[str, int | None, Any]:
+    """Return an event's name, its id, and what it says."""
+    lines = dict(line.split(": ", 1) for line in event.decode().splitlines() if line)
+    return lines["event"], int(lines["id"]) if "id" in lines else None, json.loads(lines["data"])
+
+
+def told(library: Library, after: int | None, count: int) -> list[tuple[str, int | None, Any]]:
+    """Return the first events of a stream."""
+    (name,) = library.stores()
+
+    async def listen() -> list[bytes]:
+        events: AsyncIterator[bytes] = Workbench(library).news.told(name, after)
+        return [await anext(events) for _ in range(count)]
+
+    return [parsed(event) for event in anyio.run(listen)]
+
+
+def test_every_closed_epoch_is_told_once_and_a_reconnection_goes_on(followed: Library) -> None:
+    (name,) = followed.stores()
+    run = followed.open(name).pag.run
+    events = told(followed, -1, 14)
+    assert [event[0] for event in events] == ["commit", *["epoch"] * 11, "alerts", "ongoing"]
+    epochs = events[1:12]
+    assert [number for _, number, _ in epochs] == list(range(11))
+    for (_, _, said), row in zip(epochs, run.epochs.sort("epoch").iter_rows(named=True), strict=True):
+        assert (said["start"], said["end"]) == (row["start_ns"], row["end_ns"])
+        assert sum(said["types"].values()) == row["end_ns"] - row["start_ns"]
+    # Whoever has seen epoch 8 hears of the two after it.
+    assert [event[1] for event in told(followed, 8, 4)] == [None, 9, 10, None]
+    # Whoever knows none asks for none.
+    assert [event[0] for event in told(followed, None, 3)] == ["commit", "alerts", "ongoing"]
+
+
+def test_a_browser_that_comes_back_hears_what_it_missed(followed: Library) -> None:
+    (name,) = followed.stores()
+    app = make_app(followed)
+
+    def ids(headers: dict[str, str]) -> list[int]:
+        answer = get(app, f"/api/run/{name}/events?after=5", headers, leave_after=6)
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return [int(line[4:]) for line in answer.body.decode().splitlines() if line.startswith("id: ")]
+
+    assert ids({}) == [6, 7, 8, 9, 10]
+    # The browser repeats the address that it began with; the id of the last event says more.
+    assert ids({"Last-Event-ID": "8"}) == [9, 10]
+    assert ids({"Last-Event-ID": "nonsense"}) == [6, 7, 8, 9, 10]
+
+
+def test_alerts_are_those_of_the_store_the_open_ones_first(followed: Library) -> None:
+    (name,) = followed.stores()
+    path = followed.open(name).pag.run.info.path
+    rows = api.alerts(path).to_pylist()
+    last = {row["id"]: row["event"] for row in rows}
+    (said,) = [event[2]["alerts"] for event in told(followed, None, 2) if event[0] == "alerts"]
+    assert {row["id"]: row["event"] for row in said} == last
+    assert {"opened", "resolved"} == set(last.values())
+    states = [row["event"] for row in said]
+    assert states == sorted(states)
+
+
+def test_what_goes_on_is_what_the_follower_saw(followed: Library) -> None:
+    (name,) = followed.stores()
+    said = told(followed, None, 3)[-1][2]
+    assert said["complete"]
+    assert said["closed_ns"] == followed.open(name).pag.run.epochs["end_ns"].max()
+    assert said["lag_ns"] > 0
+    assert said["why"] is None or said["holder"]
+    assert len(said["workers"]) == 4
+
+
+def test_a_commit_costs_what_is_new_in_it(followed: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    (name,) = followed.stores()
+    opened, known = followed.open(name), Known()
+    known.update(opened)
+    assert known.epochs is not None
+    whole, asked = known.epochs, []
+
+    def counted(store: Any, *, since: int) -> Any:
+        asked.append(since)
+        return api.alerts(store, since=since)
+
+    monkeypatch.setattr(news, "alerts", counted)
+    known.update(opened)
+    assert asked == []
+    # As if the last two epochs had come with this commit.
+    known.epochs, known.version = whole.filter(whole["epoch"] < 9), opened.version - 1
+    known.update(opened)
+    assert asked == [opened.version - 1]
+    assert known.epochs.equals(whole)
+
+
+def test_alerts_that_were_resolved_long_ago_are_forgotten(followed: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    (name,) = followed.stores()
+    monkeypatch.setattr(news, "MOST_ALERTS", 2)
+    known = Known()
+    known.update(followed.open(name))
+    open_ones = [row for row in known.alerts.values() if row["event"] == "opened"]
+    assert len(known.alerts) == max(2, len(open_ones))
+    assert len(known.told_alerts()) == 2
+
+
+def test_runs_that_nobody_looks_at_are_forgotten(followed: Library) -> None:
+    kept = News(followed, partial)
+    for number in range(20):
+        kept.known(f"run {number}")
+    assert len(kept._known) == news._RUNS
+    assert "run 19" in kept._known
+
+
+def test_a_run_that_was_built_has_no_follower(library: Library, store: str, runs: Path) -> None:
+    assert news.ongoing(library.open(store)) is None
+    assert api.alerts(runs / "skewed.pag").num_rows == 0
+    (first, *_) = told(library, None, 1)
+    assert first[0] == "commit"
+    assert not first[2]["followed"]
