@@ -116,7 +116,7 @@ def build(
         derived = partial(derive, kept=kept, answered=last_to_answer(built, opened))
         info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived)
     before = {} if begin is None else begin.rows
-    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts}
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
     return BuildReport(store=info, rows=rows, committed=True)
 
