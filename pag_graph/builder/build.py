@@ -24,7 +24,6 @@ from pag_graph.builder.saved import Saved
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.tables import STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
 from pag_graph.store.delta import check_target
@@ -183,8 +182,6 @@ def _commit(
     """Commit, and say what the store holds then."""
     info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
     before = {} if begin is None else begin.rows
-    rows = {
-        name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in STORE_TABLES
-    }
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
     rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
     return BuildReport(store=info, rows=rows, committed=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pag_graph.formats.html import rows_table
+from pag_graph.model.html import rows_table
 from pag_graph.graph.membership import can_touch, members
 from pag_graph.graph.tiling import tile
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
