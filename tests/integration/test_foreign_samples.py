@@ -37,7 +37,7 @@ def paths(run: Run) -> dict[int, pl.DataFrame]:
 def test_queries_of_the_library_answer_as_the_engine_does(neo4j_driver: neo4j.Driver, samples: dict[str, Run]) -> None:
     for run in samples.values():
         load_run(run, neo4j_driver)
-    for name, run in samples.items():
+    for run in samples.values():
         values = {"run": str(run.info.run["run_id"])}
         expected = paths(run)
         found = run_query(neo4j_driver, "epochs/path_switches", {**values, "limit": 1000})
@@ -47,9 +47,6 @@ def test_queries_of_the_library_answer_as_the_engine_does(neo4j_driver: neo4j.Dr
         }
         at_once = run_query(neo4j_driver, "patterns/waits_at_once", values)
         assert sum(row["time_ns"] for row in at_once) == sum(run.window(epoch=epoch).span_ns for epoch in expected)
-        if name == "torch":
-            # `analyses/critical_path` walks over every message that is read where a wait ends. Here those are several.
-            continue
         for epoch, path in expected.items():
             steps = run_query(neo4j_driver, "analyses/critical_path", {**values, "epoch": epoch})
             assert [(row["type"], row["duration_ns"]) for row in steps] == list(
