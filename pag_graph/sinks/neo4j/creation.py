@@ -158,7 +158,10 @@ def _values(table: RelationshipTable, nodes: NodeTable, rows: pl.DataFrame) -> d
     columns, key = (
         (table.target_columns, table.target.key) if own == "from" else (table.source_columns, table.source.key)
     )
-    row = pl.int_range(pl.len())
-    others = rows.group_by(columns, maintain_order=True).agg(first=row.min(), last=row.max())
+    # Numbered before they are grouped: in a group, numbers would begin anew.
+    numbered = rows.select(columns).with_columns(number=pl.int_range(pl.len()))
+    others = numbered.group_by(columns, maintain_order=True).agg(
+        first=pl.col("number").min(), last=pl.col("number").max()
+    )
     values |= {f"{kind}_other_{name}": others[column].to_list() for name, column in zip(key, columns, strict=True)}
     return values | {f"{kind}_{end}": others[end].to_list() for end in ("first", "last")}
