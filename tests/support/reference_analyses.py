@@ -50,6 +50,9 @@ def reference_path(
     edge: Row | None
     if end_vertex is not None:
         edge = local[end_vertex]
+        if edge["type"] == "waiting":
+            # The window closes with the end of a wait: with what ended it, the path begins.
+            edge = enders[end_vertex]
     else:
         across = [edge for edge in edges if edge["start_ns"] < end <= edge["start_ns"] + edge["duration_ns"]]
         active = [edge for edge in across if edge["type"] in _LOCAL - {"waiting"}]
