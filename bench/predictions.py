@@ -17,14 +17,14 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
 
 from bench import harness
 from pag_graph import api
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
-from pag_graph.model.enums import ActivityType, EpochRole
+from pag_graph.model.enums import EpochRole
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ PROGRAMS = (
     ),
     Program(
         name="open loop",
-        says="input comes every 12 ms, whether or not the work before is done; from its coming to its end",
+        says="input comes every 12 ms, whether or not the work before is done; from when it was due to its end",
         arguments={**_BASE, "skew": 60, "period": 12_000},
         changes=({"cost": 300}, {"cost": 2_000}, {"before": 1_500}, {"after": 0}),
     ),
@@ -170,40 +170,55 @@ def first_in_line() -> None:
         print(f"runs at usual priority: {error}", file=sys.stderr)
 
 
+class Recorded(NamedTuple):
+    """One run of the program."""
+
+    run: Run
+    due_ns: Mapping[int, int]
+    """By epoch: when its input was due on the first worker, from the run's origin; nothing in a closed loop."""
+
+
 def execute(
     executable: Path, program: Program, workers: int, arguments: Mapping[str, int], *, place: Path, rt: bool
-) -> Run:
+) -> Recorded:
     """Run the program once and build its graph."""
     words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
     command = [str(executable), "-w", str(workers), "--trace", str(place / "trace"), *words, *program.flags]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
     api.build(place / "trace", place / "store", engine="local")
-    return api.open(place / "store").run
+    run = api.open(place / "store").run
+    report = api.latency(place / "trace")
+    if report.loop == "closed":
+        return Recorded(run, {})
+    first = report.rows().group_by("number").agg(pl.col("due_ns").min() - run.info.run["origin_unix_ns"])
+    return Recorded(run, dict(first.iter_rows()))
 
 
-def spans(run: Run) -> list[int]:
-    """Return the lengths of the rounds that count; where input comes by the clock, from its coming."""
-    return [window.span_ns - came for window, came in zip(_windows(run), _comings(run), strict=True)]
+def spans(recorded: Recorded) -> list[int]:
+    """Return the lengths of the rounds that count; where input comes by the clock, from when it was due."""
+    windows = _windows(recorded.run)
+    return [window.span_ns - due for window, due in zip(windows, _due(recorded), strict=True)]
 
 
-def _comings(run: Run) -> list[int]:
-    """Return when the input of each round came, from its start: where the first worker stops sleeping for it."""
-    idle = run.scan("edges").filter(pl.col("type") == str(ActivityType.IDLE)).collect()
-    ends = idle.select(at=pl.col("start_ns") + pl.col("duration_ns")).sort("at")["at"]
-    first = [ends.filter((ends > window.start_ns) & (ends <= window.end_ns)).min() for window in _windows(run)]
-    return [int(at) - window.start_ns if at is not None else 0 for at, window in zip(first, _windows(run), strict=True)]  # type: ignore[arg-type]
+def _due(recorded: Recorded) -> list[int]:
+    """Return when the input of each round was due, from the round's start: before it, where the one before was late."""
+    windows = _windows(recorded.run)
+    if not recorded.due_ns:
+        return [0] * len(windows)
+    return [recorded.due_ns[window.epoch] - window.start_ns for window in windows if window.epoch is not None]
 
 
 def _windows(run: Run) -> list[api.Window]:
     return [window for window in run.windows() if window.role is EpochRole.ROUND][_WARM:]
 
 
-def predicted(run: Run, old: Mapping[str, int], new: Mapping[str, int]) -> list[int]:
+def predicted(recorded: Recorded, old: Mapping[str, int], new: Mapping[str, int]) -> list[int]:
     """Return the lengths of the same rounds with other costs, as what-if predicts them."""
+    run = recorded.run
     changes = list(_changes(run, old, new))
     return [
-        what_if(run.snapshot(window), changes).span_ns - came
-        for window, came in zip(_windows(run), _comings(run), strict=True)
+        what_if(run.snapshot(window), changes).span_ns - due
+        for window, due in zip(_windows(run), _due(recorded), strict=True)
     ]
 
 

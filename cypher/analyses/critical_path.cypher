@@ -11,8 +11,9 @@
 //   47 rows
 //
 // From the event that closes the window back to the window's start. An event ends a wait where it begins a segment
-// (event.segment = event.id): there the path goes on with the message that ended the wait, everywhere else with the
-// worker's own activity (Sager 2016, 5.3.1). So there is one way back from each event, and the walk is linear: it names
+// (event.segment = event.id): there the path goes on with the message that ended the wait (of several that are read
+// there the one sent last, then that of the lowest sender), everywhere else with the worker's own activity (Sager 2016,
+// 5.3.1). So there is one way back from each event, and the walk is linear: it names
 // its steps by the lists `sources`, `activities` and `targets`, because a path of its own would be made anew at each step.
 
 MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})
@@ -22,7 +23,14 @@ WITH last, window.start_ns AS opens_ns, window.end_ns AS closes_ns
 MATCH (last)
       ((targets:Event)<-[activities:!WAITING]-(sources:Event)
         WHERE targets.t_ns > opens_ns
-          AND (targets.segment = targets.id) = (sources.worker <> targets.worker))+
+          AND (targets.segment = targets.id) = (sources.worker <> targets.worker)
+          AND (sources.worker = targets.worker
+               OR sources.t_ns <= targets.t_ns
+               AND NOT EXISTS {
+                 MATCH (targets)<-[:!WAITING]-(other:Event)
+                 WHERE other.worker <> targets.worker AND other.t_ns <= targets.t_ns
+                   AND (other.t_ns > sources.t_ns OR other.t_ns = sources.t_ns AND other.id < sources.id)
+               }))+
       (first:Event)
 WHERE first.t_ns <= opens_ns
 UNWIND range(1, size(activities)) AS step

@@ -121,8 +121,7 @@ class Plan:
         options = []
         for option in self.options:
             if option.kind == "port" and self.ports is not None:
-                behind = option.new_threads if self.ports.mode == "flow" else 1
-                moved = self.ports.moved(replay.graph.base, option.operators, behind)
+                moved = self.ports.moved(replay.graph.base, option.operators, option.new_threads)
                 options.append(replace(option, bound=replay.with_ports(moved, transfer)))
             else:
                 options.append(option)
@@ -156,8 +155,8 @@ def _taken_ns(ports: Ports, operator: int) -> int:
     return round(sum(mu.likely * ports.work.life[thread] for thread, mu in ports.below[operator].items()))
 
 
-def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) -> Plan:
-    """Return what may be tried with a dataflow, whose ports are on all workers alike.
+def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, nodes: int) -> Plan:
+    """Return what may be tried with a dataflow, whose ports are on all workers alike, and help those that run them.
 
     Parameters
     ----------
@@ -169,25 +168,15 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
         Try up to so many.
     widen
         Whether more workers are a way out.
+    nodes
+        Matrices to make at most.
     """
     threads = ports.threads()
     busy = tuple(thread for thread, share in threads.busy.items() if share >= beta)
     before = max(threads.busy.values(), default=0.0)
     options: list[Option] = []
     for count in range(1, new_threads + 1) if busy else ():
-        options += [
-            Option(
-                kind="port",
-                operators={operator: None},
-                threads={operator: len(shares)},
-                new_threads=count,
-                utility=threads.utility(operator, count),
-                before=before,
-                moved_ns=_taken_ns(ports, operator),
-            )
-            for operator, shares in threads.below.items()
-            if not busy_without(shares, busy)
-        ]
+        options += _single_ports(ports, threads, busy, count)
         if widen:
             whole = math.fsum(threads.busy.values())
             work = sum(ports.work.counted.values())
@@ -202,28 +191,47 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool) ->
                     moved_ns=work * count // (len(threads.busy) + count),
                 )
             )
+    helped = search(threads, beta=beta, nodes=nodes)
+    together = _ports_of(helped, 0)
+    if len(together) > 1:
+        # Where records went to other threads before, workers are no longer alike.
+        utilities = [group.utility for group in helped]
+        options.append(_together(ports, together, max(utilities), before))
     best = min((one for one in options if one.kind == "port"), key=lambda one: one.utility, default=None)
     after = dict(threads.busy)
     if best is not None and best.utility < before:
-        [operator] = best.operators
-        after.update(threads.left(operator))
-        first = max(threads.busy) + 1
-        after.update({first + place: share for place, share in enumerate(threads.taken(operator, best.new_threads))})
+        for operator in best.operators:
+            after.update(threads.left(operator))
+            behind = best.new_threads if len(best.operators) == 1 else 1
+            after.update({len(after) + place: share for place, share in enumerate(threads.taken(operator, behind))})
     return Plan(
         rows=busy,
         options=options,
-        nodes=len(options),
-        pruned=0,
-        limited=False,
+        nodes=sum(group.nodes for group in helped),
+        pruned=sum(group.pruned for group in helped),
+        limited=any(group.limited for group in helped),
         before=threads.busy,
         after=after,
         ports=ports,
     )
 
 
-def busy_without(shares: Mapping[int, float], busy: Sequence[int]) -> bool:
-    """Say whether a port leaves all busy threads as they are."""
-    return not any(thread in shares for thread in busy)
+def _single_ports(ports: Ports, threads: Threads, busy: Sequence[int], new_threads: int) -> list[Option]:
+    """Return each port by itself that takes anything from a busy thread."""
+    before = max(threads.busy.values(), default=0.0)
+    return [
+        Option(
+            kind="port",
+            operators={operator: None},
+            threads={operator: len(shares)},
+            new_threads=new_threads,
+            utility=threads.utility(operator, new_threads),
+            before=before,
+            moved_ns=_taken_ns(ports, operator),
+        )
+        for operator, shares in threads.below.items()
+        if any(thread in shares for thread in busy)
+    ]
 
 
 def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan:
@@ -243,19 +251,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
     threads = ports.threads()
     before = max(threads.busy.values(), default=0.0)
     busy = tuple(thread for thread, share in threads.busy.items() if share >= beta)
-    singles = [
-        Option(
-            kind="port",
-            operators={operator: None},
-            threads={operator: len(shares)},
-            new_threads=1,
-            utility=threads.utility(operator),
-            before=before,
-            moved_ns=_taken_ns(ports, operator),
-        )
-        for operator, shares in threads.below.items()
-        if not busy_without(shares, busy)
-    ]
+    singles = _single_ports(ports, threads, busy, 1)
     chosen: dict[int, int | None] = {}
     sets: list[Option] = []
     made = pruned = groups = 0
@@ -270,18 +266,7 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
         if not more:
             break
         chosen = {**chosen, **more}
-        after = ports.threads(chosen)
-        sets.append(
-            Option(
-                kind="port",
-                operators=dict(sorted(chosen.items())),
-                threads={operator: len(ports.below[operator]) for operator in chosen},
-                new_threads=len(chosen),
-                utility=max(after.busy.values()),
-                before=before,
-                moved_ns=0,
-            )
-        )
+        sets.append(_together(ports, chosen, max(ports.threads(chosen).busy.values()), before))
     together = [set(option.operators) for option in sets]
     options = [*sets, *(option for option in singles if set(option.operators) not in together)]
     return Plan(
@@ -293,6 +278,19 @@ def nested_options(ports: Ports, beta: float, *, steps: int, nodes: int) -> Plan
         before=threads.busy,
         after=ports.threads(chosen).busy,
         ports=ports,
+    )
+
+
+def _together(ports: Ports, operators: Mapping[int, int | None], utility: float, before: float) -> Option:
+    """Return ports that belong together."""
+    return Option(
+        kind="port",
+        operators=dict(sorted(operators.items())),
+        threads={operator: len(ports.below[operator]) for operator in operators},
+        new_threads=len(operators),
+        utility=utility,
+        before=before,
+        moved_ns=sum(_taken_ns(ports, operator) for operator in operators),
     )
 
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pag_graph.errors import InvalidParameterError
-from pag_graph.store.in_place import write_whole
-from pag_graph.store.safe_files import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,10 +80,11 @@ class AdviceState:
         known = {*self.candidates, *(entry.port for entry in self.blacklist)}
         return len({entry.port for entry in self.blacklist}) / len(known) if known else 0.0
 
-    def write(self, file: Path) -> None:
-        """Write it to a file, whole or not at all."""
+    @property
+    def text(self) -> str:
+        """What its file holds; to be written whole or not at all."""
         plain = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        write_whole(file, json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+        return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_state(file: Path) -> AdviceState:
@@ -94,7 +93,7 @@ def read_state(file: Path) -> AdviceState:
     Parameters
     ----------
     file
-        As `AdviceState.write` makes it; there may be none yet.
+        With the text of an `AdviceState`; there may be none yet.
 
     Returns
     -------
@@ -114,8 +113,8 @@ def read_state(file: Path) -> AdviceState:
         message = f"The state {file} cannot be read: {error}."
         raise InvalidParameterError(message, "Choose another file.", {"file": str(file)}) from error
     try:
-        return _state_of(parse_json(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _state_of(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         message = f"{file} is no state of {FORMAT} {FORMAT_VERSION}: {error}."
         raise InvalidParameterError(message, "Choose another file, or begin a new one.", {"file": str(file)}) from error
 

@@ -132,7 +132,7 @@ class Advice(Report):
         """Return everything but the rows as plain values, for programs."""
         return {
             "mode": self.ports.mode,
-            "rows": list(self.plan.rows),
+            "bottlenecks": list(self.plan.rows),
             "searched": self.plan.nodes,
             "pruned": self.plan.pruned,
             "coverage": self.ports.work.coverage,
@@ -194,7 +194,7 @@ def advise(snapshot: Snapshot, parameters: AdviseParameters | None = None) -> Ad
     if barrier:
         plan = Plan(rows=(), options=[], nodes=0, pruned=0, limited=False, before={}, after={})
     elif ports.mode == "flow":
-        plan = flow_options(ports, given.beta, new_threads=_most_threads(given, ports), widen=widen)
+        plan = flow_options(ports, given.beta, new_threads=_most_threads(given, ports), widen=widen, nodes=given.nodes)
     else:
         plan = nested_options(ports, given.beta, steps=given.ports, nodes=given.nodes)
     flags = _flags(given, ports, plan, replay, transfer)

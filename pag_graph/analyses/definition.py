@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 from pag_graph.analyses.parameters import Parameter, make_parameters, parameters_of
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.formats.html import rows_table
 from pag_graph.graph.needs import Needs
+from pag_graph.model.html import rows_table
 from pag_graph.model.units import in_html
 
 if TYPE_CHECKING:

@@ -53,6 +53,8 @@ class Traffic(NamedTuple):
     """Records per channel and reading worker, those that stayed included; only of channels that tell."""
     known: bool
     """Whether what stayed on its worker is included."""
+    uncounted: frozenset[int] = frozenset()
+    """Channels with messages of which nobody knows how many records they hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,8 @@ class Dataflow:
     workers: Sequence[int]
     records: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Records per channel and reading worker in the window; empty where nobody knows."""
+    counted: Collection[int] = ()
+    """Channels of which that is known, also where it is none."""
 
     @cached_property
     def inputs(self) -> Mapping[Node, Sequence[Link]]:
@@ -136,11 +140,19 @@ class Dataflow:
         result: dict[int, dict[int, Bounds]] = {one: {} for one in sorted(operators)}
         for worker in self.workers:
             apportioned = self._apportioned(start, reached, worker)
+            passed = self._passed(start, worker)
             for one, node in operators.items():
-                share = 1.0 if node in certain else apportioned.get(node)
+                share = (1.0 if node in certain else apportioned.get(node)) if passed else 0.0
                 bounds = Bounds(0.0, 0.5, 1.0) if share is None else Bounds(share, share, share)
                 result[one][worker] = bounds
         return result
+
+    def _passed(self, start: Node, worker: int) -> bool:
+        """Say whether any records may have passed a node on a worker."""
+        inputs = self.inputs.get(start, ())
+        return not inputs or any(
+            link.channel not in self.counted or self.records.get((link.channel, worker), 0) for link in inputs
+        )
 
     def _apportioned(self, start: Node, reached: Collection[Node], worker: int) -> dict[Node, float]:
         """Return shares by records: a linear system, as cycles may lie downstream.
@@ -240,7 +252,10 @@ def dataflow(run: Run, traffic: Traffic, *, level: int | None, pacts: Mapping[in
         pact: Pact = "exchange" if row["channel"] in traffic.exchanged else "pipeline"
         bound = any(text in (row["type"] or "") for text in _BOUND_TYPES)
         links.append(Link(row["channel"], source, target, pacts.get(row["channel"], pact), bound))
-    return Dataflow(links=links, fold=fold, scopes=frozenset(scopes), workers=run.workers, records=traffic.records)
+    counted = {row["channel"] for row in rows} - traffic.uncounted if traffic.known else set()
+    return Dataflow(
+        links=links, fold=fold, scopes=frozenset(scopes), workers=run.workers, records=traffic.records, counted=counted
+    )
 
 
 def _up_to(address: str, level: int | None) -> str:

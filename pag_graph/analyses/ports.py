@@ -162,9 +162,9 @@ class Ports:
         base
             The window, with its edges.
         operators
-            Those that get a port; of a dataflow one.
+            Those that get a port; of a dataflow no two in the way of one thread.
         new_threads
-            Among how many threads a port of a dataflow divides what it takes.
+            Among how many threads the only port of a dataflow divides what it takes.
         """
         src = base.number("src")
         local = base.is_local
@@ -185,16 +185,20 @@ class Ports:
                 occurrence >= 0,
             )
         assert self.flow is not None  # noqa: S101  (one of both there is)
-        [operator] = operators
         worker = src >> POSITION_BITS
         number = folded(base.number("operator"), self.flow.fold)
-        share = np.zeros(len(src))
-        for other, shares in self.shares[operator].items():
-            for reader, bounds in shares.items():
-                share[local & (number == other) & (worker == reader)] = bounds.likely
+        share, thread, handed = np.zeros(len(src)), np.zeros(len(src), np.int64), np.zeros(len(src), np.bool_)
         rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
+        for place, operator in enumerate(sorted(operators)):
+            for other, shares in self.shares[operator].items():
+                for reader, bounds in shares.items():
+                    # Every thread has one port in its way, so what is taken from it is taken once.
+                    rows = local & (number == other) & (worker == reader) & (bounds.likely > share)
+                    share[rows] = bounds.likely
+                    thread[rows] = rank[rows] % new_threads if len(operators) == 1 else place
+                    handed[rows] = other == operator
         activation = np.where(share > 0, base.number("activation"), nothing)
-        return Moved(share, activation, rank % new_threads, nothing, (share > 0) & (number == operator))
+        return Moved(share, activation, thread, nothing, handed)
 
 
 def folded(operator: I64, fold: Mapping[int, int]) -> I64:
@@ -321,4 +325,9 @@ def read_traffic(run: Run, window: Window) -> Traffic:
     shown = data.filter(pl.col("epoch").is_between(rounds.min(), rounds.max())) if rounds.len() else data.clear()
     counts = shown.group_by("channel", "to_worker").agg(pl.col("records").sum(), lost=pl.col("records").is_null().any())
     records = {(row["channel"], row["to_worker"]): row["records"] for row in counts.to_dicts() if not row["lost"]}
-    return Traffic(exchanged=frozenset(remote["channel"].to_list()), records=records, known=True)
+    return Traffic(
+        exchanged=frozenset(remote["channel"].to_list()),
+        records=records,
+        known=True,
+        uncounted=frozenset(counts.filter("lost")["channel"].to_list()),
+    )

@@ -17,6 +17,7 @@ from pag_graph.api.building import build, make_engine
 from pag_graph.api.comparing import advise_evaluate, scaling
 from pag_graph.api.following import follow, live
 from pag_graph.api.jobs import analyse, write_motif
+from pag_graph.api.latency import latency, load_curve
 from pag_graph.api.questions import Pag, open  # noqa: A004  (pag_graph.open reads as it should)
 from pag_graph.api.rescaling import rescale, rescale_overhead
 from pag_graph.api.standing import alerts, changes
@@ -43,7 +44,9 @@ __all__ = [
     "changes",
     "convert",
     "follow",
+    "latency",
     "live",
+    "load_curve",
     "make_engine",
     "open",
     "rescale",

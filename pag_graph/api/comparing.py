@@ -104,6 +104,7 @@ def advise_evaluate(
     from pag_graph.analyses.advice_state import read_state
     from pag_graph.analyses.advice_trials import address_pairs
     from pag_graph.analyses.advice_trials import advise_evaluate as evaluate
+    from pag_graph.store.in_place import write_whole
 
     file = Path(state)
     known = read_state(file)
@@ -114,5 +115,5 @@ def advise_evaluate(
     evaluation = evaluate(
         runs_before, runs_after, known, ports=tuple(ports), pairs=addresses, single=single, paper=paper
     )
-    evaluation.state.write(file)
+    write_whole(file, evaluation.state.text)
     return evaluation

@@ -10,10 +10,10 @@ import polars as pl
 
 from pag_graph.builder.engine import silent
 from pag_graph.errors import InvalidParameterError
-from pag_graph.formats.html import facts
 from pag_graph.graph.run import Run
 from pag_graph.graph.window import whole_number
 from pag_graph.model.enums import EpochRole
+from pag_graph.model.html import facts
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.model.units import duration
 from pag_graph.store.in_place import check_output, write_whole

@@ -24,7 +24,6 @@ from pag_graph.builder.saved import Saved
 from pag_graph.builder.stretches import build_stretches
 from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
-from pag_graph.model.tables import STORE_TABLES
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
 from pag_graph.store.delta import check_target
@@ -34,8 +33,6 @@ from pag_graph.store.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
-
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.engine import Engine
     from pag_graph.builder.fold import Folded
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.contents import Live
     from pag_graph.store.delta import Mode, StoreInfo
 
     Progress = Callable[[str, int, int], None]
@@ -118,7 +114,11 @@ def build(
         built = construct(plan, StoreSink(target), begin or Saved(), staging, engine, kept, progress)
         opened.check_same()
         derived = partial(derive, kept=kept, answered=last_to_answer(built, opened))
-        return _commit(target, plan, built, begin, forced, previous, derived)
+        info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derived)
+    before = {} if begin is None else begin.rows
+    rows = {name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in info.tables}
+    rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
+    return BuildReport(store=info, rows=rows, committed=True)
 
 
 def construct(
@@ -169,22 +169,3 @@ def _folded(plan: RunPlan, sink: Sink, begin: Saved, staging: Path, engine: Engi
         return fold(plan, sink, begin.state.copy(), begin.closed, progress)
     folded = build_stretches(plan, sink, staging, engine, progress)
     return folded or build_in_two_passes(plan, sink, staging, engine, progress)
-
-
-def _commit(
-    target: Path,
-    plan: RunPlan,
-    built: Finished,
-    begin: Saved | None,
-    forced: pa.Table,
-    previous: StoreInfo | None,
-    derive: Callable[[StoreInfo], Live | None],
-) -> BuildReport:
-    """Commit, and say what the store holds then."""
-    info, parts = commit_finished(target, plan, built, begin, forced, previous, derive=derive)
-    before = {} if begin is None else begin.rows
-    rows = {
-        name: before.get(name, 0) + sum(part.rows for part in parts[name]) for name in parts if name in STORE_TABLES
-    }
-    rows |= {name: table.num_rows for name, table in small_tables(plan.trace).items()}
-    return BuildReport(store=info, rows=rows, committed=True)

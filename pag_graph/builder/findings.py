@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from pag_graph.builder.rule_choice import INFERRED_WAITS
 from pag_graph.builder.scan import application_marks
 from pag_graph.builder.state import still_open
 from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, OPEN
+from pag_graph.kernels.messages import EVERYONE
 from pag_graph.model.enums import Severity
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.protocol import Remark
@@ -20,13 +22,12 @@ from pag_graph.store.findings import findings, no_findings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from pag_graph.builder.epochs import Windows
     from pag_graph.builder.plan import RunPlan
-    from pag_graph.builder.state import RunState, Spawn, WorkerState
+    from pag_graph.builder.state import Life, RunState, Spawn, WorkerState
 
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
@@ -183,8 +184,14 @@ def without_send(plan: RunPlan, receives: pl.DataFrame) -> pa.Table:
     )
 
 
-def without_receive(plan: RunPlan, sends: pl.DataFrame) -> list[pa.Table]:
-    """Return a finding per send that not all its receivers have read; `sends` as of `SENDS`, by vertex."""
+def without_receive(plan: RunPlan, sends: pl.DataFrame, lives: Mapping[int, Life]) -> list[pa.Table]:
+    """Return a finding per send that not all its receivers have read; `sends` as of `SENDS`, by vertex.
+
+    A broadcast is due at the workers that were alive when it was sent: who joined later need not have read it, nor who
+    had left.
+    """
+    if lives:
+        sends = sends.with_columns(missing=_due(sends, lives)).filter(pl.col("missing") > 0)
     if not sends.height:
         return []
     ids = sends["id"].to_numpy()
@@ -203,6 +210,16 @@ def without_receive(plan: RunPlan, sends: pl.DataFrame) -> list[pa.Table]:
         unit="messages",
     )
     return [found]
+
+
+def _due(sends: pl.DataFrame, lives: Mapping[int, Life]) -> pl.Series:
+    """Return how many reads of sends are missing, without those of workers that were not alive."""
+    t, missing = sends["t"].to_numpy(), sends["missing"].to_numpy()
+    absent = np.zeros(len(t), np.int64)
+    for life in lives.values():
+        absent += (t < life.begin_ns) | (t > (np.inf if life.exit_ns is None else life.exit_ns))
+    absent[sends["receiver"].to_numpy() != EVERYONE] = 0
+    return pl.Series("missing", np.where(missing > 0, np.maximum(missing - absent, 0), missing))
 
 
 # --- Lives and names --------------------------------------------------------------------------------------------------

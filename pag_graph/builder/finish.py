@@ -13,6 +13,7 @@ from pag_graph.builder.append import check_unchanged
 from pag_graph.builder.frontier import answered, closed_for_good
 from pag_graph.builder.made import Made
 from pag_graph.builder.saved import Saved
+from pag_graph.builder.state import lives_of
 from pag_graph.model.tables import PAG_EPOCHS
 from pag_graph.store.contents import SLICED
 from pag_graph.store.findings import no_findings
@@ -155,7 +156,7 @@ def _of_run(plan: RunPlan, folded: Folded) -> list[pa.Table]:
     """Return findings about the run as far as it goes."""
     state, spawns, _, span = folded.whole
     return [
-        *findings.without_receive(plan, state.sends.unread()),
+        *findings.without_receive(plan, state.sends.unread(), lives_of(spawns.births, state)),
         *findings.of_lives(plan, state, spawns.births, spawns.odd),
         *findings.unknown_names(plan, state),
         *findings.of_epochs(span),

@@ -36,6 +36,7 @@ from pag_graph.cli.analyses import (
 from pag_graph.cli.check import check
 from pag_graph.cli.export import export
 from pag_graph.cli.follow import follow
+from pag_graph.cli.latency import latency, load_curve
 from pag_graph.cli.motif import k_hop_paths, motif
 from pag_graph.cli.ongoing import ongoing
 from pag_graph.cli.output import (
@@ -243,6 +244,8 @@ app.command()(motif)
 app.command()(k_hop_paths)
 app.command()(export)
 app.command()(scaling)
+app.command()(latency)
+app.command()(load_curve)
 app.command()(rescale)
 app.command()(rescale_overhead)
 app.command()(advise_evaluate)

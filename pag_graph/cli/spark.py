@@ -25,62 +25,72 @@ _CAUSE_COLUMNS = [
 ]
 
 
-def spark(
-    logs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="LOG...",
-            help="Event logs: files, rolling directories, directories of logs; or such at s3://, gs://, abfss://.",
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE.md", help="Also write it as Markdown, for a comment or an issue.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
-    cores: Annotated[
-        list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
-    keep_texts: Annotated[
-        bool,
-        typer.Option(
-            "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
-        ),
-    ] = False,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
-    ] = None,
-    fail_over: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENT", help="With --against: exit code 9 if the run is so much above their median."),
-    ] = None,
-    of: Annotated[
-        Measure, typer.Option(help="What --fail-over compares: all time, that since the first job, or of cores.")
-    ] = Measure.SPAN,
-    history: Annotated[
-        str | None, typer.Option(metavar="URL", help="Take logs from this History Server, by --app or --name.")
-    ] = None,
-    apps: Annotated[
-        list[str] | None, typer.Option("--app", metavar="ID", help="With --history: an application; may be repeated.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
-    ] = None,
-    last: Annotated[int, typer.Option(min=1, help="With --name: how many of them.")] = 1,
-    fleet: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.parquet", help="Only sum up many logs; a row for each is kept here and read once."),
-    ] = None,
-    form: Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")] = (
-        Format.TABLE
+_Logs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="LOG...",
+        help="Event logs: files, rolling directories, directories of logs; or such at s3://, gs://, abfss://.",
     ),
+]
+_Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also write a page with a timeline by executor.")]
+_Markdown = Annotated[
+    Path | None, typer.Option(metavar="FILE.md", help="Also write it as Markdown, for a comment or an issue.")
+]
+_Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep trace and store here, for all other commands.")]
+_Cores = Annotated[
+    list[int] | None, typer.Option(metavar="N", min=1, help="Predict the end with so many cores; may be repeated.")
+]
+_KeepTexts = Annotated[
+    bool,
+    typer.Option(
+        "--keep-texts", help="Keep descriptions of jobs, SQL and reasons in full; the files are then yours alone."
+    ),
+]
+_Against = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LOG", help="Say where the run differs from this one; repeated, from the middle one."),
+]
+_FailOver = Annotated[
+    str | None,
+    typer.Option(metavar="PERCENT", help="With --against: exit code 9 if the run is so much above their median."),
+]
+_Of = Annotated[
+    Measure, typer.Option(help="What --fail-over compares: all time, that since the first job, or of cores.")
+]
+_History = Annotated[
+    str | None, typer.Option(metavar="URL", help="Take logs from this History Server, by --app or --name.")
+]
+_Apps = Annotated[
+    list[str] | None, typer.Option("--app", metavar="ID", help="With --history: an application; may be repeated.")
+]
+_Name = Annotated[
+    str | None, typer.Option(metavar="REGEX", help="With --history: the newest applications of this name.")
+]
+_FleetFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.parquet", help="Only sum up many logs; a row for each is kept here and read once."),
+]
+_Form = Annotated[Format, typer.Option("--format", help="table for people, json with all, csv of the causes.")]
+
+
+def spark(
+    logs: _Logs = None,
+    html: _Html = None,
+    markdown: _Markdown = None,
+    out: _Out = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace what is in the directory.")] = False,
+    cores: _Cores = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows of each part of the text.")] = 6,
+    keep_texts: _KeepTexts = False,
+    against: _Against = None,
+    fail_over: _FailOver = None,
+    of: _Of = Measure.SPAN,
+    history: _History = None,
+    apps: _Apps = None,
+    name: _Name = None,
+    last: Annotated[int, typer.Option(min=1, help="With --name: how many of them.")] = 1,
+    fleet: _FleetFile = None,
+    form: _Form = Format.TABLE,
 ) -> None:
     """Say why Spark applications were slow, from their event logs, and what would help.
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from pag_graph.formats.html import rows_table
 from pag_graph.graph.membership import can_touch, members
 from pag_graph.graph.tiling import tile
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
+from pag_graph.model.html import rows_table
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.units import duration, in_html
 

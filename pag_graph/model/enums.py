@@ -108,6 +108,7 @@ COUNTED_TYPES = (
     ActivityType.GC,
     ActivityType.SCHEDULING,
     ActivityType.APPLICATION,
+    ActivityType.PROGRAM,
     ActivityType.BUSY,
 )
 """Edge types of time in which a worker is utilised."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pag_graph.analyses.definition import Analysis, table_of
 from pag_graph.analyses.why import Why
 from pag_graph.errors import InvalidParameterError
-from pag_graph.formats.html import rows_table
+from pag_graph.model.html import rows_table
 from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import in_html
 from pag_graph.sinks.charts import picture

@@ -32,6 +32,7 @@ MOST_ROWS = 1 << 20
 TABLES = {
     "vertices": (("epoch", "ascending"), ("id", "ascending")),
     "edges": (("epoch", "ascending"), ("dst", "ascending"), ("src", "ascending")),
+    "traffic": (("epoch", "ascending"), ("channel", "ascending")),
     "epochs": (("epoch", "ascending"),),
     "changes": (("commit", "ascending"), ("ordinal", "ascending")),
     "alerts": (("commit", "ascending"), ("ordinal", "ascending")),

@@ -101,6 +101,7 @@ def merged_meta(
             content[name] = _union([entry for meta in metas for entry in meta.get(name, ())])
     if any("stalled_ns" in meta for meta in metas):
         content["stalled_ns"] = sum(meta.get("stalled_ns", 0) for meta in metas)
+    content.pop("lost", None)
     if lost:
         content["lost"] = [list(stretch) for stretch in lost]
     return (json.dumps(content, indent=2, sort_keys=True) + "\n").encode()

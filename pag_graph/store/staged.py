@@ -32,10 +32,11 @@ def staged(path: Path, parts: Mapping[str, Sequence[PartFile]], **about: Unpack[
         Nothing is written. Its version of `epochs` is the one that the commit will have; it has no others.
     """
     previous = about["previous"]
+    since = -1 if previous is None else previous.versions["epochs"]
     return _Staged(
         path=path,
         run=about["run"],
-        versions={"epochs": latest(path / "epochs") + 1},
+        versions={"epochs": latest(path / "epochs", since=since) + 1},
         closed_epochs=about["closed_epochs"],
         dropped=about["dropped"],
         events=about["events"],

@@ -160,7 +160,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     graph = Reference()
     if not trace.complete:
         graph.findings["log_cut_short", None, None, None] += 1
-    _match(trace, logs, graph)
+    readers = _match(logs, graph)
     intervals = []
     opened = []
     for worker, log in enumerate(logs):
@@ -176,6 +176,7 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         _drop(log, mine, graph)
         opened.append(_applications(log, graph))
     lives = _lives(logs, end, graph)
+    _unread(logs, readers, lives, graph)
     rounds = _rounds(logs, lives, graph)
     open_epoch = rounds[-1]["epoch"] + 1 if rounds else 0
     for worker, (log, mine) in enumerate(zip(logs, intervals, strict=True)):
@@ -251,7 +252,8 @@ def _lives(logs: list[list[_Item]], end: int, graph: Reference) -> list[_Life]:
     return lives
 
 
-def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None:
+def _match(logs: list[list[_Item]], graph: Reference) -> defaultdict[int, set[int]]:
+    """Find the send of every read; return who read each send."""
     sends: dict[tuple[object, ...], _Item] = {}
     readers: defaultdict[int, set[int]] = defaultdict(set)
     items = [item for log in logs for item in log]
@@ -277,9 +279,18 @@ def _match(trace: SmallTrace, logs: list[list[_Item]], graph: Reference) -> None
             readers[item.sent.id].add(event.worker)
             if item.t < item.sent.t and event.peer != event.worker:
                 graph.findings["negative_transfer", event.worker, event.seq, item.t - item.sent.t] += 1
-    for item in items:
+    return readers
+
+
+def _unread(logs: list[list[_Item]], readers: defaultdict[int, set[int]], lives: list[_Life], graph: Reference) -> None:
+    """Say which sends were not read as often as there were workers to read them."""
+    for item in (item for log in logs for item in log):
         if item.kind in {"send", "progress_send"}:
-            missing = (1 if item.kind == "send" else trace.workers) - len(readers[item.id])
+            missing = (1 if item.kind == "send" else len(logs)) - len(readers[item.id])
+            if item.kind == "progress_send" and missing > 0:
+                # Not due at who joins later, or has left. `begin` of a worker without a birth is the run's.
+                gone = [life for life in lives if item.t < life.begin or (life.exits and item.t > life.end)]
+                missing = max(missing - len(gone), 0)
             if missing:
                 graph.findings["send_without_receive", item.event.worker, item.event.seq, missing] += 1
 

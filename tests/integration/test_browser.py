@@ -12,7 +12,6 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import pytest
 
@@ -22,15 +21,12 @@ from pag_graph.cypher import load_query
 from pag_graph.neo4j_server import browser, server
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
-from pag_graph.workbench import facts
 
 if TYPE_CHECKING:
     from pag_graph.neo4j_server.server import ServerStatus
     from tests.support.chromium import Chromium
 
 pytestmark = pytest.mark.neo4j
-RUN = "85e7284a011b982f"
-"""Id of the bundled skewed trace, built as it is."""
 
 
 @pytest.fixture(scope="module")
@@ -122,16 +118,6 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     run(page, code("root_cause/held_up_by"))
     page.until(f"{FRAME}.innerText.includes('others_waited_ns')", "table")
     page.picture(pictures / "browser-held-up-by.png")
-    # The workbench's link brings parameters and a query into the editor.
-    told = facts.cypher()
-    arguments = "".join(f"&arg={quote(text)}" for text in (f':params {{run: "{RUN}", epoch: 4}}', str(told["query"])))
-    page.call("Page.navigate", url=f"{loaded.http_uri}/browser/?cmd=edit{arguments}")
-    page.until(
-        "document.querySelector('[data-testid=activeEditor]')?.innerText.includes('published')", "query in the editor"
-    )
-    page.until("document.body.innerText.includes('style.grass')", "connection")
-    run_editor(page)
-    page.until("document.body.innerText.includes('Started streaming 47 records')", "steps of the path")
     for name in ("browser-guide", "browser-waits", "browser-held-up-by"):
         assert (pictures / f"{name}.png").stat().st_size > 10_000
 

@@ -141,6 +141,15 @@ def test_who_is_to_blame_is_found_by_clicking(page: Chromium, library: Library, 
     click(page, "#open-window")
     page.until(f"{PAGE} === 'window'", "lanes")
     page.until("document.querySelector('#lanes').dataset.drawn > 0", "drawn lanes")
+    # Who is to blame, and since when, stands first among the steps of the path; a click zooms to it.
+    blamed = page.evaluate("document.querySelector('#steps tbody tr').innerText")
+    assert blamed.startswith("worker 0\tprocessing\tFlatMap (0.4)\t1.17 ms into the window\t2.64 ms\t68%")
+    before = page.evaluate("location.hash")
+    click(page, "#steps tr.pick")
+    page.until(f"location.hash !== {json.dumps(before)}", "zoom")
+    page.evaluate("document.querySelector('#lanes').focus()")
+    page.press("0", 48)
+    page.until("Number(document.querySelector('#lanes').dataset.drawn) >= 3", "whole window")
     # The longest work of the first lane: a click in its middle.
     box = page.evaluate(
         "(({left, top, width}) => [left + 130 + (width - 140) * 0.6, top + 22 + 9])"

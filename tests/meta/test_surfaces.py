@@ -50,6 +50,7 @@ MODULES = {
         "contraction",
         "constraints",
         "distributions",
+        "due_times",
         "evidence",
         "observations",
         "scaling",

@@ -18,6 +18,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Arguments, Run, Size, mix, random};
+use pag_timely::Schedule;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::operator::Operator;
@@ -58,6 +59,11 @@ fn main() {
         Size("skew", 0, "percent of the records that go to worker 0 in the middle, beside its share"),
         Size("gather", 0, "percent of the records that go to worker 0 at last, beside its share"),
         Size("period", 0, "microseconds from one epoch's input to the next; 0: when the epoch before is done"),
+        Size(
+            "stall",
+            0,
+            "milliseconds for which worker 0 is held up after it gave the input of the epoch in the middle",
+        ),
     ];
     let arguments = Arguments::parse("Operators cost what you say.", 2, &sizes);
     arguments.run(|worker, run| {
@@ -111,20 +117,32 @@ fn drive(worker: &mut Worker, run: &Run, input: &mut Records, probe: &ProbeHandl
     let [epochs, records, batch] = ["epochs", "records", "batch"].map(size);
     let [prepare, period] = ["prepare", "period"].map(|name| Duration::from_micros(size(name)));
     let begun = Instant::now();
+    let open = !period.is_zero();
+    let inputs = run.inputs(if open { Schedule::every(period, epochs) } else { Schedule::closed(epochs) });
     let mut done = 0;
     let end_epochs = |done: &mut u64| {
+        let before = *done;
         while *done < epochs && !probe.less_than(&(*done + 1)) {
             run.tick();
             *done += 1;
         }
+        if let Some(inputs) = inputs.as_ref().filter(|_| *done > before) {
+            inputs.done(*done);
+        }
     };
     for epoch in 0..epochs {
-        if !period.is_zero() {
+        if open {
             let due = period * u32::try_from(epoch).expect("few epochs");
             while let Some(rest) = due.checked_sub(begun.elapsed()).filter(|rest| !rest.is_zero()) {
                 run.step(worker, Some(rest));
                 end_epochs(&mut done);
             }
+        }
+        if let Some(inputs) = &inputs {
+            inputs.given_records(epoch, records);
+        }
+        if worker.index() == 0 && epoch == epochs / 2 {
+            std::thread::sleep(Duration::from_millis(size("stall")));
         }
         if !prepare.is_zero() {
             let _prepare = run.application("prepare");
@@ -139,7 +157,7 @@ fn drive(worker: &mut Worker, run: &Run, input: &mut Records, probe: &ProbeHandl
             input.send(random(run.arguments.seed, record));
         }
         input.advance_to(epoch + 1);
-        if period.is_zero() {
+        if !open {
             while probe.less_than(input.time()) {
                 run.step(worker, None);
             }

@@ -7,6 +7,7 @@ use differential_dataflow::VecCollection;
 use differential_dataflow::input::Input;
 use differential_dataflow::lattice::Lattice;
 use differential_dataflow::operators::*;
+use pag_timely::Schedule;
 use timely::dataflow::operators::{Exchange, Inspect, Probe};
 use timely::progress::Timestamp;
 
@@ -41,8 +42,12 @@ fn main() {
         }
         roots.close();
         own(0..edges).for_each(|n| graph.insert(edge(n)));
+        let inputs = run.inputs(Schedule::closed(rounds));
         for round in 0..=rounds {
             if round > 0 {
+                if let Some(inputs) = &inputs {
+                    inputs.given_records(round - 1, 2 * own(0..batch).count() as u64);
+                }
                 let gone = (round - 1) * batch..round * batch;
                 own(gone.clone()).for_each(|n| graph.remove(edge(n)));
                 own(gone.start + edges..gone.end + edges).for_each(|n| graph.insert(edge(n)));
@@ -51,6 +56,9 @@ fn main() {
             graph.flush();
             run.steps(worker, || probe.less_than(graph.time()));
             run.tick();
+            if let Some(inputs) = inputs.as_ref().filter(|_| round > 0) {
+                inputs.done(round);
+            }
         }
     });
 }

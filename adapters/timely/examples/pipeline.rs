@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Arguments, Run, Size, Word, mix, random};
+use common::{Arguments, Run, Size, Word, Work, mix, random};
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, ParallelizationContract, Pipeline};
 use timely::dataflow::operators::generic::operator::Operator;
@@ -33,27 +33,12 @@ struct Stage {
     place: usize,
 }
 
-/// Whether operators keep their core busy or leave it to others.
-#[derive(Clone, Copy)]
-enum Work {
-    Spin,
-    Sleep,
-}
-
-impl Work {
-    /// Reads the payloads, and takes `cost` nanoseconds for every record, all in all.
-    fn on(self, records: &[Record], cost: u64) {
-        let begun = Instant::now();
-        let lines = records.iter().flat_map(|(_, payload)| payload.iter().step_by(64));
-        std::hint::black_box(lines.fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
-        let whole = Duration::from_nanos(cost * records.len() as u64);
-        while let Some(rest) = whole.checked_sub(begun.elapsed()).filter(|rest| !rest.is_zero()) {
-            match self {
-                Self::Spin => std::hint::spin_loop(),
-                Self::Sleep => std::thread::sleep(rest),
-            }
-        }
-    }
+/// Reads the payloads, and takes `cost` nanoseconds for every record, all in all.
+fn process(work: Work, records: &[Record], cost: u64) {
+    let begun = Instant::now();
+    let lines = records.iter().flat_map(|(_, payload)| payload.iter().step_by(64));
+    std::hint::black_box(lines.fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
+    work.until(begun, Duration::from_nanos(cost * records.len() as u64));
 }
 
 /// The operators, in their order; ends the program if costs and places do not match each other or the workers.
@@ -82,11 +67,7 @@ fn main() {
     ];
     let arguments = Arguments::parse_with("Operators in a row, on the workers that you say.", 1, &sizes, &words);
     let stages = stages(&arguments);
-    let work = match arguments.word("work") {
-        "spin" => Work::Spin,
-        "sleep" => Work::Sleep,
-        other => arguments.refuse(&format!("--work: {other:?} is neither spin nor sleep")),
-    };
+    let work = Work::read(&arguments);
     let absent = stages.iter().find(|stage| stage.place >= arguments.workers());
     if let Some(Stage { place, .. }) = absent {
         arguments.refuse(&format!("--place: there is no worker {place}; give more with -w"));
@@ -136,7 +117,7 @@ fn add<'scope>(
     stream.unary::<CapacityContainerBuilder<_>, _, _, _>(pact, &format!("stage {number}"), move |_, _| {
         move |input, output| {
             input.for_each(|time, data| {
-                work.on(data, cost);
+                process(work, data, cost);
                 output.session(&time).give_container(data);
             });
         }

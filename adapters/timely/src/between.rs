@@ -42,6 +42,7 @@ impl Between {
     ///
     /// Parks less than `cut` apart follow each other directly: that is one sleep.
     pub(crate) fn weave(&mut self, out: &mut Vec<Record>, first: usize, cut: u64) {
+        use Kind::{ApplicationStart, ApplicationStop, EpochEnd, Receive, Send, Spawn};
         let mut next = first;
         while let (Some(since), Some(record)) = (self.since, out.get(next).copied()) {
             if !self.marked && record.kind == Kind::Park && record.t.saturating_sub(since) < cut {
@@ -51,8 +52,7 @@ impl Between {
             let mut rows = Vec::new();
             self.mark(&mut rows);
             // What the program does by itself; anything else happens in a step.
-            let own =
-                matches!(record.kind, Kind::Send | Kind::ApplicationStart | Kind::ApplicationStop | Kind::EpochEnd);
+            let own = matches!(record.kind, Send | Receive | ApplicationStart | ApplicationStop | EpochEnd | Spawn);
             let until = if own { record.t } else { self.began(since, record.t) };
             if until > since {
                 rows.push(Record::plain(until, Kind::Program, 0));

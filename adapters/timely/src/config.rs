@@ -40,6 +40,7 @@ pub struct Config {
     pub(crate) streams: Vec<Registration>,
     pub(crate) keep_unused: bool,
     pub(crate) steps: bool,
+    pub(crate) founders: Option<usize>,
     pub(crate) target: Option<Target>,
     pub(crate) overflow: Option<Overflow>,
     pub(crate) spill: u64,
@@ -61,6 +62,7 @@ impl std::fmt::Debug for Config {
             .field("streams", &self.streams.len())
             .field("keep_unused", &self.keep_unused)
             .field("steps", &self.steps)
+            .field("founders", &self.founders)
             .field("target", &self.target)
             .field("overflow", &self.overflow)
             .field("spill", &self.spill)
@@ -93,6 +95,7 @@ impl Config {
             streams: Vec::new(),
             keep_unused: false,
             steps: true,
+            founders: None,
             target: None,
             overflow: None,
             spill: 1 << 30,
@@ -132,6 +135,14 @@ impl Config {
     /// Whether to keep the usual streams that no scope uses; false unless told.
     pub fn keep_unused(mut self, keep: bool) -> Self {
         self.keep_unused = keep;
+        self
+    }
+
+    /// How many workers, from worker 0 on, begin the trace; the others [`join`](crate::join) it later, or never.
+    ///
+    /// Without it every worker must [`attach`](crate::attach), and nobody can join.
+    pub fn founders(mut self, workers: usize) -> Self {
+        self.founders = Some(workers.max(1));
         self
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::events::{optional, required};
-use crate::meeting::{Meeting, Probe, WorkerRow};
+use crate::meeting::{self, Meeting, Probe, WorkerRow};
 use crate::record::Dropped;
 use crate::tables::{ChannelRow, OperatorRow, ProgressRow, Tables};
 
@@ -29,13 +29,18 @@ const TIMELY: &str = "0.31";
 const META: &str = "meta.json";
 const EVENTS: &str = "events";
 const PARTS: &str = "parts";
+const INPUTS: &str = "inputs";
 
 /// What one process knows; with several processes, a file in `parts`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Part {
     trace_id: String,
+    /// Number of the part; where a worker joined, not that of its process.
     process: u32,
     processes: u32,
+    /// What the process has that no other one has.
+    #[serde(default)]
+    process_id: String,
     workers: Vec<WorkerRow>,
     probes: Vec<Probe>,
     operators: Vec<OperatorRow>,
@@ -101,7 +106,7 @@ impl Directory {
         let events = path.join(EVENTS);
         fs::create_dir_all(&events).map_err(Error::at(&events))?;
         let mut directory = Self { path: path.to_owned(), meeting: meeting.clone(), last: None };
-        if meeting.processes > 1 {
+        if meeting.in_parts() {
             let parts = path.join(PARTS);
             fs::create_dir_all(&parts).map_err(Error::at(&parts))?;
         }
@@ -117,9 +122,57 @@ impl Directory {
         Self::begin(path, replace, meeting)
     }
 
+    /// Enters a trace that others began, as the part of one worker.
+    ///
+    /// Returns how the worker stands in it; whoever entered from this process before is of the same process.
+    pub(crate) fn enter(path: &Path, mut row: WorkerRow) -> Result<(Self, Meeting), Error> {
+        let _lock = lock(path)?;
+        let parts = read_parts(path, read_trace_id(path).as_deref())?;
+        let Some(first) = parts.first() else {
+            let message = "nobody can join it: it was begun without `Config::founders`";
+            return Err(Error::Write(format!("{}: {message}", path.display())));
+        };
+        let mut workers: Vec<_> = parts.iter().flat_map(|part| part.workers.iter().cloned()).collect();
+        if workers.iter().any(|known| known.worker == row.worker) {
+            return Err(Error::Write(format!("{}: worker {} is in it already", path.display(), row.worker)));
+        }
+        let here = parts.iter().find(|part| part.process_id == meeting::process_id());
+        let known = workers.iter().filter(|known| Some(known.process) == here.map(|part| part.workers[0].process));
+        row.process = known
+            .map(|known| known.process)
+            .next()
+            .unwrap_or_else(|| workers.iter().map(|known| known.process + 1).max().unwrap_or_default());
+        if workers.first().is_some_and(|known| known.clock_domain != row.clock_domain) {
+            row.uncertainty_ns = None;
+        }
+        workers.clear();
+        workers.push(row);
+        let number = parts.iter().map(|part| part.process + 1).max().unwrap_or(1);
+        let meeting = Meeting {
+            trace_id: first.trace_id.clone(),
+            process: number,
+            processes: number + 1,
+            workers,
+            probes: Vec::new(),
+            founded: true,
+        };
+        let directory = Self { path: path.to_owned(), meeting: meeting.clone(), last: None };
+        // The number is taken as soon as others can see the part.
+        let part = directory.part(&Tables::new(meeting.workers.clone()), Dropped::default(), Duration::ZERO, false);
+        write_part(path, &part)?;
+        Ok((directory, meeting))
+    }
+
     /// The place of a file of events.
     pub(crate) fn events(&self, worker: u32, number: usize) -> PathBuf {
         self.path.join(EVENTS).join(format!("worker-{worker:07}-{number:07}.parquet"))
+    }
+
+    /// The place of a file of inputs, in a folder that is made when there are any.
+    pub(crate) fn inputs(&self, worker: u32, number: usize) -> Result<PathBuf, Error> {
+        let folder = self.path.join(INPUTS);
+        fs::create_dir_all(&folder).map_err(Error::at(&folder))?;
+        Ok(folder.join(format!("worker-{worker:07}-{number:07}.parquet")))
     }
 
     /// All workers of the run.
@@ -135,15 +188,33 @@ impl Directory {
         stalled: Duration,
         complete: bool,
     ) -> Result<bool, Error> {
+        let part = self.part(tables, dropped, stalled, complete);
+        if self.last.as_ref() == Some(&part) {
+            return Ok(false);
+        }
+        if !self.meeting.in_parts() {
+            write_all(&self.path, std::slice::from_ref(&part))?;
+        } else {
+            let _lock = lock(&self.path)?;
+            write_part(&self.path, &part)?;
+            write_all(&self.path, &read_parts(&self.path, Some(&part.trace_id))?)?;
+        }
+        self.last = Some(part);
+        Ok(true)
+    }
+
+    /// What this process knows by now.
+    fn part(&self, tables: &Tables, dropped: Dropped, stalled: Duration, complete: bool) -> Part {
         let dropped = [
             ("shutdown", dropped.shutdown),
             ("communication_channel", dropped.communication_channel),
             ("text", dropped.text),
         ];
-        let part = Part {
+        Part {
             trace_id: self.meeting.trace_id.clone(),
             process: self.meeting.process,
             processes: self.meeting.processes,
+            process_id: meeting::process_id(),
             workers: tables.workers.clone(),
             probes: self.meeting.probes.clone(),
             operators: tables.operators.values().cloned().collect(),
@@ -154,22 +225,15 @@ impl Directory {
             stalled_ns: u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX),
             lost: tables.lost(),
             complete,
-        };
-        if self.last.as_ref() == Some(&part) {
-            return Ok(false);
         }
-        if part.processes == 1 {
-            write_all(&self.path, std::slice::from_ref(&part))?;
-        } else {
-            let _lock = lock(&self.path)?;
-            let file = self.path.join(PARTS).join(format!("process-{:05}.json", part.process));
-            let text = serde_json::to_vec_pretty(&part).map_err(|error| Error::Write(error.to_string()))?;
-            replace_file(&file, &text)?;
-            write_all(&self.path, &read_parts(&self.path, Some(&part.trace_id))?)?;
-        }
-        self.last = Some(part);
-        Ok(true)
     }
+}
+
+/// Writes a part; whoever does holds the lock.
+fn write_part(path: &Path, part: &Part) -> Result<(), Error> {
+    let file = path.join(PARTS).join(format!("process-{:05}.json", part.process));
+    let text = serde_json::to_vec_pretty(part).map_err(|error| Error::Write(error.to_string()))?;
+    replace_file(&file, &text)
 }
 
 /// Makes one trace of what several processes wrote into directories of their own.
@@ -243,7 +307,7 @@ fn write_all(path: &Path, parts: &[Part]) -> Result<(), Error> {
         }
         for row in &part.workers {
             // A process knows its own workers best.
-            if row.process == part.process {
+            if row.process == part.process || part.workers.len() == 1 {
                 workers.insert(row.worker, row);
             } else {
                 workers.entry(row.worker).or_insert(row);
@@ -260,6 +324,9 @@ fn write_all(path: &Path, parts: &[Part]) -> Result<(), Error> {
     write_operators(&path.join("operators.parquet"), &operators)?;
     write_channels(&path.join("channels.parquet"), &channels, &operators)?;
     write_workers(&path.join("workers.parquet"), &workers)?;
+    // Each that joins makes it one part more.
+    let expected = parts.iter().map(|part| part.processes as usize).max().unwrap_or(1);
+    let processes = workers.iter().map(|row| row.process).collect::<BTreeSet<_>>().len() as u32;
     let meta = Meta {
         format_version: FORMAT_VERSION,
         trace_id: first.trace_id.clone(),
@@ -269,9 +336,9 @@ fn write_all(path: &Path, parts: &[Part]) -> Result<(), Error> {
         aligned: workers.iter().all(|row| row.uncertainty_ns.is_some()),
         idle_logged: true,
         dropped,
-        complete: parts.len() == first.processes as usize && parts.iter().all(|part| part.complete),
+        complete: parts.len() == expected && parts.iter().all(|part| part.complete),
         adapter_version: env!("CARGO_PKG_VERSION"),
-        processes: first.processes,
+        processes,
         missing_progress: missing_progress(parts, &operators),
         conflicts: conflicts.into_iter().collect(),
         clock_probes: first.probes.clone(),
@@ -339,7 +406,7 @@ fn hidden(file: &Path) -> PathBuf {
 type Group<'a> = SerializedRowGroupWriter<'a, File>;
 
 /// Puts a small table in the place of a file at once.
-fn replace_table(
+pub(crate) fn replace_table(
     file: &Path,
     schema: &str,
     write: impl FnOnce(&mut Group<'_>) -> Result<(), ParquetError>,
@@ -365,7 +432,7 @@ fn text<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
 }
 
 /// Splits into values and levels.
-fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
+pub(crate) fn split<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let mut present = Vec::new();
     let levels = values.map(|value| {
         let level = i16::from(value.is_some());

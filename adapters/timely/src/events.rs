@@ -15,7 +15,7 @@ use parquet::schema::types::{ColumnPath, Type};
 
 use crate::Error;
 use crate::directory::Directory;
-use crate::record::{APPLICATIONS, Kind, NAMES, Record, TYPES};
+use crate::record::{APPLICATIONS, BOOTSTRAP, Kind, NAMES, Record, TYPES};
 use crate::send::Portion;
 
 /// Rows of a row group; a reader skips by them.
@@ -117,6 +117,7 @@ struct Columns {
     peer: Optional<i32>,
     message_seq: Optional<i64>,
     records: Optional<i64>,
+    bytes: Optional<i64>,
     timeout_ns: Optional<i64>,
 }
 
@@ -124,7 +125,7 @@ impl Columns {
     #[inline]
     fn push(&mut self, record: &Record, seq: i64, epoch: i64) {
         use Kind::{ApplicationStart, ApplicationStop, IdleStop, Park, ProgressReceive, ProgressSend, PushProgress};
-        use Kind::{Receive, Send, Start, Stop};
+        use Kind::{Receive, Send, Spawn, Start, Stop};
         let Record { t, message, count, id, scope, peer, kind } = *record;
         let data = matches!(kind, Send | Receive);
         let progress = matches!(kind, ProgressSend | ProgressReceive);
@@ -141,9 +142,10 @@ impl Columns {
         });
         self.channel.push((data || progress).then_some(i64::from(id)));
         self.scope.push(progress.then_some(i64::from(scope)));
-        self.peer.push((data || kind == ProgressReceive).then_some(peer as i32));
+        self.peer.push((data || matches!(kind, ProgressReceive | Spawn)).then_some(peer as i32));
         self.message_seq.push((data || progress).then_some(message as i64));
         self.records.push((data || progress || kind == IdleStop).then_some(count));
+        self.bytes.push((data && id >= BOOTSTRAP).then_some(i64::from(scope)));
         self.timeout_ns.push((kind == Park && count >= 0).then_some(count));
     }
 
@@ -163,6 +165,7 @@ impl Columns {
             &mut self.scope,
             &mut self.message_seq,
             &mut self.records,
+            &mut self.bytes,
             &mut self.timeout_ns,
         ] {
             column.clear();
@@ -278,7 +281,7 @@ fn write_group(writer: &mut SerializedFileWriter<File>, columns: &Columns, worke
     optional::<Int32Type>(&mut group, &columns.peer.values, &columns.peer.levels)?;
     optional::<Int64Type>(&mut group, &columns.message_seq.values, &columns.message_seq.levels)?;
     optional::<Int64Type>(&mut group, &columns.records.values, &columns.records.levels)?;
-    optional::<Int64Type>(&mut group, &[], &vec![0; rows])?;
+    optional::<Int64Type>(&mut group, &columns.bytes.values, &columns.bytes.levels)?;
     optional::<Int64Type>(&mut group, &columns.timeout_ns.values, &columns.timeout_ns.levels)?;
     group.close()?;
     Ok(())

@@ -54,6 +54,9 @@
 //!   [`Tracer::progress`] add others; usual ones that turn out to be unused are let go. A scope in which data moved but whose progress nobody listened to is listed in
 //!   `meta.json` under `missing_progress`.
 //! - Named activities of the program itself: [`Tracer::application`], or [`Tracer::application_as`] with what they do.
+//! - Where steps end, and that the program itself ran until the next event: `step_stop` and `program`, two rows a step
+//!   ([`Config::steps`]). [`Tracer::before_step`] says to the nanosecond when a step begins.
+//! - When input was due, given and done: [`Tracer::inputs`].
 //! - Empty steps, see below.
 //!
 //! Events of one worker carry `seq` 1, 2, 3, … without gaps, in the order of time; at equal times of different streams
@@ -103,6 +106,16 @@
 //! If the disk is full or a file cannot be written, the program goes on, the trace ends there and stays incomplete,
 //! the error is printed, and [`Tracer::finish`] returns it if it is known by then.
 //!
+//! # Workers that join and leave
+//!
+//! [`Config::founders`] says how many workers begin the trace; another one enters it with [`join`], which is not known
+//! before it calls that, and counts epochs from the one that it is told. Timely itself has a fixed number of workers: in
+//! version 0.31 those that join are there from the beginning, and take part in the trace from then on. Whoever starts a
+//! worker says [`Tracer::spawned`]; [`Tracer::step`] names what is done meanwhile, [`Tracer::blocked`] where a worker
+//! waits for it, [`Tracer::sent`] and [`Tracer::received`] what is sent over other ways than Timely's
+//! (channel `rescale:bootstrap`), [`Tracer::measure`] how large the progress state is (`rescale:state`), and
+//! [`Tracer::leave`] that a worker ends.
+//!
 //! # Several processes
 //!
 //! All processes are given the same directory. Each writes the events of its own workers and a file in `parts`; the
@@ -123,6 +136,8 @@ mod config;
 mod directory;
 mod error;
 mod events;
+mod inputs;
+mod joining;
 mod meeting;
 mod overflow;
 mod record;
@@ -136,6 +151,8 @@ mod writer;
 pub use config::{Config, Sink};
 pub use directory::assemble;
 pub use error::Error;
+pub use inputs::{Inputs, Schedule};
+pub use joining::{Blocked, Step};
 pub use overflow::Overflow;
 pub use record::ActivityType;
-pub use tracer::{Activities, Activity, Tracer, attach};
+pub use tracer::{Activities, Activity, Tracer, attach, join};

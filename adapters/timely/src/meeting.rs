@@ -50,9 +50,21 @@ pub(crate) struct Meeting {
     pub(crate) processes: u32,
     pub(crate) workers: Vec<WorkerRow>,
     pub(crate) probes: Vec<Probe>,
+    /// Whether others may join later.
+    pub(crate) founded: bool,
 }
 
 impl Meeting {
+    /// All workers that it knows of.
+    pub(crate) fn listed(&self) -> Vec<u32> {
+        self.workers.iter().map(|row| row.worker).collect()
+    }
+
+    /// Whether several write into the directory, each its part.
+    pub(crate) fn in_parts(&self) -> bool {
+        self.processes > 1 || self.founded
+    }
+
     /// The workers of this process.
     pub(crate) fn own(&self) -> Vec<u32> {
         self.workers.iter().filter(|row| row.process == self.process).map(|row| row.worker).collect()
@@ -86,9 +98,22 @@ fn random() -> u64 {
 }
 
 /// What no other process has.
-fn process_id() -> String {
+pub(crate) fn process_id() -> String {
     static ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     ID.get_or_init(|| format!("{}-{:016x}", std::process::id(), random())).clone()
+}
+
+/// Says who a worker is that joins a trace which others began.
+pub(crate) fn newcomer(worker: &Worker, timer: Instant) -> WorkerRow {
+    let anchor = Anchor::of_process();
+    WorkerRow {
+        worker: worker.index() as u32,
+        process: 0,
+        host: clock::host(),
+        clock_domain: clock::domain(&process_id()),
+        offset_ns: anchor.unix_ns(timer),
+        uncertainty_ns: Some(anchor.uncertainty_ns),
+    }
 }
 
 /// Meets all other workers. `prepare` makes the directory, on worker 0.
@@ -109,14 +134,18 @@ pub(crate) fn meet(
         uncertainty_ns: anchor.uncertainty_ns,
         trace_id: format!("{:016x}{:016x}", random(), random()),
     };
-    if worker.peers() == 1 {
-        let meeting = agree(&[me], 0);
+    let peers = config.founders.unwrap_or(usize::MAX).min(worker.peers());
+    if worker.index() >= peers {
+        return Err(Error::Write(format!("worker {} is no founder of the trace: it can join it", worker.index())));
+    }
+    if peers == 1 {
+        let meeting = Meeting { founded: config.founders.is_some(), ..agree(&[me], 0) };
         prepare(&meeting)?;
         return Ok(meeting);
     }
-    let mut table = Table::open(worker, config.attach_timeout);
+    let mut table = Table::open(worker, peers, config.attach_timeout);
     let hellos = table.greet(&me)?;
-    let mut meeting = agree(&hellos, me.worker);
+    let mut meeting = Meeting { founded: config.founders.is_some(), ..agree(&hellos, me.worker) };
     let first = |process: u32| meeting.workers.iter().find(|row| row.process == process).map(|row| row.worker);
     let probing = meeting.processes > 1;
     let refused;
@@ -198,6 +227,7 @@ fn agree(hellos: &[Hello], me: u32) -> Meeting {
         processes: ids.len() as u32,
         workers,
         probes: Vec::new(),
+        founded: false,
     }
 }
 
@@ -222,10 +252,11 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn open(worker: &'a mut Worker, timeout: Duration) -> Self {
+    fn open(worker: &'a mut Worker, peers: usize, timeout: Duration) -> Self {
         let channel = worker.new_identifier();
         // No dataflow has this number: messages wake the worker, and schedule nothing.
-        let (senders, receiver) = worker.allocate::<Bincode<Message>>(channel, [usize::MAX].into());
+        let (mut senders, receiver) = worker.allocate::<Bincode<Message>>(channel, [usize::MAX].into());
+        senders.truncate(peers);
         let deadline = Instant::now() + timeout;
         Self { worker, senders, receiver, inbox: VecDeque::new(), deadline, present: 1 }
     }

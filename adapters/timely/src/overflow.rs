@@ -17,14 +17,14 @@ pub enum Overflow {
     Wait,
 }
 
-/// Drops the records from `begin` on but for ends of epochs; how many there were stays, as [`Kind::Lost`].
+/// Drops the records from `begin` on but for ends of epochs, births and exits; how many there were stays, as [`Kind::Lost`].
 pub(crate) fn shed(records: &mut Vec<Record>, begin: usize) {
     let mut kept = begin;
     let mut lost = 0;
     for index in begin..records.len() {
         let record = records[index];
         match record.kind {
-            Kind::EpochEnd => {
+            Kind::EpochEnd | Kind::Spawn | Kind::Exit => {
                 if lost > 0 {
                     records[kept] = Record::counted(record.t, Kind::Lost, lost);
                     kept += 1;

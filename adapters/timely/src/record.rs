@@ -1,7 +1,7 @@
 //! One event as the worker's thread hands it over: fixed size, no allocation.
 
 /// What happened; the order is that of [`NAMES`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
     Start,
@@ -20,12 +20,14 @@ pub(crate) enum Kind {
     IdleStop,
     StepStop,
     Program,
+    Spawn,
+    Exit,
     /// No event: `count` of them were dropped here.
     Lost,
 }
 
 /// The words of contract 1, indexed by [`Kind`].
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 18] = [
     "start",
     "stop",
     "send",
@@ -42,6 +44,8 @@ pub(crate) const NAMES: [&str; 16] = [
     "idle_stop",
     "step_stop",
     "program",
+    "spawn",
+    "exit",
 ];
 
 /// What a named activity does.
@@ -76,6 +80,13 @@ pub(crate) const TYPES: [&str; 8] =
 /// Ids of named activities start here; Timely numbers operators from 0.
 pub(crate) const APPLICATIONS: i64 = 1 << 40;
 
+/// Channels of joins, above all that Timely ever numbers; their messages state bytes, in `scope`.
+pub(crate) const BOOTSTRAP: u32 = u32::MAX - 1;
+/// Messages of a worker to itself, about the size of its progress state.
+pub(crate) const STATE: u32 = u32::MAX;
+/// What these channels are called: their type.
+pub(crate) const CHANNELS: [(u32, &str); 2] = [(BOOTSTRAP, "rescale:bootstrap"), (STATE, "rescale:state")];
+
 /// One event; what the fields mean depends on the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -87,7 +98,7 @@ pub(crate) struct Record {
     pub(crate) count: i64,
     /// Operator, channel or named activity.
     pub(crate) id: u32,
-    /// The scope's operator of a progress message.
+    /// The scope's operator of a progress message, or the bytes of a message on a channel of joins.
     pub(crate) scope: u32,
     /// The other worker of a message.
     pub(crate) peer: u32,
@@ -126,6 +137,8 @@ pub(crate) enum Structure {
     Progress { channel: i64 },
     /// A named activity.
     Application { id: u32, name: String },
+    /// A channel of joins is used.
+    Join { channel: u32 },
 }
 
 /// Rows of the log that are no events of contract 1.

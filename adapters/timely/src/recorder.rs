@@ -1,15 +1,16 @@
 //! What one worker's thread keeps: pending events, the stretch of empty steps, and the way to the writer.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use timely::logging::{CommChannelKind, ParkEvent, StartStop, TimelyEvent};
 
 use crate::between::Between;
+use crate::inputs::InputRow;
 use crate::record::{Dropped, Kind, Record, Structure};
 use crate::streams::Round;
-use crate::writer::Lane;
+use crate::writer::{Beside, Lane};
 
 /// Converts to nanoseconds; enough for 584 years.
 #[inline]
@@ -42,6 +43,7 @@ enum End {
     Nothing,
     Epoch(u64),
     Step(u64),
+    Exit,
 }
 
 /// The state of one worker's recording.
@@ -52,6 +54,7 @@ pub(crate) struct Recorder {
     others: Vec<Record>,
     others_sorted: bool,
     structure: Vec<Structure>,
+    inputs: Vec<InputRow>,
     dropped: Dropped,
     stretch: Option<Stretch>,
     limits: IdleLimits,
@@ -66,7 +69,11 @@ pub(crate) struct Recorder {
     lane: Option<Arc<Lane>>,
     discarded: Vec<Record>,
     epoch: i64,
+    /// Numbers of the next messages on the channels of joins: by channel, other worker, and direction.
+    numbers: HashMap<(u32, u32, Kind), u64>,
     finished: bool,
+    /// Whether the worker says that it leaves.
+    leaves: bool,
     closed: bool,
     /// The tracer itself is flushing.
     pub(crate) inside: bool,
@@ -81,6 +88,7 @@ impl Recorder {
             others: Vec::new(),
             others_sorted: true,
             structure: Vec::new(),
+            inputs: Vec::new(),
             dropped: Dropped::default(),
             stretch: None,
             limits,
@@ -93,7 +101,9 @@ impl Recorder {
             lane,
             discarded: Vec::new(),
             epoch: 0,
+            numbers: HashMap::new(),
             finished: false,
+            leaves: false,
             closed: false,
             inside: false,
             round: Round::default(),
@@ -209,6 +219,35 @@ impl Recorder {
         self.others.push(record);
     }
 
+    /// Takes a row about input.
+    pub(crate) fn input(&mut self, row: InputRow) {
+        if !self.closed {
+            self.inputs.push(row);
+        }
+    }
+
+    /// Takes a message on a channel of joins.
+    pub(crate) fn join_message(&mut self, t: u64, kind: Kind, channel: u32, peer: u32, (count, bytes): (u64, u64)) {
+        if self.known.insert(format!("channel/{channel}")) {
+            self.structure.push(Structure::Join { channel });
+        }
+        let next = self.numbers.entry((channel, peer, kind)).or_default();
+        let message = *next;
+        *next += 1;
+        let scope = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.aside(Record { t, message, count: count as i64, id: channel, scope, peer, kind });
+    }
+
+    /// Counts epochs from `epoch` on.
+    pub(crate) fn begin_at(&mut self, epoch: i64) {
+        self.epoch = epoch;
+    }
+
+    /// The worker leaves: its last row says so.
+    pub(crate) fn leave(&mut self) {
+        self.leaves = true;
+    }
+
     /// Notes the name of an activity.
     pub(crate) fn name(&mut self, id: u32, name: &str) {
         if self.known.insert(format!("application/{name}")) {
@@ -283,7 +322,7 @@ impl Recorder {
         }
         let stretch = self.stretch.take();
         let IdleLimits { cut, steps, .. } = self.limits;
-        let Self { own, others, last, between, .. } = self;
+        let Self { own, others, last, between, structure, inputs, .. } = self;
         let mut write = |out: &mut Vec<Record>| {
             if let Some(stretch) = stretch {
                 between.mark(out);
@@ -315,16 +354,20 @@ impl Recorder {
                     between.end_step(t, out);
                 }
             }
+            if end == End::Exit {
+                out.push(Record::plain(out.last().map_or(*last, |record| record.t.max(*last)), Kind::Exit, 0));
+            }
             if let Some(record) = out.last() {
                 *last = record.t.max(*last);
             }
         };
         match &self.lane {
-            Some(lane) => lane.append(write, &mut self.structure, self.dropped),
+            Some(lane) => lane.append(write, Beside { structure, inputs }, self.dropped),
             None => {
                 self.discarded.clear();
                 write(&mut self.discarded);
-                self.structure.clear();
+                structure.clear();
+                inputs.clear();
             }
         }
         self.own.clear();
@@ -336,7 +379,7 @@ impl Recorder {
         if self.closed {
             return;
         }
-        self.hand_over(End::Nothing);
+        self.hand_over(if self.leaves { End::Exit } else { End::Nothing });
         self.closed = true;
         if let Some(lane) = self.lane.take() {
             lane.close(self.finished && !std::thread::panicking());

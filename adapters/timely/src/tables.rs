@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::meeting::WorkerRow;
-use crate::record::{APPLICATIONS, Kind, Record, Structure};
+use crate::record::{APPLICATIONS, BOOTSTRAP, CHANNELS, Kind, Record, Structure};
 
 /// One row of the table of operators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +104,19 @@ impl Tables {
                         self.progress.entry(channel).or_insert(scope);
                     }
                 }
+                Structure::Join { channel } => {
+                    let known = CHANNELS.iter().find(|(id, _)| *id == channel);
+                    let of = known.map(|(_, name)| (*name).to_owned()).unwrap_or_default();
+                    let id = i64::from(channel);
+                    let row = ChannelRow {
+                        channel: id,
+                        scope: "rescale".to_owned(),
+                        source: (0, 0),
+                        target: (0, 0),
+                        r#type: of,
+                    };
+                    self.channels.insert(id, row);
+                }
                 Structure::Application { id, name } => {
                     let operator = APPLICATIONS + i64::from(id);
                     let row = OperatorRow { operator, address: "application".to_owned(), name };
@@ -123,6 +136,8 @@ impl Tables {
     pub(crate) fn see(&mut self, records: &[Record]) {
         for record in records {
             match record.kind {
+                // Channels of joins belong to no scope.
+                Kind::Send | Kind::Receive if record.id >= BOOTSTRAP => {}
                 Kind::Send | Kind::Receive => mark(&mut self.data_seen, record.id),
                 Kind::ProgressSend | Kind::ProgressReceive => mark(&mut self.progress_seen, record.id),
                 _ => {}

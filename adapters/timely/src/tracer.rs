@@ -16,7 +16,7 @@ use crate::recorder::{IdleLimits, Recorder, nanoseconds};
 use crate::send::{self, Process, Sender};
 use crate::streams::{self, Shared, since};
 use crate::writer::{Lane, Limits, Writer};
-use crate::{Config, Error, Sink};
+use crate::{Config, Error, Inputs, Schedule, Sink};
 
 /// Begins to record a worker. Call it on every worker, before the first dataflow is built.
 ///
@@ -32,14 +32,21 @@ pub fn attach(worker: &mut Worker, config: Config) -> Result<Tracer, Error> {
         Sink::Write => Some(open(worker, timer, &config)?),
         Sink::Discard => None,
     };
+    record(worker, &config, lane, 0)
+}
+
+/// Begins to listen.
+fn record(worker: &mut Worker, config: &Config, lane: Option<Arc<Lane>>, epoch: i64) -> Result<Tracer, Error> {
+    let timer = worker.timer().ok_or(Error::NoLogging)?;
     let limits =
         IdleLimits { cut: nanoseconds(config.idle_cut), longest: nanoseconds(config.flush_every), steps: config.steps };
-    let recorder = Recorder::new(since(timer), limits, lane);
+    let mut recorder = Recorder::new(since(timer), limits, lane);
+    recorder.begin_at(epoch);
     let mut registry = worker.log_register().ok_or(Error::NoLogging)?;
     let shared = streams::register(&mut registry, recorder, &config.streams)?;
     drop(registry);
     let registry = (!config.keep_unused).then(|| worker.clone());
-    Ok(Tracer { shared, timer, registry })
+    Ok(Tracer { shared, timer, index: worker.index() as u32, registry })
 }
 
 /// Meets the other workers, and finds this one's way to the writer of its process.
@@ -47,7 +54,7 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     static WRITERS: Mutex<Option<HashMap<String, Weak<Writer>>>> = Mutex::new(None);
 
     let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
-    let limits = limits(config);
+    let limits = limits(config, 0);
     // Whoever cannot send says so before anybody waits for him.
     let target = config.target.as_ref().map(send::Target::check).transpose()?;
     // Who sends removes what was taken, and so has a folder of his own.
@@ -80,18 +87,49 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
     Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
 }
 
+/// Enters a trace that others began and go on with: for a worker that comes later.
+///
+/// The configuration is that of the others. The trace must have been begun with [`Config::founders`], in a directory that this worker can see. The worker's rows
+/// begin here, and its first epoch is `epoch`: the one that the others are in. Whoever started it says so with
+/// [`Tracer::spawned`].
+///
+/// # Errors
+///
+/// As [`attach`], and if the trace is not there, cannot be joined, or has the worker already.
+pub fn join(worker: &mut Worker, config: Config, epoch: i64) -> Result<Tracer, Error> {
+    let timer = worker.timer().ok_or(Error::NoLogging)?;
+    let lane = match config.sink {
+        Sink::Write => {
+            let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
+            if config.target.is_some() {
+                return Err(Error::Write("nobody can join a trace that is sent to a follower".to_owned()));
+            }
+            if config.founders.is_some_and(|founders| founders.min(worker.peers()) > 1) {
+                // The founders met over a channel: from there on, numbers must be the same on all workers.
+                worker.new_identifier();
+            }
+            let (directory, meeting) = Directory::enter(&path, meeting::newcomer(worker, timer))?;
+            let writer = Writer::start(directory, &meeting.listed(), limits(&config, epoch), None)?;
+            Some(writer.lane(worker.index() as u32).expect("it is the only one"))
+        }
+        Sink::Discard => None,
+    };
+    record(worker, &config, lane, epoch)
+}
+
 /// How much is on its way to a follower, at most, where nothing else is kept.
 const IN_FLIGHT: u64 = 16 << 20;
 /// Rows of a file that is sent: of so many, none is too long for a frame.
 const SENT_ROWS: usize = 256 * 1024;
 
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config, epoch: i64) -> Limits {
     let sent = config.target.is_some();
     let Config { flush_every, rows_per_file, buffer, .. } = *config;
     Limits {
         flush_every,
         rows_per_file: if sent { rows_per_file.min(SENT_ROWS) } else { rows_per_file },
         buffer,
+        epoch,
         finish_within: config.finish_within,
         overflow: config.overflow.unwrap_or(if sent { Overflow::Spill } else { Overflow::Wait }),
     }
@@ -102,8 +140,9 @@ fn limits(config: &Config) -> Limits {
 /// Dropped without [`Tracer::finish`], as by a panic, it leaves a trace that says that it was cut short.
 #[must_use = "a tracer that is dropped at once leaves a trace that says that it was cut short"]
 pub struct Tracer {
-    shared: Shared,
-    timer: Instant,
+    pub(crate) shared: Shared,
+    pub(crate) timer: Instant,
+    pub(crate) index: u32,
     /// The way to the registry, while it may hold streams that nobody uses.
     registry: Option<Worker>,
 }
@@ -156,6 +195,13 @@ impl Tracer {
     /// A handle that can be moved into operators.
     pub fn activities(&self) -> Activities {
         Activities { shared: self.shared.clone(), timer: self.timer }
+    }
+
+    /// Says when the worker's input is due, so that latencies count from then: call it when the first schedule begins.
+    ///
+    /// What is given, and what is done, goes into the table `inputs` of the trace.
+    pub fn inputs(&self, schedule: Schedule) -> Inputs {
+        Inputs::new(self.shared.clone(), self.timer, schedule)
     }
 
     /// Also listens to the progress of scopes whose timestamp is `T`, and which are yet to be built.

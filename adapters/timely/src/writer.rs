@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::directory::Directory;
 use crate::events::EventFile;
+use crate::inputs::{self, InputRow};
 use crate::overflow::{Overflow, shed};
 use crate::record::{Dropped, Kind, Record, Structure};
 use crate::send::Sender;
@@ -53,6 +54,7 @@ struct Pending {
     current: Vec<Record>,
     spare: Vec<Vec<Record>>,
     structure: Vec<Structure>,
+    inputs: Vec<InputRow>,
     dropped: Dropped,
     stalled: Duration,
     /// Whether the program finished as it should; known when the worker is gone.
@@ -64,9 +66,17 @@ struct Pending {
 pub(crate) struct Taken {
     pub(crate) records: Vec<Record>,
     pub(crate) structure: Vec<Structure>,
+    pub(crate) inputs: Vec<InputRow>,
     pub(crate) dropped: Dropped,
     pub(crate) stalled: Duration,
     pub(crate) closed: Option<bool>,
+}
+
+/// What a worker hands over beside its events; it is taken.
+#[derive(Debug)]
+pub(crate) struct Beside<'a> {
+    pub(crate) structure: &'a mut Vec<Structure>,
+    pub(crate) inputs: &'a mut Vec<InputRow>,
 }
 
 /// The way of one worker's events.
@@ -110,12 +120,7 @@ impl Lane {
     }
 
     /// Lets `write` append events; while the writer is too far behind it waits first, or drops them.
-    pub(crate) fn append(
-        &self,
-        write: impl FnOnce(&mut Vec<Record>),
-        structure: &mut Vec<Structure>,
-        dropped: Dropped,
-    ) {
+    pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<Record>), beside: Beside<'_>, dropped: Dropped) {
         let mut pending = locked(&self.pending);
         let full = pending.full.len() >= self.chunks && !self.failure.failed.load(Ordering::Relaxed);
         if full && self.overflow == Overflow::Wait {
@@ -126,7 +131,8 @@ impl Lane {
             }
             pending.stalled += began.elapsed();
         }
-        pending.structure.append(structure);
+        pending.structure.append(beside.structure);
+        pending.inputs.append(beside.inputs);
         pending.dropped = dropped;
         let begin = pending.current.len();
         write(&mut pending.current);
@@ -150,6 +156,7 @@ impl Lane {
         let mut taken = Taken {
             records: Vec::new(),
             structure: std::mem::take(&mut pending.structure),
+            inputs: std::mem::take(&mut pending.inputs),
             dropped: pending.dropped,
             stalled: pending.stalled,
             closed: pending.closed,
@@ -199,6 +206,8 @@ pub(crate) struct Limits {
     pub(crate) flush_every: Duration,
     pub(crate) rows_per_file: usize,
     pub(crate) buffer: usize,
+    /// The epoch that the first event belongs to.
+    pub(crate) epoch: i64,
     pub(crate) overflow: Overflow,
     pub(crate) finish_within: Duration,
 }
@@ -227,7 +236,7 @@ impl Writer {
             .map(Arc::new)
             .collect();
         let work = Work {
-            outputs: lanes.iter().map(|lane| Output::new(Arc::clone(lane))).collect(),
+            outputs: lanes.iter().map(|lane| Output::new(Arc::clone(lane), limits.epoch)).collect(),
             tables: Tables::new(directory.workers()),
             directory,
             limits,
@@ -270,6 +279,8 @@ struct Output {
     lane: Arc<Lane>,
     file: Option<EventFile>,
     files: usize,
+    inputs: Vec<InputRow>,
+    input_files: usize,
     epoch: i64,
     seq: i64,
     closed: Option<bool>,
@@ -278,12 +289,14 @@ struct Output {
 }
 
 impl Output {
-    fn new(lane: Arc<Lane>) -> Self {
+    fn new(lane: Arc<Lane>, epoch: i64) -> Self {
         Self {
             lane,
             file: None,
             files: 0,
-            epoch: 0,
+            inputs: Vec::new(),
+            input_files: 0,
+            epoch,
             seq: 1,
             closed: None,
             dropped: Dropped::default(),
@@ -370,6 +383,7 @@ impl Work {
         output.closed = taken.closed;
         output.dropped = taken.dropped;
         output.stalled = taken.stalled;
+        output.inputs.extend(taken.inputs);
         self.tables.learn(taken.structure);
         self.make_room(&mut taken.records);
         let mut records = taken.records.as_slice();
@@ -407,9 +421,22 @@ impl Work {
         self.publish_tables(false)?;
         for index in 0..self.outputs.len() {
             self.publish_file(index)?;
+            self.publish_inputs(index)?;
         }
         // What was dropped is known by now.
         self.publish_tables(finished)
+    }
+
+    fn publish_inputs(&mut self, index: usize) -> Result<(), Error> {
+        let output = &mut self.outputs[index];
+        if output.inputs.is_empty() {
+            return Ok(());
+        }
+        let file = self.directory.inputs(output.lane.worker, output.input_files)?;
+        inputs::write(&file, output.lane.worker, &output.inputs)?;
+        output.inputs.clear();
+        output.input_files += 1;
+        Ok(())
     }
 
     fn publish_file(&mut self, index: usize) -> Result<(), Error> {
@@ -440,6 +467,10 @@ mod tests {
     use super::*;
     use crate::record::Kind;
 
+    fn append(lane: &Lane, write: impl FnOnce(&mut Vec<Record>)) {
+        lane.append(write, Beside { structure: &mut Vec::new(), inputs: &mut Vec::new() }, Dropped::default());
+    }
+
     #[test]
     fn chunks_stay_in_order() {
         let lane = Lane::detached();
@@ -448,7 +479,7 @@ mod tests {
             let write = |out: &mut Vec<Record>| {
                 out.extend((next..next + count as u64).map(|t| Record::plain(t, Kind::Start, 0)));
             };
-            lane.append(write, &mut Vec::new(), Dropped::default());
+            append(&lane, write);
             next += count as u64;
         }
         let mut records = lane.take(false).records;
@@ -461,7 +492,7 @@ mod tests {
         let lane = Arc::new(Lane::new(0, CHUNK, Overflow::Wait, Arc::default(), Arc::default()));
         let fill = |lane: &Lane| {
             let write = |out: &mut Vec<Record>| out.resize(CHUNK, Record::plain(0, Kind::Start, 0));
-            lane.append(write, &mut Vec::new(), Dropped::default());
+            append(lane, write);
         };
         fill(&lane);
         let other = Arc::clone(&lane);

@@ -88,6 +88,71 @@ fn adjustable() {
 }
 
 #[test]
+fn degrees() {
+    let small = ["--nodes", "100", "--edges", "300", "--inputs", "20"];
+    try_out("degrees", &small);
+    try_out("degrees-open", &[&small[..], &["--period", "500"]].concat());
+}
+
+/// Latencies of a worker's inputs in milliseconds, in the order of their numbers.
+fn input_latencies(trace: &Path) -> Vec<i64> {
+    let mut rows = Vec::new();
+    let mut files: Vec<_> = std::fs::read_dir(trace.join("inputs")).expect("there are inputs").collect();
+    files.sort_by_key(|file| file.as_ref().map(std::fs::DirEntry::file_name).ok());
+    for file in files {
+        rows.extend(support::rows(&file.expect("it can be read").path()));
+    }
+    let mut latencies = Vec::new();
+    for input in rows.iter().filter(|row| int(row, "given_ns").is_some()) {
+        let done = rows.iter().find(|row| int(row, "frontier") > int(input, "number")).expect("all is done");
+        latencies.push((int(done, "noticed_ns").unwrap() - int(input, "due_ns").unwrap()) / 1_000_000);
+    }
+    latencies
+}
+
+/// A stall of half a second, at a thousand inputs a second: an open loop shows what it costs, a closed one does not.
+#[test]
+fn coordinated_omission() {
+    let place = Place::new("omission");
+    let small = ["-w", "1", "--epochs", "1200", "--records", "10", "--cost", "0", "--stall", "500"];
+    let [open, closed] = [["--period", "1000"], ["--period", "0"]].map(|loop_| {
+        let trace = place.0.join(loop_[1]);
+        checksum(example("adjustable").args(small).args(loop_).arg("--trace").arg(&trace));
+        let latencies = input_latencies(&trace);
+        assert_eq!(latencies.len(), 1_200);
+        latencies.into_iter().filter(|latency| *latency > 25).count()
+    });
+    // On a machine that does other things, more of them are late.
+    let (most, once) = if std::env::var_os("PAG_PROVE").is_some() { (550, 1) } else { (1_200, 20) };
+    assert!((450..=most).contains(&open), "{open}");
+    assert!((1..=once).contains(&closed), "{closed}");
+}
+
+#[test]
+fn elastic() {
+    let small = ["-w", "3", "--epochs", "3", "--records", "30", "--bins", "12", "--cost", "1000", "--period", "1000"];
+    let still = checksum(example("elastic").args(small).args(["--active", "1,1"]));
+    for trace in try_out("elastic", &[&small[..], &["--active", "1,3"]].concat()) {
+        assert_eq!(trace.count("epoch_end"), 3 * 2 * 4, "every stage, and every move, is an epoch");
+        let named = |name: &str| {
+            let row = trace.operators.iter().find(|row| text(row, "name") == name).expect("the step is known");
+            let starts = trace.events.iter().filter(|event| text(event, "kind") == "application_start");
+            let mut workers: Vec<_> = starts
+                .filter(|event| int(event, "operator") == int(row, "operator"))
+                .filter_map(|event| int(event, "worker"))
+                .collect();
+            workers.sort_unstable();
+            workers.dedup();
+            workers
+        };
+        assert_eq!(named("rescale:activate"), [1, 2], "those that were idle");
+        assert_eq!(named("rescale:request"), [0]);
+    }
+    let moved = checksum(example("elastic").args(small).args(["--active", "1,3"]));
+    assert_eq!(moved, still, "no count is lost on the way");
+}
+
+#[test]
 fn pipeline() {
     let small = ["--epochs", "3", "--records", "600", "--costs", "100,100,100"];
     let result = |arguments: &[&str]| checksum(example("pipeline").args(small).args(arguments));

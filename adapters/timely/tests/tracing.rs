@@ -3,9 +3,10 @@
 mod support;
 
 use std::path::Path;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use pag_timely::{ActivityType, Config, Error, Sink};
+use pag_timely::{ActivityType, Config, Error, Sink, Step};
 use parquet::record::Field;
 use support::{Place, Trace, int, text};
 use timely::dataflow::InputHandle;
@@ -133,6 +134,110 @@ fn activities_nest_and_have_ids_of_their_own() {
             ("application_start", "io", "inner")
         );
     }
+}
+
+#[test]
+fn a_worker_joins_and_leaves() {
+    let place = Place::new("join");
+    let path = place.0.join("trace");
+    let directory = path.clone();
+    let meet = Arc::new(Barrier::new(2));
+    let guards = timely::execute(timely::Config::process(3), move |worker| {
+        let config = Config::new(&directory).founders(2);
+        let tracer = if worker.index() < 2 {
+            let tracer = pag_timely::attach(worker, config).expect("it begins");
+            assert_eq!((tracer.tick(), tracer.tick()), (0, 1));
+            if worker.index() == 0 {
+                let _request = tracer.step(Step::Request);
+                tracer.spawned(2);
+                tracer.sent(2, 7, 112);
+                meet.wait();
+                let _blocked = tracer.blocked();
+                meet.wait();
+            }
+            tracer
+        } else {
+            meet.wait();
+            let tracer = pag_timely::join(worker, config.clone(), 2).expect("it joins");
+            {
+                let _state = tracer.step(Step::ClientState);
+                tracer.received(0, 7, 112);
+                tracer.measure(7, 168);
+            }
+            meet.wait();
+            tracer
+        };
+        exchange(worker, 3, || {
+            tracer.tick();
+        });
+        if worker.index() == 2 { tracer.leave() } else { tracer.finish() }.expect("it is written");
+    });
+    guards.expect("workers start").join().into_iter().for_each(|result| result.expect("no worker panics"));
+    let trace = Trace::read(&path);
+    trace.check_order();
+    trace.check_messages();
+    assert_eq!((&trace.meta["complete"], &trace.meta["workers"]), (&true.into(), &3.into()));
+    assert_eq!(trace.workers.iter().map(|row| int(row, "process")).collect::<Vec<_>>(), [0, 0, 0].map(Some));
+    let kinds = |worker| trace.of(worker).map(|event| text(event, "kind")).collect::<Vec<_>>();
+    assert_eq!(
+        trace.of(2).next().and_then(|event| int(event, "epoch")),
+        Some(2),
+        "it counts from where the others are"
+    );
+    assert_eq!(kinds(2).last(), Some(&"exit"));
+    assert_eq!((trace.count("exit"), trace.count("spawn")), (1, 1));
+    let spawn = trace.of(0).find(|event| text(event, "kind") == "spawn").expect("it was counted");
+    assert_eq!(int(spawn, "peer"), Some(2));
+    let parked = kinds(0).iter().position(|kind| *kind == "park").expect("it was blocked");
+    assert_eq!(kinds(0)[parked + 1], "unpark");
+    let named: Vec<_> = trace.channels.iter().filter(|row| text(row, "scope") == "rescale").collect();
+    assert_eq!(named.iter().map(|row| text(row, "type")).collect::<Vec<_>>(), ["rescale:bootstrap", "rescale:state"]);
+    let sizes: Vec<_> =
+        trace.events.iter().filter_map(|event| int(event, "bytes").zip(int(event, "records"))).collect();
+    assert_eq!(sizes, [(112, 7), (112, 7), (168, 7), (168, 7)]);
+}
+
+#[test]
+fn nobody_joins_a_trace_that_was_not_begun_for_it() {
+    let place = Place::new("closed");
+    record(&place.0.join("trace"), 1, 1, true);
+    let path = place.0.join("trace");
+    let refused = timely::execute(timely::Config::thread(), move |worker| {
+        pag_timely::join(worker, Config::new(&path), 1).map(drop).map_err(|error| error.to_string())
+    });
+    let said = refused.expect("workers start").join().remove(0).expect("no worker panics").expect_err("it must not");
+    assert!(said.contains("parts"), "{said}");
+}
+
+#[test]
+fn steps_end_and_the_program_runs_between_them() {
+    let place = Place::new("steps");
+    record(&place.0, 2, 4, true);
+    let trace = Trace::read(&place.0);
+    trace.check();
+    assert!(trace.count("step_stop") > 0 && trace.count("program") > 0);
+    for worker in [0, 1] {
+        let mut depth = 0;
+        let mut before = "";
+        for event in trace.of(worker) {
+            let kind = text(event, "kind");
+            depth += i64::from(kind == "start") - i64::from(kind == "stop");
+            assert!(depth == 0 || !["program", "step_stop"].contains(&kind), "no step ends inside an operator");
+            assert!(kind != "step_stop" || before != "step_stop", "between two ends of steps lies something");
+            assert!(before != "park" || kind == "unpark", "a park is followed by its unpark");
+            before = kind;
+        }
+    }
+    let path = place.0.join("unmarked");
+    let directory = path.clone();
+    let guards = timely::execute(timely::Config::process(1), move |worker| {
+        let tracer = pag_timely::attach(worker, Config::new(&directory).steps(false)).expect("it begins");
+        exchange(worker, 2, || _ = tracer.tick());
+        tracer.finish().expect("it is written");
+    });
+    guards.expect("workers start").join().into_iter().for_each(|result| result.expect("no worker panics"));
+    let trace = Trace::read(&path);
+    assert_eq!((trace.count("step_stop"), trace.count("program")), (0, 0));
 }
 
 #[test]

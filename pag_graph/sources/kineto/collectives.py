@@ -252,25 +252,41 @@ def estimate_clocks(joins: Joins, domains: Mapping[int, str]) -> dict[str, Clock
     """
     first = domains[min(domains)]
     known = {first: ClockEstimate(0, 0)}
-    pairs: dict[tuple[str, str], list[tuple[int, int, int, int]]] = defaultdict(list)
+    by_domain: dict[str, list[Collective]] = defaultdict(list)
     for collective in joins.collectives:
-        if not collective.everybody_waits:
-            continue
-        for one in collective.parts:
-            for other in collective.parts:
-                if domains[one.rank] != domains[other.rank]:
-                    apart = min(one.end - one.begin, other.end - other.begin) if collective.on_host else 0
-                    pairs[domains[one.rank], domains[other.rank]].append(
-                        (one.begin - other.end, one.end - other.begin, one.end - other.end, apart)
-                    )
-    grown = True
-    while grown:
-        grown = False
-        for (base, domain), bounds in pairs.items():
-            if base in known and domain not in known:
-                known[domain] = _moved(known[base], np.array(bounds, np.int64))
-                grown = True
+        if collective.everybody_waits:
+            for domain in {domains[part.rank] for part in collective.parts}:
+                by_domain[domain].append(collective)
+    bounded: set[int] = set()
+    reached = [first]
+    for base in reached:
+        bounds: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+        for collective in by_domain[base]:
+            # Whose clocks are all known by way of another one is not looked at again: linear in ranks.
+            if id(collective) not in bounded:
+                bounded.add(id(collective))
+                _bound(collective, domains, base, known, bounds)
+        for domain in sorted(bounds):
+            known[domain] = _moved(known[base], np.array(bounds[domain], np.int64))
+            reached.append(domain)
     return known
+
+
+def _bound(
+    collective: Collective,
+    domains: Mapping[int, str],
+    base: str,
+    known: Mapping[str, ClockEstimate],
+    bounds: dict[str, list[tuple[int, int, int, int]]],
+) -> None:
+    """Add what a collective says about clocks that are not known: least, greatest, likely difference, and its error."""
+    others = [part for part in collective.parts if domains[part.rank] not in known]
+    for one in (part for part in collective.parts if domains[part.rank] == base):
+        for other in others:
+            apart = min(one.end - one.begin, other.end - other.begin) if collective.on_host else 0
+            bounds[domains[other.rank]].append(
+                (one.begin - other.end, one.end - other.begin, one.end - other.end, apart)
+            )
 
 
 def _moved(base: ClockEstimate, bounds: I64) -> ClockEstimate:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_WORKERS
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import fingerprint
 from pag_graph.sources.kineto.collectives import ClockEstimate, Joined, Joins, estimate_clocks, join_collectives
 from pag_graph.sources.kineto.event_text import looks_like_events
@@ -118,6 +119,7 @@ def write_mapped(mapped: Mapped, target: Path, *, replace: bool = False) -> None
     )
 
 
+@without_collector()
 def map_files(
     files: Sequence[Path], *, steps: str | None = None, progress: Callable[[str, int, int], None] | None = None
 ) -> Mapped:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels.json_events import HAS_DURATION, HAS_TIME
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.kineto.event_text import TextEvents
 
 if TYPE_CHECKING:
@@ -279,8 +280,9 @@ def read_rank(file: Path, *, progress: Callable[[int], None] | None = None) -> R
 
 def _columns_of(text: TextEvents) -> tuple[TextEvents, _Columns]:
     columns = _Columns()
-    for events, times in text.batches():
-        columns.add(events, times)
+    with without_collector():
+        for events, times in text.batches():
+            columns.add(events, times)
     columns.join_halves()
     return text, columns
 

@@ -8,6 +8,7 @@ import orjson
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import Severity
+from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
 from pag_graph.sources.spans.documents import SLICE, filled, records
@@ -125,7 +126,8 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
         if names[file] != chosen:
             message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
-        found += _read_file(file, chosen, rows)
+        with without_collector():
+            found += _read_file(file, chosen, rows)
         _check_memory(file, _PER_SPAN * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."

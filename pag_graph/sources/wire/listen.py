@@ -84,7 +84,7 @@ class Listener:
                 await self._talk(stream)
             except PagGraphError as error:
                 self._tell(f"A connection was closed: {error.message}")
-                await _refuse(stream, error)
+                await _refuse(stream, error, _code_of(error))
             except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, TimeoutError):
                 # The program went away, or the network: what came is there, and the next connection goes on.
                 return
@@ -116,7 +116,7 @@ class Listener:
                     await stream.send(frames.json_frame(Kind.ACK, answer))
             if scope.cancelled_caught:
                 message = f"Process {hello.process} came again, by another connection."
-                raise StoreConflictError(message)
+                await _refuse(stream, StoreConflictError(message), Code.TAKEN)
         finally:
             gone.set()
             if self._talks.get(hello.process, (None,))[0] is scope:
@@ -170,12 +170,12 @@ async def _receive(received: BufferedByteReceiveStream, most: int = frames.MOST_
     return kind, await received.receive_exactly(length) if length else b""
 
 
-async def _refuse(stream: SocketStream, error: PagGraphError) -> None:
+async def _refuse(stream: SocketStream, error: PagGraphError, code: Code) -> None:
     """Say why a connection ends; what still comes is read, for otherwise the other side might not get to read it."""
     text = error.message if error.hint is None else f"{error.message} {error.hint}"
     gone = suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
     with gone, anyio.move_on_after(1):
-        await stream.send(frames.json_frame(Kind.ERROR, {"code": _code_of(error), "text": text}))
+        await stream.send(frames.json_frame(Kind.ERROR, {"code": code, "text": text}))
         await stream.send_eof()
         while True:
             await stream.receive()

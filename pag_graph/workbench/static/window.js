@@ -96,6 +96,15 @@ export async function show(main, given) {
     replace(largest, make("h2", {}, "Longest activities in view"), table(rows, ["worker", "type", "operator", "at", "length"], { label: "Longest activities in view", pick: (row) => select(worker[row.box], position[row.box]) }));
   }
 
+  // Who is to blame, and since when: the longest steps of the path, from its start on.
+  function longestSteps() {
+    const { begin, end, source, target, kind, operator } = first.steps;
+    const order = begin.map((_, step) => step).sort((a, b) => end[b] - begin[b] - (end[a] - begin[a])).slice(0, 8);
+    const rows = order.map((step) => ({ step, worker: source[step] === target[step] ? workerName(run, source[step]) : `${workerName(run, source[step])} to ${workerName(run, target[step])}`, type: kind[step].replaceAll("_", " "), operator: operatorName(run, operator[step]), since: `${duration(begin[step] - whole.from)} into the window`, took: duration(end[step] - begin[step]), share: percent(end[step] - begin[step], whole.to - whole.from) }));
+    const pick = ({ step }) => place(begin[step] - (end[step] - begin[step]) / 2, 2 * (end[step] - begin[step]));
+    return [make("h2", {}, "Longest steps of the critical path"), table(rows, ["worker", "type", "operator", "since", "took", "share"], { label: "Longest steps of the critical path", titles: { share: "of the window" }, pick })];
+  }
+
   async function select(placeOf, position) {
     const worker = run.workers[placeOf].worker;
     note({ at: `${worker}.${position}` });
@@ -112,7 +121,7 @@ export async function show(main, given) {
         make("h2", {}, `${edge.type.replaceAll("_", " ")} on ${workerName(run, placeOf)}`),
         make("dl", {},
           facts("operator", operatorName(run, edge.operator)), facts("took", duration(edge.duration_ns)),
-          facts("from", `${edge.start_ns.toLocaleString("en")} ns`), facts("slack", told.slack_ns === null ? "undefined here" : duration(told.slack_ns)),
+          facts("from", `${edge.start_ns.toLocaleString("en")} ns (${duration(Math.max(edge.start_ns - whole.from, 0))} into the window)`), facts("slack", told.slack_ns === null ? "undefined here" : duration(told.slack_ns)),
           facts("records", edge.records), facts("waited for", told.ended_by.map((row) => `${row.type.replaceAll("_", " ")} from ${workerName(run, row.source)}, ${duration(row.duration_ns)} under way`).join("; ")),
         ),
         make("h3", {}, `Within ${HOPS} hops before its end`),
@@ -211,7 +220,7 @@ export async function show(main, given) {
     make("p", { class: "faint", id: "by-type" }, Object.entries(first.by_type).map(([kind, ns]) => `${percent(ns, total)} ${kind.replaceAll("_", " ")}`).join(", ")),
     make("div", { class: "bar" }, colour, workers, hide, find, make("button", { type: "button", onclick: () => place(whole.from, whole.to - whole.from) }, "whole window"), ways("window", here), status),
     canvas, legend,
-    make("div", { class: "columns" }, make("div", {}, details, largest), told),
+    make("div", { class: "columns" }, make("div", {}, make("div", { id: "steps" }, longestSteps()), details, largest), told),
     tip,
   );
   await load();

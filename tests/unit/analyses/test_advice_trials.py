@@ -16,6 +16,7 @@ from pag_graph.analyses.advice_state import AdviceState, Blacklisted, PortName, 
 from pag_graph.analyses.advice_trials import compared, decided
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
+from pag_graph.store.in_place import write_whole
 from pag_graph.testing.traces import draw
 from tests.support.named_operators import built
 
@@ -87,7 +88,7 @@ def test_what_was_reverted_is_not_proposed_again(runs: dict[str, list[Path]], tm
     with_another = AdviceState(
         alpha=1.0, kept=(PortName("Op7"),), blacklist=known.blacklist, candidates=known.candidates
     )
-    with_another.write(file)
+    write_whole(file, with_another.text)
     again = pag.advise(state=str(file), blacklist="configuration")
     assert [row["operator"] for row in again.table.to_pylist()] == [2]
 
@@ -148,7 +149,8 @@ def test_the_same_run_on_both_sides_is_refused(runs: dict[str, list[Path]], tmp_
 KILLED = """
 import os, sys
 from pathlib import Path
-from pag_graph.analyses.advice_state import PortName, AdviceState, read_state
+from pag_graph.analyses.advice_state import PortName, AdviceState
+from pag_graph.store.in_place import write_whole
 left = int(sys.argv[2])
 
 def stop(event, arguments):
@@ -162,7 +164,7 @@ def stop(event, arguments):
             os._exit(9)
 
 sys.addaudithook(stop)
-AdviceState(kept=(PortName("new"),)).write(Path(sys.argv[1]))
+write_whole(Path(sys.argv[1]), AdviceState(kept=(PortName("new"),)).text)
 """
 
 
@@ -171,7 +173,7 @@ def test_a_writer_that_is_killed_leaves_the_old_state_or_the_new(tmp_path: Path)
     old, new = (AdviceState(kept=(PortName(name),)) for name in ("old", "new"))
     seen = []
     for calls in range(20):
-        old.write(file)
+        write_whole(file, old.text)
         ended = subprocess.run(
             [sys.executable, "-c", KILLED, str(file), str(calls)],
             check=False,
@@ -180,7 +182,7 @@ def test_a_writer_that_is_killed_leaves_the_old_state_or_the_new(tmp_path: Path)
         seen.append(read_state(file))
         assert seen[-1] in (old, new)
         # The next call works, whatever lies about.
-        new.write(file)
+        write_whole(file, new.text)
         assert read_state(file) == new
         assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
         if ended.returncode == 0:
@@ -198,7 +200,7 @@ def test_a_state_says_all_that_it_knows(tmp_path: Path) -> None:
         trials=({"before": ["a"], "after": ["b"], "ports": []},),
         halt="blacklist",
     )
-    state.write(tmp_path / "state.json")
+    write_whole(tmp_path / "state.json", state.text)
     assert read_state(tmp_path / "state.json") == state
     assert json.loads((tmp_path / "state.json").read_text())["format_version"] == 1
     assert str(port) == "Map #2 input 2"

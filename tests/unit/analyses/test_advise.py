@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pag_graph import api
 from pag_graph.analyses import ports
 from pag_graph.analyses.constraints import ConstraintGraph, constraint_graph
 from pag_graph.analyses.pipelines import Traffic
 from pag_graph.analyses.port_replay import Transfer, port_replay
 from pag_graph.analyses.ports import Moved, read_ports
+from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, PagGraphError, UnsupportedPlanError
 from pag_graph.model.enums import RuleSet
 from pag_graph.testing.strategies import small_traces
@@ -364,3 +366,59 @@ def test_bounds_are_in_order_and_nothing_moved_changes_nothing(
         bound = replay.with_ports(moved, Transfer(0, slowest))
         assert bound.low_ns <= bound.instant_ns <= bound.predicted_ns <= bound.high_ns
         assert bound.low_ns <= window.span_ns
+
+
+def test_threads_that_are_not_alike_get_a_port_each(tmp_path: Path) -> None:
+    # Worker 0 runs Op1 and Op2, and sends to worker 1, which runs Op3 and Op4; each half of the time.
+    first, second = [], ["0 start 3 | 0 stop 3"]
+    for batch in range(10):
+        t = 20 * batch
+        first.append(
+            f"{t} start 1 | {t + 10} send 21>0 #{batch} *5 | {t + 10} stop 1 | {t + 10} start 2"
+            f" | {t + 10} recv 21<0 #{batch} *5 | {t + 20} send 22>1 #{batch} *5 | {t + 20} stop 2"
+        )
+        second.append(
+            f"{t + 20} park | {t + 20} unpark" * (batch == 0) + f" | {t + 20} start 3 | {t + 20} recv 22<0 #{batch} *5"
+            f" | {t + 30} send 23>1 #{batch} *5 | {t + 30} stop 3 | {t + 30} start 4 | {t + 30} recv 23<1 #{batch} *5"
+            f" | {t + 40} stop 4"
+        )
+    logs = (" | ".join([*first, "220 end"]), " | ".join([*second, "220 end"]))
+    pag = built(draw(*logs), tmp_path, links={20: (9, 1), 21: (1, 2), 22: (2, 3), 23: (3, 4)})
+    together = [row for row in rows(pag, epoch=0, transfer="0:0") if row["group"] is not None]
+    assert {row["operator"] for row in together} == {2, 4}
+    assert {(row["new_threads"], row["rank"]) for row in together} == {(2, 1)}
+
+
+def test_spark_gets_utilisations_and_no_ports(tmp_path: Path) -> None:
+    log = nested((0, 10, [(1, 40, [])]), until=60)
+    trace = draw(log, rules=RuleSet.STATED)
+    pag = built(trace, tmp_path, operators=range(2))
+    pag.run.info.run["source"]["system"] = "spark"
+    report = pag.advise()
+    assert (report.halt, report.table.num_rows) == ("stage_barrier", 0)
+    assert "pag spark LOG --cores N" in report.headline()
+    assert pag.advise_ports().table.num_rows == 3
+
+
+@pytest.fixture(scope="module")
+def triangles(tmp_path_factory: pytest.TempPathFactory) -> Pag:
+    place = tmp_path_factory.mktemp("triangles") / "store"
+    api.build(SAMPLES / "triangles", place, engine="local")
+    return api.open(place)
+
+
+def test_arrangements_are_never_cut(triangles: Pag) -> None:
+    channels = triangles.run.channels
+    bound = channels.filter(channels["type"].str.contains("Rc<", literal=True))["target_operator"].to_list()
+    status = {row["operator"]: row["status"] for row in triangles.advise_ports().table.to_pylist()}
+    assert bound
+    assert {status[one] for one in bound if one in status} == {"never_cut"}
+    assert not {row["operator"] for row in rows(triangles, beta=0.0)}.intersection(bound)
+
+
+def test_own_times_of_a_dataflow_add_up(triangles: Pag) -> None:
+    table = triangles.advise_ports()
+    sums: dict[int, int] = {}
+    for row in table.table.to_pylist():
+        sums[row["worker"]] = sums.get(row["worker"], 0) + row["own_ns"]
+    assert sums == table.ports.work.counted

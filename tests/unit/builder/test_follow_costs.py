@@ -8,6 +8,9 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
+import pytest
+
+from pag_graph.api.standing import standings
 from pag_graph.builder.follow import Follower
 from pag_graph.model.enums import EventKind
 from pag_graph.store.tail import Tail
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EPOCHS = 2_000 if os.environ.get("PAG_PROVE") == "1" else 160
-SOME = EPOCHS // 4
+ANSWERED = 2_000 if os.environ.get("PAG_PROVE") == "1" else 64
+"""Epochs that standing queries are asked about, which takes longer."""
 
 
 class Opened:
@@ -37,17 +41,18 @@ class Opened:
         return counts
 
 
-def test_steps_cost_what_is_new(tmp_path: Path) -> None:
-    trace = rounds(EPOCHS)
+@pytest.mark.parametrize(("epochs", "queries"), [(EPOCHS, ()), (ANSWERED, ("critical-path", "metrics", "totals"))])
+def test_steps_cost_what_is_new(tmp_path: Path, epochs: int, queries: tuple[str, ...]) -> None:
+    trace, some = rounds(epochs), epochs // 4
     growing, follower, tail = (
         GrowingTrace(trace, tmp_path / "trace"),
-        Follower(tmp_path / "store"),
+        Follower(tmp_path / "store", derive=standings(queries, ())),
         Tail(tmp_path / "trace"),
     )
     ends = [[place + 1 for place, event in enumerate(log) if event.kind is EventKind.EPOCH_END] for log in trace.events]
     opened = Opened(tmp_path / "store")
     counted, states, closed = [], [], 0
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         for worker in range(2):
             growing.write(worker, ends[worker][epoch])
         tail.look(now_ns=0)
@@ -64,11 +69,12 @@ def test_steps_cost_what_is_new(tmp_path: Path) -> None:
         # What is kept of the trace are the rows behind the decided ones.
         assert all(len(chunks) <= 4 for chunks in log.chunks.values())
     opened.on = False
-    assert closed == EPOCHS - 1
+    follower.close()
+    assert closed == epochs - 1
     # Rows are assembled once; those behind the cut are looked at again with the next portion.
     assert follower.scanned <= 2 * trace.rows
     for name in ("open", "os.listdir", "os.scandir"):
-        early, late = (median(counts[name] for counts in part) for part in (counted[SOME : 2 * SOME], counted[-SOME:]))
+        early, late = (median(counts[name] for counts in part) for part in (counted[some : 2 * some], counted[-some:]))
         assert late == early, name
         assert early > 0 or name != "open"
-    assert max(states[-SOME:]) <= 1.1 * max(states[SOME : 2 * SOME])
+    assert max(states[-some:]) <= 1.1 * max(states[some : 2 * some])

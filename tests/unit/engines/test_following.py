@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import pag_graph
 from pag_graph import api
 from pag_graph.cli.app import app
-from pag_graph.cli.follow import NOT_COMPLETE, _stopping
+from pag_graph.cli.follow import NOT_COMPLETE, stopping
 from pag_graph.engines.following import Following, Until
 from pag_graph.errors import (
     InvalidParameterError,
@@ -235,7 +235,7 @@ def test_the_command_says_whether_the_source_was_complete(tmp_path: Path) -> Non
 
 
 def test_ctrl_c_asks_to_stop_and_a_second_one_interrupts() -> None:
-    with _stopping() as stop:
+    with stopping() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):

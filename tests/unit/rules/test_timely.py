@@ -135,6 +135,26 @@ def test_inferred_work_is_flagged(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        # Sent before worker 1 is there: due at worker 0 alone.
+        ("3 psend 9 | 4 precv 9<0", {}),
+        ("3 psend 9", {"send_without_receive": 1}),
+        # Whoever joins may read it all the same.
+        ("3 psend 9 | 4 precv 9<0 | 8 recv 3<1 | 8 psend 9 #1 | 9 precv 9<0 #1", {"send_without_receive": 1}),
+        # Sent after worker 1 has left.
+        ("35 psend 9 | 36 precv 9<0", {}),
+    ],
+)
+def test_broadcasts_are_due_where_workers_are_alive(build: Build, progress: str, expected: dict[str, int]) -> None:
+    joiner = "7 start 1 | 7 send 3>0 | 9 stop 1 | 30 exit"
+    ending = "" if "recv 3" in progress else "31 recv 3<1 | "
+    log = f"0 start 1 | 1 stop 1 | 2 spawn 1 | {progress} | {ending}40 end"
+    rows = sorted(log.split(" | "), key=lambda row: int(row.split()[0]))
+    assert found(build(" | ".join(rows), joiner)) == expected
+
+
+@pytest.mark.parametrize(
     ("log", "expected"),
     [
         # A step ends at 7, and the program runs until the next one begins.

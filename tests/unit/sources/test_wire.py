@@ -208,6 +208,18 @@ def test_another_run_another_version_and_another_place_are_told(
         pass
 
 
+def test_a_process_that_comes_again_takes_the_place_of_its_last_connection(
+    source: Trace, spool: tuple[Path, int, list[str]]
+) -> None:
+    first = Talk(spool[1])
+    assert first.greet(source)[0] is Kind.WELCOME
+    second = Talk(spool[1])
+    assert second.greet(source)[0] is Kind.WELCOME
+    kind, said = first.hear()
+    assert (kind, said["code"]) == (Kind.ERROR, "TAKEN")
+    assert second.say(Kind.TABLES, description(source))[0] is Kind.ACK
+
+
 def portions(source: Trace, folder: Path, rows: int) -> Iterator[Portion]:
     """Cut a trace into files of some rows, those of both workers in turns."""
     import pyarrow.parquet as pq

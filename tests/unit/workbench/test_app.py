@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -13,6 +14,7 @@ from pag_graph import api, samples
 from pag_graph.analyses import all_entries
 from pag_graph.cli.app import app as command
 from pag_graph.workbench import app as workbench
+from pag_graph.workbench import facts
 from pag_graph.workbench.app import BusyError, Workbench, make_app
 from pag_graph.workbench.library import Library
 from tests.support.asgi import get
@@ -105,6 +107,15 @@ def test_a_large_run_is_summed_up(library: Library, store: str, monkeypatch: pyt
     born = run.scan("edges").collect()
     assert shown <= run.end_ns * len(run.workers)
     assert shown >= 0.99 * born.filter(born["src"] // (1 << 40) == born["dst"] // (1 << 40))["duration_ns"].sum()
+
+
+def test_neo4j_browser_is_named_while_its_server_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "running_in", lambda _: None)
+    assert facts.cypher()["browser"] is None
+    monkeypatch.setattr(facts, "running_in", lambda _: SimpleNamespace(host="127.0.0.1", http_port=7475))
+    told = facts.cypher()
+    assert told["browser"] == "http://127.0.0.1:7475/browser/"
+    assert "$run" in str(told["query"])
 
 
 def test_a_path_sums_to_its_window(library: Library, store: str) -> None:

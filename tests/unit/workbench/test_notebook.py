@@ -12,7 +12,7 @@ import pytest
 
 from pag_graph import api
 from pag_graph.errors import MissingExtraError
-from pag_graph.formats.html import LONGEST, facts, rows_table
+from pag_graph.model.html import LONGEST, facts, rows_table
 from pag_graph.workbench import notebook
 
 if TYPE_CHECKING:

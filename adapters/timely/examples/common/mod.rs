@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pag_timely::{Activity, Config, Error, Sink, Tracer};
+use pag_timely::{Activities, Activity, Config, Error, Inputs, Schedule, Sink, Tracer};
 use timely::worker::Worker;
 
 /// A number that can be given on the command line.
@@ -166,6 +166,34 @@ impl Arguments {
     }
 }
 
+/// Whether operators keep their core busy or leave it to others.
+#[derive(Clone, Copy)]
+pub enum Work {
+    Spin,
+    Sleep,
+}
+
+impl Work {
+    /// Reads the word `work` of the command line.
+    pub fn read(arguments: &Arguments) -> Self {
+        match arguments.word("work") {
+            "spin" => Self::Spin,
+            "sleep" => Self::Sleep,
+            other => arguments.refuse(&format!("--work: {other:?} is neither spin nor sleep")),
+        }
+    }
+
+    /// Works until so much time has passed.
+    pub fn until(self, begun: Instant, whole: Duration) {
+        while let Some(rest) = whole.checked_sub(begun.elapsed()).filter(|rest| !rest.is_zero()) {
+            match self {
+                Self::Spin => std::hint::spin_loop(),
+                Self::Sleep => std::thread::sleep(rest),
+            }
+        }
+    }
+}
+
 /// A worker's run of an example.
 pub struct Run {
     pub arguments: Arguments,
@@ -204,6 +232,16 @@ impl Run {
     /// Begins a named activity.
     pub fn application(&self, name: &str) -> Option<Activity> {
         self.tracer.as_ref().map(|tracer| tracer.application(name))
+    }
+
+    /// Begins named activities inside of operators.
+    pub fn activities(&self) -> Option<Activities> {
+        self.tracer.as_ref().map(Tracer::activities)
+    }
+
+    /// Says when the worker's input is due.
+    pub fn inputs(&self, schedule: Schedule) -> Option<Inputs> {
+        self.tracer.as_ref().map(|tracer| tracer.inputs(schedule))
     }
 
     /// Takes steps while `busy` says so; parks in between, unless told to spin.

@@ -1,0 +1,234 @@
+"""How long inputs took, counted from when they were due.
+
+A program that is held up is also late to give what came meanwhile. In an open loop an input is due by the clock, so
+that its latency holds the time for which it lay about before the program took it up; counted from when it was given,
+that time is lost (coordinated omission). An input that was not done when the log ends took at least until then: it is
+*censored*, and stays in the distribution with that bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pag_graph.errors import TraceFormatError
+from pag_graph.model.input_tables import INPUT_LATENCIES, LOAD_CURVE
+from pag_graph.model.units import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_STABLE = 0.99
+QUANTILES = {"p50_ns": 0.5, "p99_ns": 0.99, "max_ns": 1.0}
+"""Columns of quantiles, by their share."""
+
+
+class Quantile(NamedTuple):
+    """A quantile of latencies."""
+
+    ns: int
+    at_least: bool
+    """Whether it is a lower bound: an input that was not done may belong further up."""
+
+    def __str__(self) -> str:
+        """Return it as people read it, after ``>=`` if it is a bound."""
+        return f">= {duration(self.ns)}" if self.at_least else duration(self.ns)
+
+
+class Schedule(NamedTuple):
+    """What a worker says of its inputs, on its own clock."""
+
+    first_ns: int
+    interval_ns: int | None
+    inputs: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyReport:
+    """How long the inputs of one run took."""
+
+    run: str
+    """What the run is called."""
+    table: pa.Table
+    """Rows of `INPUT_LATENCIES`, of each worker by number."""
+    schedules: Mapping[int, Schedule]
+    """Per worker, on the common clock."""
+    ends_ns: Mapping[int, int]
+    """Per worker: the end of its log, on the common clock."""
+    not_due: int
+    """Inputs that were not due yet when the log ended, or were never given in a closed loop: they count nowhere."""
+
+    @property
+    def loop(self) -> str:
+        """`closed` where inputs are due when they are given, else `open`."""
+        return "closed" if all(each.interval_ns is None for each in self.schedules.values()) else "open"
+
+    def rows(self, worker: int | None = None) -> pl.DataFrame:
+        """Return the rows of the table, of one worker or of all."""
+        rows = pl.from_arrow(self.table)
+        assert isinstance(rows, pl.DataFrame)  # noqa: S101
+        return rows if worker is None else rows.filter(pl.col("worker") == worker)
+
+    def slowest(self) -> dict[str, Any] | None:
+        """Return the row of the input that took longest (ties: the lowest worker and number)."""
+        rows = self.rows().sort("latency_ns", "worker", "number", descending=[True, False, False])
+        return rows.row(0, named=True) if len(rows) else None
+
+    def curve(self) -> list[dict[str, Any]]:
+        """Return its rows of `LOAD_CURVE`: each worker, and all together."""
+        return [*(_point(self, worker) for worker in sorted(self.schedules)), _point(self, None)]
+
+
+def quantile(latency_ns: NDArray[np.int64], censored: NDArray[np.bool_], share: float) -> Quantile:
+    """Return the smallest latency that a share of the inputs does not exceed (nearest rank).
+
+    It is a lower bound if an input that was not done has a bound no larger: what it really took may be more.
+
+    Examples
+    --------
+    >>> latency, censored = np.array([5, 7, 9]), np.array([False, False, True])
+    >>> quantile(latency, censored, 0.5), quantile(latency, censored, 1.0)
+    (Quantile(ns=7, at_least=False), Quantile(ns=9, at_least=True))
+    """
+    ordered = np.sort(latency_ns)
+    value = int(ordered[max(int(np.ceil(share * len(ordered) - 1e-9)), 1) - 1])
+    return Quantile(value, bool((censored & (latency_ns <= value)).any()))
+
+
+def latencies(run: str, inputs: pa.Table, offsets_ns: Mapping[int, int], ends_ns: Mapping[int, int]) -> LatencyReport:
+    """Measure the inputs of one run from when they were due.
+
+    Parameters
+    ----------
+    run
+        What the run is called.
+    inputs
+        Rows of `TRACE_INPUTS`.
+    offsets_ns
+        Per worker: what leads from its clock to the common one.
+    ends_ns
+        Per worker: the last event of its log, on its own clock.
+
+    Returns
+    -------
+    LatencyReport
+        O(rows log rows).
+
+    Raises
+    ------
+    TraceFormatError
+        If a worker has no schedule, or several.
+    """
+    rows = pl.from_arrow(inputs)
+    assert isinstance(rows, pl.DataFrame)  # noqa: S101
+    parts, schedules, ends, left_out = [], {}, {}, 0
+    for (number,), part in rows.group_by("worker", maintain_order=True):
+        worker = int(number)
+        offset = offsets_ns[worker]
+        schedule = _schedule(worker, part)
+        last = max(
+            part.select(pl.max_horizontal(pl.col("given_ns", "noticed_ns").max())).item() or 0, ends_ns.get(worker, 0)
+        )
+        measured = _measured(part, schedule, last)
+        left_out += schedule.inputs - len(measured)
+        schedules[worker] = schedule._replace(first_ns=schedule.first_ns + offset)
+        ends[worker] = last + offset
+        shifted = [(pl.col(name) + offset) for name in ("due_ns", "given_ns", "noticed_ns")]
+        parts.append(measured.with_columns(shifted).with_columns(worker=pl.lit(worker, pl.Int32)))
+    table = pl.concat(parts).sort("worker", "number").select(INPUT_LATENCIES.names).to_arrow().cast(INPUT_LATENCIES)
+    return LatencyReport(run=run, table=table, schedules=schedules, ends_ns=ends, not_due=left_out)
+
+
+def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
+    declared = rows.filter(pl.col("count").is_not_null())
+    if len(declared) != 1:
+        message = f"Worker {worker} declares {len(declared)} schedules of input; one is needed."
+        raise TraceFormatError(message, "Call `tracer.inputs` once on each worker.", {"worker": worker})
+    row = declared.row(0, named=True)
+    return Schedule(int(row["due_ns"]), row["interval_ns"], int(row["count"]))
+
+
+def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFrame:
+    """Return the inputs of one worker that were due by the end, on its own clock."""
+    given = rows.filter(pl.col("number").is_not_null()).unique("number", keep="first", maintain_order=True)
+    given = given.select("number", "due_ns", "given_ns", "epoch", "records")
+    if schedule.interval_ns is not None:
+        numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
+        due = schedule.first_ns + pl.col("number") * schedule.interval_ns
+        given = numbers.join(given.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
+        given = given.filter(pl.col("due_ns") <= end_ns)
+    looks = rows.filter(pl.col("frontier").is_not_null())
+    reached = np.maximum.accumulate(looks["frontier"].to_numpy()) if len(looks) else np.empty(0, np.int64)
+    place = np.searchsorted(reached, given["number"].to_numpy(), side="right")
+    seen = np.append(looks["noticed_ns"].to_numpy(), np.int64(-1))
+    done = place < len(reached)
+    noticed = pl.Series("noticed_ns", seen[place]).set(pl.Series(~done), None)
+    until = pl.col("noticed_ns").fill_null(end_ns)
+    return given.with_columns(noticed).with_columns(
+        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0), censored=pl.col("noticed_ns").is_null()
+    )
+
+
+def _point(report: LatencyReport, worker: int | None) -> dict[str, Any]:
+    """Return one row of `LOAD_CURVE`."""
+    rows = report.rows(worker)
+    latency, censored = rows["latency_ns"].to_numpy(), rows["censored"].to_numpy()
+    done = rows.filter(~pl.col("censored"))
+    begin_ns, offered_ns = _offer(report, [each for each in report.schedules if worker in (None, each)], rows)
+    seen = done["noticed_ns"].to_list()
+    seconds = (max([begin_ns + offered_ns, *seen]) - begin_ns) / 1e9 or 1e-9
+    offered = len(rows) / offered_ns * 1e9 if offered_ns else None
+    told = done["records"].null_count() == 0 and len(done) > 0
+    quantiles = {name: quantile(latency, censored, share) for name, share in QUANTILES.items()} if len(rows) else {}
+    return {
+        "run": report.run,
+        "worker": worker,
+        "loop": report.loop,
+        "inputs": len(rows),
+        "censored": int(censored.sum()),
+        "offered_per_s": offered,
+        "achieved_per_s": len(done) / seconds,
+        "records_per_s": float(done["records"].sum()) / seconds if told else None,
+        "mean_ns": float(latency.mean()) if len(rows) else 0.0,
+        **{name: quantiles[name].ns if quantiles else 0 for name in QUANTILES},
+        "at_least": [name for name, value in quantiles.items() if value.at_least] + ["mean_ns"] * bool(censored.any()),
+        "stable": None if offered is None else len(done) / seconds >= _STABLE * offered,
+    }
+
+
+def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) -> tuple[int, int]:
+    """Return when input began, and for how long it was offered by the clock; 0 in a closed loop."""
+    if report.loop == "closed":
+        return min(rows["given_ns"].to_list(), default=0), 0
+    begin = min(report.schedules[worker].first_ns for worker in workers)
+    ends = [
+        min(first + inputs * (interval or 0), report.ends_ns[worker])
+        for worker, (first, interval, inputs) in report.schedules.items()
+        if worker in workers
+    ]
+    return begin, max(max(ends) - begin, 1)
+
+
+def load_curve(reports: Sequence[LatencyReport]) -> pa.Table:
+    """Put runs beside each other, by what was offered.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows of `LOAD_CURVE`: open loops first, by offered load; closed ones by what they achieved.
+    """
+    groups = sorted((report.curve() for report in reports), key=_load)
+    return pa.Table.from_pylist([row for group in groups for row in group], LOAD_CURVE)
+
+
+def _load(rows: list[dict[str, Any]]) -> tuple[bool, float, str]:
+    pooled = rows[-1]
+    closed = pooled["loop"] == "closed"
+    return closed, pooled["achieved_per_s"] if closed else pooled["offered_per_s"], pooled["run"]

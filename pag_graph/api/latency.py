@@ -1,0 +1,74 @@
+"""How long input took, from when it was due."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from pag_graph.analyses.due_times import LatencyReport
+
+
+def latency(trace: str | os.PathLike[str]) -> LatencyReport:
+    """Measure how long the inputs of a run took, from when they were due.
+
+    Parameters
+    ----------
+    trace
+        Directory of a trace whose program said when input was due (`tracer.inputs` of the adapter).
+
+    Returns
+    -------
+    LatencyReport
+        `report.table` has a row per input, `report.curve()` the distribution per worker and of all together.
+
+    Raises
+    ------
+    TraceFormatError
+        If the trace does not say it, or cannot be read.
+
+    Examples
+    --------
+    >>> pag_graph.api.latency("trace").curve()[-1]["p99_ns"]  # doctest: +SKIP
+    """
+    import pyarrow.compute as pc
+
+    from pag_graph.analyses.due_times import latencies
+    from pag_graph.store.inputs import read_inputs
+    from pag_graph.store.log import TraceLog
+    from pag_graph.store.trace import Trace
+
+    inputs = read_inputs(Path(trace))
+    opened = Trace.open(trace)
+    workers = opened.workers.to_pylist()
+    log = TraceLog.index(opened)
+    ends: dict[int, int] = {}
+    for row in workers:
+        rows = log.rows_of(row["worker"])
+        last = log.read(row["worker"], rows - 1, rows, ["t_ns"]) if rows else None
+        ends[row["worker"]] = pc.max(last["t_ns"]).as_py() if last is not None else 0
+    offsets = {row["worker"]: row["offset_ns"] for row in workers}
+    return latencies(str(trace), inputs, offsets, ends)
+
+
+def load_curve(traces: Iterable[str | os.PathLike[str]]) -> pa.Table:
+    """Put runs of one program under different loads beside each other.
+
+    Parameters
+    ----------
+    traces
+        As for `latency`, of one run each.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows of `LOAD_CURVE`.
+    """
+    from pag_graph.analyses.due_times import load_curve as curve
+
+    return curve([latency(trace) for trace in traces])

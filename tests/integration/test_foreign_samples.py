@@ -1,0 +1,67 @@
+"""Spans and PyTorch traces in Neo4j and Spark: the answers are those of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from pag_graph import api
+from pag_graph.analyses.critical_path import critical_path
+from pag_graph.sinks import graphframes
+from pag_graph.sinks.neo4j.loader import load_run
+from pag_graph.sinks.neo4j.query import run_query
+from tests.support.foreign_samples import SOURCES, build_sample
+
+if TYPE_CHECKING:
+    import neo4j
+
+    from pag_graph.graph.run import Run
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return {name: api.open(build_sample(name, tmp_path_factory.mktemp(name))).run for name in SOURCES}
+
+
+def paths(run: Run) -> dict[int, pl.DataFrame]:
+    rounds = run.epochs.filter(pl.col("role") == "round")["epoch"].to_list()
+    return {
+        epoch: pl.DataFrame(pl.from_arrow(critical_path(run.snapshot(run.window(epoch=epoch))).steps))
+        for epoch in rounds
+    }
+
+
+@pytest.mark.neo4j
+def test_queries_of_the_library_answer_as_the_engine_does(neo4j_driver: neo4j.Driver, samples: dict[str, Run]) -> None:
+    for run in samples.values():
+        load_run(run, neo4j_driver)
+    for run in samples.values():
+        values = {"run": str(run.info.run["run_id"])}
+        expected = paths(run)
+        found = run_query(neo4j_driver, "epochs/path_switches", {**values, "limit": 1000})
+        assert {row["epoch"]: (row["switches"], row["steps"]) for row in found} == {
+            epoch: (path.filter(pl.col("worker") != pl.col("to_worker")).height, path.height)
+            for epoch, path in expected.items()
+        }
+        at_once = run_query(neo4j_driver, "patterns/waits_at_once", values)
+        assert sum(row["time_ns"] for row in at_once) == sum(run.window(epoch=epoch).span_ns for epoch in expected)
+        for epoch, path in expected.items():
+            steps = run_query(neo4j_driver, "analyses/critical_path", {**values, "epoch": epoch})
+            assert [(row["type"], row["duration_ns"]) for row in steps] == list(
+                path.select("type", "duration_ns").iter_rows()
+            )
+
+
+@pytest.mark.spark
+def test_graphframes_get_every_vertex_and_edge(samples: dict[str, Run]) -> None:
+    from pag_graph.engines.session import spark_session
+
+    spark = spark_session(master="local[2]", quick=True)
+    for run in samples.values():
+        vertices = pl.DataFrame(graphframes.vertices(run, spark).toArrow())
+        edges = pl.DataFrame(graphframes.edges(run, spark).toArrow())
+        stored = run.scan("edges").select("src", "dst", "type").collect()
+        assert sorted(edges.select("src", "dst", "type").iter_rows()) == sorted(stored.iter_rows())
+        assert set(edges["src"]) | set(edges["dst"]) <= set(vertices["id"])
