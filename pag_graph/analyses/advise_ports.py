@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from pag_graph.analyses.advising.ports import KeepParameter, LevelParameter, PactParameter, Ports, folded, read_ports
+from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table
 from pag_graph.analyses.expressions import operator_names
-from pag_graph.analyses.ports import KeepParameter, LevelParameter, PactParameter, Ports, folded, read_ports
-from pag_graph.analyses.thread_work import RUNTIME, Bounds
 from pag_graph.graph.needs import Needs
 from pag_graph.model.enums import COUNTED_TYPES
 from pag_graph.model.tables import ADVISE_PORTS

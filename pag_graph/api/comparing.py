@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from pag_graph.analyses.advice_trials import Evaluation
+    from pag_graph.analyses.advising.advice_trials import Evaluation
     from pag_graph.analyses.scaling import Scaling
 
 
@@ -84,7 +84,7 @@ def advise_evaluate(
     Returns
     -------
     Evaluation
-        As `pag_graph.analyses.advice_trials.advise_evaluate`.
+        As `pag_graph.analyses.advising.advice_trials.advise_evaluate`.
 
     Raises
     ------
@@ -101,9 +101,9 @@ def advise_evaluate(
     """
     from dataclasses import replace
 
-    from pag_graph.analyses.advice_state import read_state
-    from pag_graph.analyses.advice_trials import address_pairs
-    from pag_graph.analyses.advice_trials import advise_evaluate as evaluate
+    from pag_graph.analyses.advising.advice_state import read_state
+    from pag_graph.analyses.advising.advice_trials import address_pairs
+    from pag_graph.analyses.advising.advice_trials import advise_evaluate as evaluate
     from pag_graph.store.in_place import write_whole
 
     file = Path(state)

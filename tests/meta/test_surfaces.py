@@ -60,16 +60,7 @@ MODULES = {
         "totals",
         "degrees",
         "invariants_resumed",
-        "advice_options",
-        "advice_state",
-        "advice_trials",
-        "open_stacks",
         "operator_choice",
-        "pipelines",
-        "port_replay",
-        "port_search",
-        "ports",
-        "thread_work",
     }
 }
 # What an analysis cannot do without, for a call on the bundled trace.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pag_graph import api
-from pag_graph.analyses.advice_state import AdviceState, Blacklisted, PortName, port_names, read_state
-from pag_graph.analyses.advice_trials import compared, decided
+from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names, read_state
+from pag_graph.analyses.advising.advice_trials import compared, decided
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import RuleSet
 from pag_graph.store.in_place import write_whole
@@ -149,7 +149,7 @@ def test_the_same_run_on_both_sides_is_refused(runs: dict[str, list[Path]], tmp_
 KILLED = """
 import os, sys
 from pathlib import Path
-from pag_graph.analyses.advice_state import PortName, AdviceState
+from pag_graph.analyses.advising.advice_state import PortName, AdviceState
 from pag_graph.store.in_place import write_whole
 left = int(sys.argv[2])
 

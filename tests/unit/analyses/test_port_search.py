@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pag_graph.analyses.port_search import Group, Threads, search
+from pag_graph.analyses.advising.port_search import Group, Threads, search
 
 PROVE = bool(os.environ.get("PAG_PROVE"))
 EXAMPLE = Threads(

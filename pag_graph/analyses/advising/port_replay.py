@@ -19,9 +19,9 @@ from pag_graph.model.ids import POSITION_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pag_graph.analyses.advising.ports import Moved
+    from pag_graph.analyses.advising.thread_work import ThreadWork
     from pag_graph.analyses.constraints import ConstraintGraph
-    from pag_graph.analyses.ports import Moved
-    from pag_graph.analyses.thread_work import ThreadWork
     from pag_graph.graph.snapshot import Snapshot
 
     I64 = NDArray[np.int64]

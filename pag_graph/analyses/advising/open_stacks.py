@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.port_search import Threads
+from pag_graph.analyses.advising.port_search import Threads
 from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
 from pag_graph.model.ids import POSITION_BITS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pag_graph.analyses.thread_work import ThreadWork
+    from pag_graph.analyses.advising.thread_work import ThreadWork
     from pag_graph.graph.snapshot import Snapshot
 
     I64 = NDArray[np.int64]

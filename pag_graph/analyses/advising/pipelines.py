@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.thread_work import Bounds
+from pag_graph.analyses.advising.thread_work import Bounds
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from pag_graph.analyses.open_stacks import NOTHING, Stacks, stacks
+from pag_graph.analyses.advising.open_stacks import NOTHING, Stacks, stacks
+from pag_graph.analyses.advising.pipelines import Dataflow, Pact, Traffic, dataflow, exchanged_channels
+from pag_graph.analyses.advising.port_search import Threads
+from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
 from pag_graph.analyses.operator_choice import operators_called
-from pag_graph.analyses.pipelines import Dataflow, Pact, Traffic, dataflow, exchanged_channels
-from pag_graph.analyses.port_search import Threads
-from pag_graph.analyses.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
 from pag_graph.model.ids import POSITION_BITS

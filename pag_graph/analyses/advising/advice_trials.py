@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.analyses.advice_state import AdviceState, Blacklisted, PortName, port_names
-from pag_graph.analyses.pipelines import dataflow
-from pag_graph.analyses.ports import read_ports, read_traffic
+from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, PortName, port_names
+from pag_graph.analyses.advising.pipelines import dataflow
+from pag_graph.analyses.advising.ports import read_ports, read_traffic
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole, EventKind
 from pag_graph.model.tables import ADVICE_TRIALS

@@ -9,14 +9,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pag_graph.analyses.port_search import Threads, search
+from pag_graph.analyses.advising.port_search import Threads, search
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pag_graph.analyses.port_replay import Bound, Replay, Transfer
-    from pag_graph.analyses.port_search import Group
-    from pag_graph.analyses.ports import Ports
+    from pag_graph.analyses.advising.port_replay import Bound, Replay, Transfer
+    from pag_graph.analyses.advising.port_search import Group
+    from pag_graph.analyses.advising.ports import Ports
 
 _HARDLY = 0.05
 """Where a replay saves a smaller part than this of what could be saved, nothing is done at the same time."""
