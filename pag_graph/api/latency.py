@@ -25,7 +25,7 @@ def latency(trace: str | os.PathLike[str]) -> LatencyReport:
     Returns
     -------
     LatencyReport
-        `report.table` has a row per input, `report.curve()` the distribution per worker and of all together.
+        Its `table` has a row per input, its `curve` the distribution per worker and of all together.
 
     Raises
     ------

@@ -30,7 +30,7 @@ ELSEWHERE = {
         "trace.json.gz",
     ),  # files of other programs
     *("FILE.svg", "NAME.py", "epoch4.svg", "epoch5.svg", "etl.py", "job.py", "khops.txt", "logs/README.md", "why.html"),
-    *("page.html", "epochs.html"),
+    *("page.html", "epochs.html", "why.md"),
     *("Job.id", "Run.origin_unix_ns"),  # properties of nodes in Neo4j
     *("graph.graph", "taskset", "python3"),  # NetworkX, and programs
     *("session.quick", "Pag.longest_waits", "laps.csv"),  # a parameter of a bench; what examples add

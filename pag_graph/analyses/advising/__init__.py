@@ -1,1 +1,1 @@
-"""What advice is made of: work of threads, ports at operators, their search and replay, and trials (`docs/advice.md`)."""
+"""What advice is made of: work of threads, ports at operators, their search and replays, trials (`docs/advice.md`)."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pag_graph import api
-from pag_graph.analyses import ports
+from pag_graph.analyses.advising import ports
 from pag_graph.analyses.advising.pipelines import Traffic
 from pag_graph.analyses.advising.port_replay import Transfer, port_replay
 from pag_graph.analyses.advising.ports import Moved, read_ports
