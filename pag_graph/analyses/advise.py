@@ -218,7 +218,7 @@ def _until(snapshot: Snapshot, epoch: int | None) -> Snapshot:
     last = run.window(epoch=epoch)
     if last.end_ns <= snapshot.window.start_ns:
         message = f"Epoch {epoch} ends before {snapshot.window.name} begins."
-        raise InvalidParameterError(message, "pag advise run.pag --epoch 3 --until 12")
+        raise InvalidParameterError(message, "pag advise run.pag --epoch 3 --until 9")
     wide = run.stretch(
         snapshot.window.start_ns, last.end_ns, end_vertex=last.end_vertex, follows=snapshot.window.follows
     )
@@ -301,7 +301,7 @@ ANALYSIS = ReportAnalysis(
     output="ADVICE",
     rows="advice",
     needs=Needs.ALIGNED_CLOCKS,
-    example="--epoch 3 --until 12 --cores 4",
+    example="--epoch 3 --until 9 --cores 4",
     columns=(
         "rank",
         "kind",

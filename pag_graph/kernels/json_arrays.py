@@ -23,6 +23,11 @@ def after_string(text: U8, place: int) -> int:
     """Return where a string ends whose first character is at `place`; -1 if the text ends first.
 
     A raw line break ends it too: JSON has none in strings, so a quote is missing, and the next line is sound again.
+
+    Examples
+    --------
+    >>> after_string(np.frombuffer(b'"a": 1', np.uint8), 1)
+    3
     """
     while place < text.shape[0]:
         char = text[place]

@@ -19,6 +19,7 @@ COLOURS: dict[str, str] = {
     ActivityType.PROCESSING: "#2a9d8f",
     ActivityType.SPINNING: "#a8dadc",
     ActivityType.BUSY: "#b8b8c8",
+    ActivityType.PROGRAM: "#9fb4a6",
     ActivityType.WAITING: "#f4d6d6",
     ActivityType.WAKE_UP: "#e9c46a",
     ActivityType.INPUT_WAIT: "#d8c8e8",

@@ -47,6 +47,7 @@ PLACES: dict[str, dict[str, str]] = {
         "w2.pag": "store of bfs",
         "w4.pag": "store of triangles",
     },
+    "docs/advice.md": {"run.trace": "trace of bfs"},
     "docs/analyses.md": {"run.trace": "trace", "run.pag": "store"},
     "docs/cli.md": {"run.pag": "store", "last-good.pag": "store", "new": "log", "base": "log"},
     "docs/cypher.md": {"run.pag": "store"},
@@ -55,6 +56,7 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/live.md": {"run.trace": "trace"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
+    "docs/rescaling.md": {f"{kind}{number}.pag": "store" for kind in ("base", "fork") for number in (1, 2, 3)},
     "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
     "docs/spans.md": {
@@ -65,6 +67,7 @@ PLACES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("eventlogs/app-20261121183148-0000", "app-1", "new", "base", "a", "b", "c", "d", "e"), "log"),
     },
     "docs/torch.md": {"traces": "training job"},
+    "docs/workbench.md": {"run.pag": "store"},
 }
 """What is there before a page is followed; all else its own commands make."""
 
@@ -85,8 +88,27 @@ NOT_HERE = (
     NotHere("README.md", "make test", "runs this test"),
     NotHere("README.md", "pip install", "installs; test_spark_submit.py runs an installed wheel"),
     NotHere("README.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
+    NotHere(
+        "README.md",
+        "pag latency",
+        "needs a program that says when its input is due; test_due_times.py has simulated ones",
+    ),
+    NotHere("README.md", "pag rescale", "needs workers that come or go; docs/rescaling.md has some"),
+    NotHere("docs/advice.md", "pag advise-evaluate", "needs six recordings; test_advise_evaluate.py has some"),
+    NotHere("docs/advice.md", "python -m bench", "runs programs for an hour"),
+    NotHere(
+        "docs/latency.md",
+        "pag latency",
+        "needs a program that says when its input is due; test_due_times.py has simulated ones",
+    ),
+    NotHere("docs/latency.md", "pag load-curve", "likewise"),
+    NotHere("docs/live.md", "umask", "a command of the shell; test_sent_traces.py makes a token"),
+    NotHere("docs/live.md", "pag follow received.trace", "listens until a program sends; test_sent_traces.py has one"),
+    NotHere("docs/live.md", "pag replay run.trace --to tcp", "needs who listens; likewise"),
     NotHere("docs/neo4j.md", "pag neo4j stop", "the server is that of other tests; test_neo4j_bulk.py stops one"),
     NotHere("docs/neo4j.md", "pag neo4j load run.pag --detail full --bulk", "likewise; test_neo4j_bulk.py runs it"),
+    NotHere("docs/neo4j.md", "pag neo4j copy", "likewise; test_neo4j_bulk.py makes a copy"),
+    NotHere("docs/neo4j.md", "pag neo4j start --home /srv", "starts the copy"),
     NotHere("docs/neo4j.md", "from airflow.sdk", "needs Airflow"),
     NotHere("docs/neo4j.md", "@dag", "needs Airflow"),
     NotHere("docs/neo4j.md", "keep_neo4j_current()", "needs Airflow"),
@@ -108,6 +130,7 @@ ONLY_SHOWN = {
     "mermaid": "a picture",
     "csv": "the smallest example, which a test below follows",
     "cron": "a line of a table of jobs",
+    "rust": "a piece of a program; `make adapter` compiles the whole ones of the crate",
     "text": "an answer of measured runs, or a drawing, unless it begins with a command",
 }
 """Blocks that are not run."""
@@ -280,6 +303,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "store of bfs": stores / "bfs.pag",
         "store of triangles": stores / "triangles.pag",
         "trace": samples.path("skewed"),
+        "trace of bfs": samples.path("bfs"),
         "log": LOGS / "two-jobs.zstd",
         "log of five jobs": LOGS / "cores" / "cores-many-jobs-1.zstd",
         "spans": samples.FOLDER / "spans" / "traces.json",

@@ -37,7 +37,9 @@ def test_every_copy_has_all_of_the_run(multiply: Any, tmp_path: Path) -> None:
     # All messages are matched in every copy: nothing is found in the copies that is not in the run.
     assert whole.findings["finding"].unique().to_pylist() == first.findings["finding"].unique().to_pylist()
     assert sum(whole.store.dropped.values()) == TIMES * sum(first.store.dropped.values())
-    assert whole.rows == slices.rows
+    # Of messages files hold sums per slice; added up they are the same.
+    assert {**whole.rows, "traffic": 0} == {**slices.rows, "traffic": 0}
+    assert whole.store.scan("traffic").collect().equals(slices.store.scan("traffic").collect())
     assert whole.rows["epochs"] > TIMES * (first.rows["epochs"] - 2)
     # Between two copies every worker has one more edge, or one that begins with what the last copy ended with.
     assert abs(whole.rows["edges"] - TIMES * first.rows["edges"]) <= TIMES * 2 * one.meta.workers

@@ -85,7 +85,7 @@ def test_logs_as_recorded(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in trace.operators.to_pylist()] == [(0, "0", "Dataflow"), (4, "0.1", "Map")]
     assert [tuple(row.values()) for row in trace.channels.to_pylist()] == [(3, "", None, None, None, None, None)]
     assert [tuple(row.values()) for row in trace.workers.to_pylist()] == [
-        (0, 0, None, "0", 0, None, None), (1, 1, None, "1", 0, None, None),
+        (0, 0, None, "0", 0, None, None, None), (1, 1, None, "1", 0, None, None, None),
     ]  # fmt: skip
 
 

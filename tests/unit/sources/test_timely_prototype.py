@@ -131,7 +131,7 @@ def test_small_tables(logs: Path, tmp_path: Path) -> None:
         (5, "0", 2, 0, None, 0, "u8"),
     ]
     assert [tuple(row.values()) for row in trace.workers.to_pylist()] == [
-        (0, 0, None, "0", 1000, None, None), (1, 1, None, "1", 1001, None, None),
+        (0, 0, None, "0", 1000, None, None, None), (1, 1, None, "1", 1001, None, None, None),
     ]  # fmt: skip
 
 
