@@ -22,14 +22,15 @@ WHERE round.epoch >= coalesce($first_epoch, 0) AND round.epoch <= coalesce($last
 WITH collect(round.epoch) AS epochs
 UNWIND epochs AS own
 MATCH (z2:Segment {run: $run, epoch: own})
-MATCH (z2)<-[wait2:THEN]-(:Segment)
+MATCH (z2)<-[wait2:THEN]-()
 WHERE wait2.waited_ns >= $min_ns
-// What the second worker did before it sent began with the end of a wait of its own.
-MATCH (z2)<-[m2:RELEASED]-(z1:Segment)
+// What the second worker did before it sent began with the end of a wait of its own. THEN and RELEASED join segments only;
+// without their label there is one place where a plan can begin, whatever the server's statistics say.
+MATCH (z2)<-[m2:RELEASED]-(z1)
 WHERE z1.epoch IN epochs AND z1.worker <> z2.worker AND wait2.start_ns < z1.start_ns + $gap_ns
-MATCH (z1)<-[wait1:THEN]-(:Segment)
+MATCH (z1)<-[wait1:THEN]-()
 WHERE wait1.waited_ns >= $min_ns
-MATCH (z1)<-[m1:RELEASED]-(s1:Segment)
+MATCH (z1)<-[m1:RELEASED]-(s1)
 WHERE s1.worker <> z1.worker AND s1.worker <> z2.worker
 RETURN s1.worker AS first_worker,
        z1.worker AS second_worker,
