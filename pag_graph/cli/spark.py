@@ -133,6 +133,9 @@ def _places(logs: list[str], history: str | None, apps: list[str], name: str | N
 @contextmanager
 def _local(logs: Sequence[str]) -> Iterator[list[Path]]:
     """Give the places of logs on this machine; those in an object store are copied, and gone afterwards."""
+    if not any("://" in log for log in logs):
+        yield [Path(log) for log in logs]
+        return
     from pag_graph.sources.spark.object_stores import fetch_logs, is_address
 
     with TemporaryDirectory(prefix="pag-logs-") as folder:

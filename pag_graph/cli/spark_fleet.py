@@ -45,7 +45,7 @@ def say_fleet(folders: Sequence[Path], file: Path, *, top: int, form: Format) ->
     if form is Format.JSON:
         print_json(fleet.facts())
     elif form is Format.CSV:
-        print_csv(fleet.facts()["applications"], _COLUMNS)
+        print_csv(fleet.answered.to_dicts(), _COLUMNS)
     else:
         _print(fleet, file, top)
 

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from pag_graph.model.columns import column as _column
 from pag_graph.model.tables import STORE_TABLES
-
-
-def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null, metadata={"doc": meaning})
-
 
 _I64, _STR = pa.int64(), pa.string()
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-
-def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null, metadata={"doc": meaning})
-
+from pag_graph.model.columns import column as _column
 
 _I32, _I64, _F64, _STR = pa.int32(), pa.int64(), pa.float64(), pa.string()
 

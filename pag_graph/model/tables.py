@@ -9,22 +9,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from pag_graph.model.columns import column as _column
+
 TRACE_FORMAT_VERSION = 1
 """Version of contract 1, the canonical trace."""
 
 STORE_FORMAT_VERSION = 2
 """Version of contract 2, the store of a program activity graph; 1 lacks the table `traffic`."""
-
-
-def _column(name: str, kind: pa.DataType, meaning: str, *, null: bool = False, optional: bool = False) -> pa.Field:
-    """Declare a column; a file may lack one that is optional, and all its values are null then."""
-    more = {"optional": "files may lack it"} if optional else {}
-    return pa.field(name, kind, nullable=null or optional, metadata={"doc": meaning, **more})
-
-
-def is_optional(column: pa.Field) -> bool:
-    """Return whether a file may lack a declared column."""
-    return b"optional" in (column.metadata or {})
 
 
 _I32, _I64, _F64, _STR = pa.int32(), pa.int64(), pa.float64(), pa.string()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SENDS_NAME = re.compile(r"sends-[0-9a-f]{32}-[0-9a-f]{8}\.arrow")
 STATE_NAME = re.compile(r"state-[0-9a-f]{32}-[0-9a-f]{8}\.json")
 _TABLE = "epochs"
+_OTHER_BYTES = "its bytes are not those that were committed"
 
 
 def write_state(store: Path, content: bytes, sends: Sequence[str] = ()) -> dict[str, Any]:
@@ -87,16 +88,8 @@ def read_sends(store: Path, name: str) -> pa.Table:
     ------
     StoreError
         If it is missing or damaged.
-    """  # noqa: DOC501  (the constructor of an error is taken for one)
-    file = store / _TABLE / name
-    if not SENDS_NAME.fullmatch(name):
-        raise damaged(store / _TABLE / "_delta_log", f"a state names the sends {name!r}")
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise damaged(file, f"it cannot be read: {error}") from error
-    if f"{zlib.crc32(content):08x}" != name[-14:-6]:
-        raise damaged(file, "its bytes are not those that were written")
+    """
+    content = _read(store, name, SENDS_NAME, "a state names the sends")
     with pa.ipc.open_file(pa.py_buffer(content)) as reader:
         return reader.read_all()
 
@@ -122,13 +115,21 @@ def read_state_file(store: Path, pin: Mapping[str, Any]) -> bytes:
         If the file is missing or damaged.
     """  # noqa: DOC501  (the constructor of an error is taken for one)
     name = str(pin.get("file"))
+    content = _read(store, name, STATE_NAME, "a commit names the state")
+    if len(content) != pin.get("size"):
+        raise damaged(store / _TABLE / name, _OTHER_BYTES)
+    return content
+
+
+def _read(store: Path, name: str, shape: re.Pattern[str], said: str) -> bytes:
+    """Read a file whose name holds the checksum of its bytes; `said` tells who names it."""
     file = store / _TABLE / name
-    if not STATE_NAME.fullmatch(name):
-        raise damaged(store / _TABLE / "_delta_log", f"a commit names the state {name!r}")
+    if not shape.fullmatch(name):
+        raise damaged(store / _TABLE / "_delta_log", f"{said} {name!r}")
     try:
         content = file.read_bytes()
     except OSError as error:
         raise damaged(file, f"it cannot be read: {error}") from error
-    if len(content) != pin.get("size") or f"{zlib.crc32(content):08x}" != name[-13:-5]:
-        raise damaged(file, "its bytes are not those that were committed")
+    if f"{zlib.crc32(content):08x}" != name.rpartition("-")[2].partition(".")[0]:
+        raise damaged(file, _OTHER_BYTES)
     return content

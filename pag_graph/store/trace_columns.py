@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pag_graph.errors import MissingColumnError, SchemaError, TraceFormatError
+from pag_graph.model.columns import is_optional
 from pag_graph.model.enums import ActivityType, EventKind
 from pag_graph.model.ids import MAX_WORKER
-from pag_graph.model.tables import TRACE_EVENTS, is_optional
+from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.trace_files import CONVERT_AGAIN
 
 if TYPE_CHECKING:

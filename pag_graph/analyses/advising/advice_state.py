@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pag_graph.errors import InvalidParameterError
@@ -145,8 +146,9 @@ def _names(entries: Iterable[Mapping[str, Any]]) -> tuple[PortName, ...]:
     return tuple(PortName(**entry) for entry in entries)
 
 
-def port_names(run: Run) -> dict[int, PortName]:
-    """Return what the ports at a run's operators are called."""
+@lru_cache(maxsize=32)
+def port_names(run: Run) -> Mapping[int, PortName]:
+    """Return what the ports at a run's operators are called; made once, as a run stays as it is."""
     names: dict[int, PortName] = {}
     counts: dict[str, int] = {}
     for row in sorted(run.operators.unique("operator", keep="first").to_dicts(), key=_by_address):

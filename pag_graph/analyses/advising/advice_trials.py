@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
@@ -243,7 +244,8 @@ class _Same:
         return _numbers(run)[port]
 
 
-def _numbers(run: Run) -> dict[PortName, int]:
+@lru_cache(maxsize=32)
+def _numbers(run: Run) -> Mapping[PortName, int]:
     return {name: number for number, name in port_names(run).items()}
 
 
@@ -269,7 +271,7 @@ def _inserted(before: Run, after: Run, same: _Same) -> list[PortName]:
 
 def _nested_ports(before: Run, after: Run) -> list[PortName]:
     """Return operators that are outermost on a thread only after."""
-    known = [{port_names(run)[one] for one in _outermost(run)} for run in (before, after)]
+    known = [{port_names(run)[operator] for operator in _outermost(run)} for run in (before, after)]
     return sorted((known[1] - known[0]) & set(port_names(before).values()))
 
 

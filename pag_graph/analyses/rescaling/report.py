@@ -103,7 +103,7 @@ class Rescaling(Report):
             return pa.Table.from_pylist(rows, schema)
         return rows.select(schema.names).to_arrow().cast(schema)
 
-    @property
+    @cached_property
     def table(self) -> pa.Table:
         """Rows of `RESCALE_OPERATIONS`."""
         return self.named("operations")

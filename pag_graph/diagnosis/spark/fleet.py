@@ -18,6 +18,7 @@ from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.spark.causes import diagnose
 from pag_graph.diagnosis.spark.look import Thresholds
 from pag_graph.errors import TraceFormatError
+from pag_graph.model.columns import column
 from pag_graph.sources.spark.convert import map_log
 from pag_graph.sources.spark.reader import enough_memory, read_log
 from pag_graph.store.in_place import check_file_place, whole_file
@@ -41,32 +42,31 @@ _CAUSE = pa.struct(
 
 FLEET = pa.schema(
     [
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("modified_ns", pa.int64(), nullable=False),
-        pa.field("read_by", pa.string(), nullable=False),
-        pa.field("log", pa.string(), nullable=False),
-        pa.field("error", pa.string()),
-        pa.field("app_id", pa.string()),
-        pa.field("app_name", pa.string()),
-        pa.field("program", pa.string()),
-        pa.field("spark", pa.string()),
-        pa.field("complete", pa.bool_()),
-        pa.field("started_ms", pa.int64()),
-        pa.field("span_ns", pa.int64()),
-        pa.field("active_ns", pa.int64()),
-        pa.field("busy_ns", pa.int64()),
-        pa.field("wasted_ns", pa.int64()),
-        pa.field("idle_ns", pa.int64()),
-        pa.field("replay_error", pa.float64()),
-        pa.field("causes", pa.list_(_CAUSE)),
+        column("path", pa.string(), "where the log lies"),
+        column("bytes", pa.int64(), "size of its files"),
+        column("modified_ns", pa.int64(), "when they last changed, Unix time"),
+        column("read_by", pa.string(), "digest of the product's version and the thresholds"),
+        column("log", pa.string(), "name of the log"),
+        column("error", pa.string(), "why it could not be read; null where it was", null=True),
+        column("app_id", pa.string(), "id of the application", null=True),
+        column("app_name", pa.string(), "name that the program gave", null=True),
+        column("program", pa.string(), "the same without its numbers", null=True),
+        column("spark", pa.string(), "Spark's version", null=True),
+        column("complete", pa.bool_(), "whether the log has the application's end", null=True),
+        column("started_ms", pa.int64(), "when it started, Unix time", null=True),
+        column("span_ns", pa.int64(), "the application's time", null=True),
+        column("active_ns", pa.int64(), "its time since the first job", null=True),
+        column("busy_ns", pa.int64(), "of cores since then, for tasks that counted", null=True),
+        column("wasted_ns", pa.int64(), "of cores, for others", null=True),
+        column("idle_ns", pa.int64(), "of cores, for none", null=True),
+        column("replay_error", pa.float64(), "how far off the replay is, of the time since the first job", null=True),
+        column("causes", pa.list_(_CAUSE), "causes of lost time, greatest saving first", null=True),
     ]
 )
 """One row per log, in the order of their paths.
 
-`path`, `bytes`, `modified_ns` and `read_by` (a digest of the product's version and the thresholds) say what the row is
-about: as long as they stay, the log is not read again. Of a log that could not be read there is only the `error`.
-`program` is the name of the application without its numbers; times of cores count from the first job.
+As long as `path`, `bytes`, `modified_ns` and `read_by` stay, a log is not read again. Of one that could not be read
+there is only the error.
 """
 
 _NUMBERS = re.compile(r"[0-9a-f]{8,}|[0-9]+", re.ASCII | re.IGNORECASE)
@@ -93,6 +93,11 @@ class Fleet:
         """The rows of logs that could not be read."""
         return self.rows.filter(pl.col("error").is_not_null())
 
+    @property
+    def answered(self) -> pl.DataFrame:
+        """The rows of all others."""
+        return self.rows.filter(pl.col("error").is_null())
+
     def programs(self) -> pl.DataFrame:
         """Sum up the runs of each program.
 
@@ -103,7 +108,7 @@ class Fleet:
             `busy_ns`, `wasted_ns`, `idle_ns` (of cores, all runs), and of programs with five runs or more
             `trend_ns_per_day`: the median slope between all pairs of runs (Theil 1950, Sen 1968); null of the others.
         """
-        answered = self.rows.filter(pl.col("error").is_null())
+        answered = self.answered
         trends = {
             str(program): _slope(runs.select("started_ms", "active_ns").drop_nulls().sort("started_ms"))
             for (program,), runs in answered.group_by("program")
@@ -133,7 +138,7 @@ class Fleet:
             how many, and `saved_ns`: the sum of what each of these runs would have saved at most. Savings of different
             causes do not add up.
         """
-        answered = self.rows.filter(pl.col("error").is_null())
+        answered = self.answered
         known = answered.group_by("program").agg(of=pl.len())
         return (
             answered.select("path", "program", "causes")
@@ -157,7 +162,7 @@ class Fleet:
             "unread": self.unread.select("path", "error").to_dicts(),
             "programs": self.programs().to_dicts(),
             "repeated": self.repeated().to_dicts(),
-            "applications": self.rows.filter(pl.col("error").is_null()).drop("error", "read_by").to_dicts(),
+            "applications": self.answered.drop("error", "read_by").to_dicts(),
         }
 
 

@@ -166,7 +166,8 @@ class _Following:
     def __init__(
         self, run: Run, driver: neo4j.Driver, lease: Lease, options: FollowOptions, progress: Progress
     ) -> None:
-        self.run, self.driver, self.lease, self.options, self.progress = run, driver, lease, options, progress
+        self.driver, self.lease, self.options, self.progress = driver, lease, options, progress
+        self._look_at(run)
         self.by_detail: dict[Detail, int] = {}
         self.max_lag_s = 0.0
         self._pace = Pace(options.load.detail, options.max_lag_s)
@@ -182,7 +183,7 @@ class _Following:
                 news = time.monotonic()
                 continue
             until = self.options.until
-            if until.complete and self._complete():
+            if until.complete and self._complete:
                 return "complete"
             if until.idle_s is not None and time.monotonic() - news > until.idle_s:
                 return "idle"
@@ -194,18 +195,18 @@ class _Following:
                 time.sleep(self.options.look_every_s)
         return "stopped"
 
+    def _look_at(self, run: Run) -> None:
+        """Take a state of the store, and say whether the log has ended, all of which is built."""
+        kept = saved.load(run.info)
+        self.run, self._complete = run, kept is None or kept.complete
+
     def _newer(self) -> bool:
         """Look for a later state of the store."""
         latest = Run(self.run.info.path)
         newer = latest.info.versions["epochs"] > self.run.info.versions["epochs"]
         if newer:
-            self.run = latest
+            self._look_at(latest)
         return newer
-
-    def _complete(self) -> bool:
-        """Say whether the log has ended, all of which is built."""
-        kept = saved.load(self.run.info)
-        return kept is None or kept.complete
 
     def _step(self) -> bool:
         """Load some of the epochs that are answered and not there; say whether there were any."""
@@ -227,7 +228,7 @@ class _Following:
     def _fresh(self, there: set[int]) -> list[int]:
         """Return the first answered epochs that are not there: as many as are loaded together."""
         rows = self.run.epochs.select("epoch", "edges").sort("epoch")
-        if not self._complete():
+        if not self._complete:
             rows = rows.filter(pl.col("epoch") <= self.run.info.run["last_answered_epoch"])
         rows = rows.filter(~pl.col("epoch").is_in(list(there)))
         before = pl.col("edges").cum_sum() - pl.col("edges")
