@@ -176,7 +176,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         timeout=columns["timeout_ns"],
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
-        arrived=_arrivals(plan, worker, columns) if whole else _NO_TIMES,
+        arrived=_arrivals(plan, worker, columns),
     )
 
 
