@@ -178,7 +178,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
         gaps=rows_after_gaps(table["seq"]) - (low - first) if plan.trace.meta.gapless else _NO_TIMES,
-        arrived=_arrivals(plan, worker, columns) if whole else _NO_TIMES,
+        arrived=_arrivals(plan, worker, columns),
     )
 
 

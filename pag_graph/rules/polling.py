@@ -10,7 +10,7 @@ from pag_graph.kernels import NEVER, polling
 from pag_graph.kernels import activations as act
 from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_marks
+from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_marks, arrivals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
         Per interval: the rows on both sides of it, as a park and its unpark would be; `begin` is -1 for one that begins
         with the row before these.
     arrived
-        Per row that reads a message, as `rows.sent`: when it arrived, as far as the worker's log bounds that.
+        Per row that reads a message: as `pag_graph.rules.rows.arrivals` says, and not before the worker looked in vain.
     """
     logged = _logged(rows, role, innermost)
     steps = polling.steps(logged, pause_ns)
@@ -112,19 +112,20 @@ def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
     looked = np.full(len(before), NEVER)
     looked[before >= 0] = rows.t[begun[before[before >= 0]]]
     here = processes[rows.peer[rows.reads]] == processes[rows.worker]
-    return np.where(here & (rows.sent != NEVER), np.maximum(rows.sent, looked), rows.sent)
+    came, _ = arrivals(rows, processes)
+    return np.where(here & (rows.sent != NEVER), np.maximum(came, looked), came)
 
 
 def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I64) -> polling.Causes:
     """Return when messages lay in the worker's buffers: from their arrival to their read.
 
-    When a message of another process came in, the reader's log does not tell: as late as the step that read it began.
+    Where nobody logged when a message of another process came in, it is as late as the step that read it began.
     """
     read = rows.t[rows.reads]
-    known = (arrived != NEVER) & (arrived <= read)
-    here = processes[rows.peer[rows.reads]] == processes[rows.worker]
-    latest = np.where(here, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
-    return polling.Causes(np.where(known, latest, read), read)
+    matched = (arrived != NEVER) & (arrived <= read)
+    _, known = arrivals(rows, processes)
+    latest = np.where(known, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
+    return polling.Causes(np.where(matched, latest, read), read)
 
 
 def _applications(rows: WorkerRows) -> polling.Causes:

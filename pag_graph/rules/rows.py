@@ -151,8 +151,8 @@ class WorkerRows(MessageRows):
     inferred: I8
     """1 where the place of a stated activity in time is a policy of the source. Empty where the rules do not ask."""
     arrived: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-    """When the message that a row reads was there (common clock), `NEVER` for when it was read. Empty where no row says
-    so, or the rules do not ask."""
+    """When the message that a row reads was there (common clock), `NEVER` where the log does not say. Empty where no
+    row says so, or the rules do not ask."""
     gaps: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows right before which the source lost others, ascending: what is open there ends."""
 
@@ -236,6 +236,32 @@ def local_messages(rows: WorkerRows) -> NDArray[np.bool_]:
     message = (rows.kind == act.SEND) | (rows.kind == act.RECEIVE) | (rows.kind == act.PROGRESS_RECEIVE)
     local: NDArray[np.bool_] = message & (rows.peer == rows.worker)
     return local
+
+
+def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:
+    """Say when messages arrived, as far as that is known.
+
+    Parameters
+    ----------
+    rows
+        Rows of one worker, with `sent` filled.
+    processes
+        Per worker of the run: its process.
+
+    Returns
+    -------
+    came
+        Per row that reads a message: when it arrived, and never before it was sent; else when it was sent.
+    known
+        The same: whether that is when it arrived. In one process a message arrives when it is sent.
+    """
+    known = processes[rows.peer[rows.reads]] == processes[rows.worker]
+    if not len(rows.arrived):
+        return rows.sent, known
+    stated = rows.arrived[rows.reads]
+    # Without a send there is no message to speak of.
+    logged = (stated != NEVER) & (rows.sent != NEVER)
+    return np.where(logged, np.maximum(stated, rows.sent), rows.sent), known | logged
 
 
 class PolledRows(NamedTuple):

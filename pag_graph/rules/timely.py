@@ -15,7 +15,7 @@ from pag_graph.kernels import activations as act
 from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.protocol import Remark
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey, arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-columns: Final[tuple[str, ...]] = ("activity",)
+columns: Final[tuple[str, ...]] = ("activity", "arrived_ns")
 aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = False
@@ -153,12 +153,13 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
-    sent = rows.sent if seen.arrived is None else seen.arrived
+    came, known = arrivals(rows, setting.processes)
+    came = came if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
         waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, sent, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, came, known, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )

@@ -27,6 +27,8 @@ class PolledRow:
     """Whether it was sent by a worker of the same process."""
     after_gap: bool = False
     """Whether rows that stood right before it are missing."""
+    logged: bool = False
+    """Whether its arrival was logged: `sent` is when it arrived then."""
 
 
 def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int, int]]:
@@ -147,11 +149,11 @@ def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[t
         if row.kind not in {"receive", "progress_receive"}:
             continue
         begin = row.t
-        if row.sent is not None and not row.same_process:
+        if row.sent is not None and not row.same_process and not row.logged:
             own = next((first for first, last in steps if first <= place <= last), place)
             begin = max(row.sent, rows[own].t)
         elif row.sent is not None:
-            begin = early[place]
+            begin = early.get(place, row.sent)
         result.append((min(begin, row.t), row.t))
     return result
 

@@ -70,6 +70,8 @@ class _Item:
     """For a read: the send."""
     looked: int = _NO_TIME
     """For a read: the latest time at which the worker looked and did not find the message yet."""
+    stated: int | None = None
+    """For a read: when the message arrived, if the log says so."""
 
     @property
     def id(self) -> int:
@@ -90,7 +92,7 @@ class _Item:
     @property
     def came(self) -> int:
         """For a read of what was sent: when the message arrived at the earliest."""
-        return max(_sender(self).t, self.looked)
+        return max(_sender(self).t, self.looked, self.looked if self.stated is None else self.stated)
 
     @property
     def is_local(self) -> bool:
@@ -157,10 +159,15 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
     origin, end = min(times), max(times) - min(times)
     logs = [
         [
-            _Item(event, number, event.t_ns + trace.offsets_ns[event.worker] - origin)
+            _Item(
+                event,
+                number,
+                event.t_ns + offset - origin,
+                stated=None if event.arrived_ns is None else event.arrived_ns + offset - origin,
+            )
             for number, event in enumerate(log, 1)
         ]
-        for log in trace.events
+        for log, offset in zip(trace.events, trace.offsets_ns, strict=True)
     ]
     if trace.gapless:
         for log in logs:
@@ -401,9 +408,10 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
                 operator=item.event.operator,
                 depth=int(item.inside is not None),
                 works=item.order in works,
-                sent=_sender(item).t if is_read and _sender(item).t <= item.t else None,
+                sent=item.came if is_read and _sender(item).t <= item.t else None,
                 same_process=is_read and _of_one_process(item, trace),
                 after_gap=item.after_gap,
+                logged=item.stated is not None,
             )
         )
     for place, arrival in arrivals(rows).items():
@@ -428,14 +436,18 @@ def _of_one_process(item: _Item, trace: SmallTrace) -> bool:
     return trace.processes[_sender(item).event.worker] == trace.processes[item.event.worker]
 
 
+def _arrival_known(item: _Item, trace: SmallTrace) -> bool:
+    return item.stated is not None or _of_one_process(item, trace)
+
+
 def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     begin, end = interval.park.t, interval.unpark.t
     me = interval.park.event.worker
 
-    def same_process(item: _Item) -> bool:
-        return _of_one_process(item, trace)
+    def known(item: _Item) -> bool:
+        return _arrival_known(item, trace)
 
-    if any(item.came < begin and same_process(item) for item in interval.reads):
+    if any(item.came < begin and known(item) for item in interval.reads):
         interval.type = "busy"
         return
     # A message with negative transfer ends no wait.
@@ -445,17 +457,17 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
 
     def key(item: _Item) -> tuple[int, ...]:
         sent = _sender(item)
-        arrival = item.came if same_process(item) else end
+        arrival = item.came if known(item) else end
         numbers = (sent.event.worker, sent.event.channel, sent.event.message_seq)
         return (item.came if inside else -item.came, arrival, *(number or 0 for number in numbers))
 
     if candidates := inside or before:
         ender = min(candidates, key=key)
         interval.type, interval.ender = "waiting", ender
-        interval.arrival = ender.came if same_process(ender) else end
+        interval.arrival = ender.came if known(ender) else end
 
         def slop(item: _Item) -> int:
-            if same_process(item):
+            if known(item):
                 return 0
             return (trace.uncertainty_ns[_sender(item).event.worker] or 0) + (trace.uncertainty_ns[me] or 0)
 
@@ -663,7 +675,9 @@ def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, g
             dst = _point(unpark.id - 1, unpark.event.epoch, interval.arrival, "arrival", 0)
         negative = read.t < read.sent.t
         arrival: int | None = None
-        if trace.processes[read.sent.event.worker] == trace.processes[read.event.worker]:
+        if read.stated is not None:
+            arrival = max(read.stated, read.sent.t)
+        elif _of_one_process(read, trace):
             arrival = read.sent.t
         elif interval:
             arrival = interval.arrival
@@ -677,7 +691,7 @@ def _messages(log: list[_Item], intervals: list[_Interval], trace: SmallTrace, g
                 bytes=read.event.bytes,
                 receive_buffer_ns=None if negative or arrival is None else read.t - arrival,
                 read=read.id,
-                flags=4 + 2 * negative,
+                flags=4 * (read.stated is None or read.stated < read.sent.t) + 2 * negative,
                 alternatives=interval.alternatives if interval else 0,
             )
         )

@@ -83,6 +83,11 @@ class Event:
     inferred: bool | None = None
     arrived_ns: int | None = None
 
+    def shifted(self, by_ns: int) -> Event:
+        """Return the event on a clock that is ahead by so much."""
+        arrived_ns = None if self.arrived_ns is None else self.arrived_ns + by_ns
+        return replace(self, t_ns=self.t_ns + by_ns, arrived_ns=arrived_ns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallTrace:
@@ -123,7 +128,7 @@ class SmallTrace:
         """Return the trace with every worker's clock ahead by the same time."""
         return replace(
             self,
-            events=tuple(tuple(replace(event, t_ns=event.t_ns + by_ns) for event in log) for log in self.events),
+            events=tuple(tuple(event.shifted(by_ns) for event in log) for log in self.events),
         )
 
     def silenced(self) -> SmallTrace:

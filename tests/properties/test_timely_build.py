@@ -44,7 +44,10 @@ def any_traces() -> st.SearchStrategy[SmallTrace]:
         small_traces(max_workers=WORKERS),
         small_traces(max_workers=WORKERS, skewed=True),
         small_traces(max_workers=WORKERS, skewed=True, damaged=True),
-        small_traces(max_workers=WORKERS, skewed=True).map(SmallTrace.silenced).filter(lambda trace: trace.rows > 0),
+        small_traces(max_workers=WORKERS, skewed=True, arrivals=True),
+        small_traces(max_workers=WORKERS, skewed=True, arrivals=True)
+        .map(SmallTrace.silenced)
+        .filter(lambda trace: trace.rows > 0),
     )
 
 

@@ -385,6 +385,44 @@ def test_what_ended_no_wait_came_nobody_knows_when(build: Build) -> None:
     assert (edge["duration_ns"], edge["receive_buffer_ns"], edge["flags"]) == (15, None, 4)
 
 
+def test_the_message_that_arrived_first_ends_a_wait(build: Build) -> None:
+    # Worker 1 sent first, but what worker 2 sent overtook it.
+    senders = ("0 start 9 | 30 send 3>0 | 99 end", "0 start 9 | 40 send 3>0 | 99 end")
+    log = "0 start 1 | 20 park | 60 unpark | 65 recv 3<1{} | 66 recv 3<2{} | 99 end"
+    by_sends = build(log.format("", ""), *senders, processes=[0, 1, 1])
+    assert messages(by_sends) == [("data_message", 1, 30, 0, 60, "arrival"), ("data_message", 2, 40, 0, 66, "receive")]
+    by_arrivals = build(log.format(" @55", " @50"), *senders, processes=[0, 1, 1])
+    assert messages(by_arrivals) == [
+        ("data_message", 1, 30, 0, 65, "receive"),
+        ("data_message", 2, 40, 0, 50, "arrival"),
+    ]
+    assert "20 waiting 50 wake_up 60" in local(by_arrivals)
+    edges = sorted((edge for edge in by_arrivals.edges if edge["read"]), key=lambda edge: edge["read"])
+    assert [(edge["receive_buffer_ns"], edge["flags"]) for edge in edges] == [(10, 0), (16, 0)]
+
+
+@pytest.mark.parametrize(
+    ("arrived", "expected", "buffered"),
+    [
+        # It was there before the worker parked: there was nothing to wait for.
+        ("@18", "20 busy 60", 47),
+        # It came while the worker slept, though it was sent before.
+        ("@20", "20 waiting 20 wake_up 60", 45),
+        ("@58", "20 waiting 58 wake_up 60", 7),
+        # It came after the worker had woken up.
+        ("@61", "20 busy 60", 4),
+        # Clocks that disagree: it was not there before it was sent.
+        ("@10", "20 busy 60", 50),
+    ],
+)
+def test_a_message_is_buffered_from_its_arrival_on(build: Build, arrived: str, expected: str, buffered: int) -> None:
+    log = f"0 start 1 | 20 park | 60 unpark | 65 recv 3<1 {arrived} | 99 end"
+    graph = build(log, "0 start 9 | 15 send 3>0 | 99 end", processes=[0, 1])
+    assert expected in local(graph)
+    [edge] = [edge for edge in graph.edges if edge["read"]]
+    assert (edge["receive_buffer_ns"], edge["flags"]) == (buffered, 4 * (arrived == "@10"))
+
+
 def test_negative_transfer_is_kept_flagged_found_and_ends_no_wait(build: Build) -> None:
     log = "0 start 1 | 20 park | 60 unpark | 65 recv 3<1 | 99 end"
     graph = build(log, "0 start 9 | 70 send 3>0 | 99 end", processes=[0, 1])
