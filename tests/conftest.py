@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,13 @@ from hypothesis import HealthCheck, settings
 
 from pag_graph.cli import app
 from pag_graph.store import in_place
+from tests.support.groups import GroupScheduling, write_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 settings.register_profile(
     "default",
@@ -62,6 +67,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, folder not in _LONG_FIRST
 
     items.sort(key=place)
+
+
+_GROUPS = pytest.StashKey[Path]()
+"""Where processes that run tests write the groups of all tests."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Make a place for the groups, before any process that runs tests is there."""
+    folder = tempfile.TemporaryDirectory(prefix="groups-")
+    config.add_cleanup(folder.cleanup)
+    config.stash[_GROUPS] = Path(folder.name) / "groups.json"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a process that runs tests where to write the groups."""
+    if node.config.getoption("dist") == "loadgroup":
+        node.workerinput["groups"] = str(node.config.stash[_GROUPS])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write the groups, if other processes hand out the tests."""
+    file = getattr(session.config, "workerinput", {}).get("groups")
+    if file is not None:
+        write_groups(session.items, Path(file))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Hand out tests in groups, where that is asked for."""
+    return GroupScheduling(config, log, config.stash[_GROUPS]) if config.getoption("dist") == "loadgroup" else None
 
 
 class _Killed(BaseException):
