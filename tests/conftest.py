@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from pag_graph.cli import app
 from pag_graph.store import in_place
-from tests.support.groups import GroupScheduling, write_groups
+from tests.support.groups import MARK, GroupScheduling, write_groups
+from tests.support.sampling import VARIABLE, left_out, sampling_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +40,17 @@ settings.load_profile(
     next((name for name in ("prove", "quick") if os.environ.get(f"PAG_{name.upper()}") == "1"), "default")
 )
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
+
 # What is started is dear: a process that has Neo4j or Spark keeps it for all tests that need it.
 _SHARED = ("neo4j", "spark")
 _LONG_FIRST = ("integration", "properties", "attack")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test the group whose tests run in one process: that of the server that it shares, or its file's."""
+    """Give a test the group whose tests run in one process: its own, its server's or its file's."""
+    if item.get_closest_marker(MARK):
+        return
     kinds = [name for name in _SHARED if item.get_closest_marker(name)]
     if kinds == ["neo4j"] and "neo4j_server" not in getattr(item, "fixturenames", ()):
         # It has a server of its own, if any.
@@ -53,18 +58,33 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.xdist_group(kinds[0] if kinds else item.nodeid.partition("::")[0]))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes, so that no process is left alone with it at the end.
+def pytest_configure() -> None:
+    """Draw once, for all processes."""
+    sampling_seed()
+
+
+def pytest_report_header() -> str:
+    """Say which cases of sampled tests run, so that they can be run again."""
+    return "sampled tests: all cases" if PROVE else f"sampled tests: cases of {VARIABLE}={sampling_seed()}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw cases, and begin with what takes minutes, so that no process is left alone with it at the end.
 
     Tests that only read what Neo4j was loaded with come before those that empty it.
     """
+    if not PROVE and (left := left_out(items)):
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     here = Path(__file__).parent
 
-    def place(item: pytest.Item) -> tuple[int, bool, bool]:
+    def place(item: pytest.Item) -> tuple[int, bool, bool, bool]:
         kinds = [number for number, name in enumerate(_SHARED) if item.get_closest_marker(name)]
         names = getattr(item, "fixturenames", ())
         folder = item.path.relative_to(here).parts[0]
-        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, folder not in _LONG_FIRST
+        empties = "neo4j_driver" in names
+        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, empties, folder not in _LONG_FIRST
 
     items.sort(key=place)
 
