@@ -72,7 +72,7 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw cases, and begin with what takes minutes, so that no process is left alone with it at the end.
 
-    Tests that only read what Neo4j was loaded with come before those that empty it.
+    Tests that only read what Neo4j was loaded with come first, then those that begin with it, then who empties it.
     """
     if not PROVE and (left := left_out(items)):
         config.hook.pytest_deselected(items=[item for item in items if item in left])
@@ -83,8 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kinds = [number for number, name in enumerate(_SHARED) if item.get_closest_marker(name)]
         names = getattr(item, "fixturenames", ())
         folder = item.path.relative_to(here).parts[0]
-        empties = "neo4j_driver" in names
-        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, empties, folder not in _LONG_FIRST
+        begins = "bundled_runs" in names and "neo4j_driver" not in names
+        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, not begins, folder not in _LONG_FIRST
 
     items.sort(key=place)
 
