@@ -8,8 +8,6 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j.creation import bring
 from pag_graph.sinks.neo4j.model import (
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import neo4j
+    import polars as pl
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
@@ -125,19 +124,18 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
         **origin,
         "run": reader.run_id,
         "parameters": parameters,
+        "parameter_names": sorted(described["parameters"]),
+        "parameter_values": [json.dumps(described["parameters"][name]) for name in sorted(described["parameters"])],
         "events": run.info.events,
         **reader.extent(),
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
     jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
     writer.write_all([(query.text, values), (load_query("load/jobs").text, jobs)])
-    workers = run.scan("workers").collect()
-    # A column that files may lack.
-    absent = [pl.lit(None, pl.String).alias(name) for name in WORKER.columns if name not in workers.columns]
     connected = run.channels.drop_nulls(["source_operator", "target_operator"])
     findings = reader.findings
     tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (WORKER, workers.with_columns(absent)),
+        (WORKER, reader.workers()),
         (OPERATOR, run.operators),
         (FEEDS, connected),
         (FINDING, findings),
