@@ -32,7 +32,7 @@ from pag_graph.sinks.neo4j.writer import execute
 from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import neo4j
     import polars as pl
@@ -78,8 +78,11 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
     there = {row["name"] for text in _SCHEMA for row in execute(driver, text)}
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
     deadline = time.monotonic() + patience_s
-    for text in lacking:
-        _create(driver, text, deadline)
+    indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
+    for texts in ([text] for text in lacking if text not in indexes):
+        _create(driver, texts, deadline)
+    # Those that one transaction makes are filled by one pass over what is there.
+    _create(driver, indexes, deadline)
     if lacking:
         execute(driver, f"CALL db.awaitIndexes({SCHEMA_S:.0f})")
     for text, values in zip(
@@ -88,13 +91,14 @@ def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
         execute(driver, text, values)
 
 
-def _create(driver: neo4j.Driver, text: str, deadline: float) -> None:
-    """Make a constraint or an index; where it is half made, wait until it is made, or given up."""
+def _create(driver: neo4j.Driver, texts: Sequence[str], deadline: float) -> None:
+    """Make constraints or indexes in one transaction; where one is half made, wait until it is made, or given up."""
     from neo4j.exceptions import ClientError
 
     while True:
         try:
-            execute(driver, text)
+            with driver.session() as session:
+                session.execute_write(lambda transaction: [transaction.run(text).consume() for text in texts])
         except ClientError as error:
             if error.code not in _BEING_MADE or time.monotonic() > deadline:
                 raise

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 errors = pytest.importorskip("neo4j.exceptions", reason="Neo4j's driver is not installed")
 
 from pag_graph.sinks.neo4j import load_steps  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TAKEN = "Neo.ClientError.Schema.IndexWithNameAlreadyExists"
 
@@ -25,13 +29,19 @@ class Server:
         self.code, self.times = code, times
         self.made: list[str] = []
 
-    def execute_query(self, text: str, _: dict[str, Any]) -> tuple[list[Any], None, None]:
-        if "CREATE" in text:
-            if "trace_key" in text and self.times:
-                self.times -= 1
-                raise refused(self.code)
-            self.made.append(text)
+    def execute_query(self, _text: str, _: dict[str, Any]) -> tuple[list[Any], None, None]:
         return [], None, None
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        yield types.SimpleNamespace(execute_write=lambda work: work(self))
+
+    def run(self, text: str) -> Any:
+        if "trace_key" in text and self.times:
+            self.times -= 1
+            raise refused(self.code)
+        self.made.append(text)
+        return types.SimpleNamespace(consume=lambda: None)
 
 
 def prepare(server: Server, patience_s: float) -> None:
