@@ -10,7 +10,7 @@ from pag_graph.analyses import Analysis, all_entries, find_analysis
 from pag_graph.analyses.runner import Runner
 from pag_graph.api import make_engine
 from pag_graph.builder.engine import silent
-from pag_graph.cypher import find_query
+from pag_graph.cypher import load_query
 from pag_graph.model.units import printable, short
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.neo4j_server.browser import for_browser
@@ -72,7 +72,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
 def cypher() -> dict[str, str | None]:
     """Return where Neo4j Browser is, if the server of this machine runs, and the query for a critical path."""
     process = running_in(home_folder())
-    query = find_query("analyses/critical_path")
+    query = load_query("analyses/critical_path")
     return {
         "browser": None if process is None else f"http://{process.host}:{process.http_port}/browser/",
         "name": query.name,

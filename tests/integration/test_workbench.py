@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 
 from pag_graph import api, samples
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.sources.spark.logfiles import find_logs
-from pag_graph.workbench import server
-from pag_graph.workbench.app import make_app
 from pag_graph.workbench.applications import Applications
-from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
 from tests.support.growing import GrowingTrace, rounds
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from tests.support.chromium import Chromium
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-TOKEN = "token-of-the-browser-test"
 HOSTILE = (
     "<script>document.title='run'</script><img src=x onerror=alert(1)>"
     "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
@@ -68,21 +64,11 @@ def library(folder: Path) -> Library:
 @pytest.fixture(scope="module")
 def page(library: Library, chromium: Chromium) -> Iterator[Chromium]:
     """A browser that has opened the link."""
-    listening = server._listen("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = Guard(make_app(library), hosts=[f"127.0.0.1:{port}"], token=TOKEN, cookie=f"pag-{port}")
-    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        chromium.call("Page.navigate", url=f"http://127.0.0.1:{port}/?token={TOKEN}")
+    with serving(library) as place:
+        chromium.call("Page.navigate", url=place.link)
         chromium.until(f"document.getElementById('main') && {PAGE} === 'runs'", "list of runs")
         yield chromium
-    finally:
         chromium.call("Page.navigate", url="about:blank")
-        running.should_exit = True
-        thread.join()
-        listening.close()
 
 
 @pytest.fixture(autouse=True)
