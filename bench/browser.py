@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,9 @@ def slider(served: Served, address: str, runs: int) -> Figure:
         "(() => {{ const slider = document.querySelector('[data-change=\"worker=0\"]'); slider.value = {factor};"
         " slider.dispatchEvent(new Event('input')); }})()"
     )
-    factors: Any = np.linspace(0.2, 0.9, runs)
-    seconds = [served.after(lambda factor=factor: browser.evaluate(move.format(factor=factor))) for factor in factors]
+    seconds = []
+    for factor in np.linspace(0.2, 0.9, runs):
+        seconds.append(served.after(partial(browser.evaluate, move.format(factor=factor))))
+        # The interval over all assumptions comes later, and is drawn as well.
+        browser.until("document.querySelector('#answer').dataset.interval", "interval")
     return Figure(name="browser: a slider of the slowest round", seconds=seconds, target="under 1 s")

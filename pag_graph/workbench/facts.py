@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pag_graph.workbench.library import Opened
 
 COLOURS = {
-    "serialization": "#8ab17d",
-    "deserialization": "#5b8c2a",
-    "buffer": "#c9a227",
-    "io": "#7a5ea8",
-    "scheduling": "#8a6d3b",
-    "gc": "#c1436d",
-    "application": "#4f6d7a",
+    "serialization": "#83b083",
+    "deserialization": "#477e27",
+    "buffer": "#d4a72a",
+    "io": "#735aac",
+    "scheduling": "#a48250",
+    "gc": "#b4365d",
+    "application": "#3e7688",
     "control_message": "#a23b3b",
     "spawn": "#e07a1f",
     **USUAL_COLOURS,
