@@ -162,6 +162,8 @@ fn pipeline() {
         &["-w", "2", "--place", "1,0,1", "--batch", "7", "--inflight", "3"],
         &["-w", "2", "-z", "--place", "0,1,1", "--payload", "4096", "--inflight", "2"],
         &["-w", "3", "--place", "0,1,2", "--work", "sleep"],
+        &["-w", "2", "--place", "0,1,1", "--batch", "7", "--inflight", "2", "--atonce", "1"],
+        &["-w", "2", "--place", "0,1,0", "--split", "70", "--uneven", "4"],
     ] {
         assert_eq!(result(arguments), plain, "the result depends on no place: {arguments:?}");
     }
