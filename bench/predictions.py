@@ -23,6 +23,7 @@ from bench import harness
 from bench.reexecution import command_line, first_in_line, repeats, rounds, spread
 from pag_graph import api
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
+from pag_graph.model.ranks import rank_of
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -259,13 +260,12 @@ def line(pair: Pair) -> str:
 def summary(pairs: Sequence[Pair]) -> dict[str, float]:
     """Return what the pairs that count say together; a percentile is the nearest rank."""
     sizes = sorted(abs(pair.error) for pair in pairs if not pair.extra)
-    rank = -(-95 * len(sizes) // 100) - 1
     counted = [pair for pair in pairs if not pair.extra]
     beyond = sum(pair.noise is not None and abs(pair.error) > pair.noise for pair in counted)
     return {
         "pairs": len(sizes),
         "median": statistics.median(sizes),
-        "p95": sizes[rank],
+        "p95": sizes[rank_of(0.95, len(sizes)) - 1],
         "most": sizes[-1],
         "beyond_spread": beyond,
     }

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.input_tables import INPUT_LATENCIES, LOAD_CURVE
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.units import duration
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def quantile(latency_ns: NDArray[np.int64], censored: NDArray[np.bool_], share: 
     >>> quantile(latency, censored, 0.5), quantile(latency, censored, 1.0)
     (Quantile(ns=7, at_least=False), Quantile(ns=9, at_least=True))
     """
-    ordered = np.sort(latency_ns)
-    value = int(ordered[max(int(np.ceil(share * len(ordered) - 1e-9)), 1) - 1])
+    value = nearest_rank(latency_ns, share)
+    assert value is not None  # noqa: S101  (there is an input)
     return Quantile(value, bool((censored & (latency_ns <= value)).any()))
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from pag_graph.kernels.replay import NEVER, Arcs, earliest, group_arcs
 from pag_graph.model.enums import COUNTED_TYPES, ActivityType, EventKind
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.ranks import nearest_rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,13 +166,13 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
     data = base.is_type(ActivityType.DATA_MESSAGE) & graph.elements
     messages = pl.DataFrame({"size": _sizes(base.number("records")[data]), "slowest_ns": graph.duration[data]})
     wake_ups = snapshot.run.scan("edges").filter(pl.col("type") == str(ActivityType.WAKE_UP))
-    woken = wake_ups.select(pl.col("duration_ns").quantile(0.95, "nearest")).collect().item()
+    woken = wake_ups.select("duration_ns").collect()["duration_ns"].to_numpy()
     return Replay(
         graph=graph,
         counted=graph.movable & base.is_type(*COUNTED_TYPES),
         ends=vertex[there],
         epochs=ends["epoch"].to_numpy()[there],
-        wake_up_ns=int(woken or 0),
+        wake_up_ns=nearest_rank(woken, 0.95) or 0,
         remote=messages.group_by("size").max().sort("size"),
         work_ns=sum(work.counted.values()),
         cores=cores,

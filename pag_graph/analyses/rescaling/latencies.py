@@ -173,13 +173,3 @@ def _course(operation: Operation, following_ns: int | None, epochs: Epochs, befo
         status=status,
         settled_ns=None if first is None else int(epochs.end_ns[after[first]]),
     )
-
-
-def nearest_rank(values: I64, share: float, weights: I64 | None = None) -> int | None:
-    """Return the smallest value that a share of all does not exceed; with weights, that share of their sum."""
-    if not len(values):
-        return None
-    order = np.argsort(values, kind="stable")
-    weighed = np.cumsum(np.ones(len(values), np.int64) if weights is None else weights[order])
-    place = int(np.searchsorted(weighed, share * weighed[-1] - 1e-9, side="left"))
-    return int(values[order[min(place, len(values) - 1)]])

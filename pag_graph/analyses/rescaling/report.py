@@ -27,12 +27,12 @@ from pag_graph.analyses.rescaling.latencies import (
     Schedule,
     courses,
     epochs_of,
-    nearest_rank,
 )
-from pag_graph.analyses.rescaling.operations import check_spawned, marks_of, operations
+from pag_graph.analyses.rescaling.operations import births_of, check_spawned, marks_of, operations
 from pag_graph.analyses.rescaling.routing import read_moves, routing, state_sizes
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import ActivityType
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.rescaling_tables import RESCALE_TABLES
 from pag_graph.model.units import duration
 
@@ -325,14 +325,15 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
         message = f"The period is {setting.schedule.period_ns} ns; it must be at least 1."
         raise InvalidParameterError(message)
     marks = marks_of(run)
-    check_spawned(run, marks)
+    births = births_of(run)
+    check_spawned(run, marks, births)
     epochs = epochs_of(run, setting.schedule)
     early = np.flatnonzero(epochs.latency_ns < 0)
     if len(early):
         epoch, ns = int(epochs.epoch[early[0]]), -int(epochs.latency_ns[early[0]])
         message = f"Epoch {epoch} was complete {duration(ns)} before its input is said to be due."
         raise InvalidParameterError(message, "`--first` is when the input of epoch 0 was due, from the run's origin.")
-    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks), epochs))
+    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks, births), epochs))
     if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
         message = f"{run.info.path} does not tell how many records each epoch had, so none can weigh by them."
         raise UnsupportedPlanError(message, "Leave out `--weight records`.")
