@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pag_graph.api import Pag
 
 PAGE = harness.ROOT / "docs" / "advice.md"
+_SIDES = (1, 2)
+"""Operators side by side where the program divides records (``--split``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,27 +157,34 @@ class Cut:
         return low * (1 - self.spread) <= measured <= high * (1 + self.spread)
 
 
-def command(program: Path, shape: Shape, cut: int | None) -> list[str]:
-    """Return how to run a shape, cut before an operator or not at all."""
-    places = [int(cut is not None and stage >= cut) for stage in range(len(shape.costs))]
+def cut_places(shape: Shape, cut: int | None) -> list[int]:
+    """Return the worker of each operator: those downstream of a cut are on the second one; all on the first without."""
+    if cut in _SIDES and "split" in shape.arguments:
+        # What follows either side reads on both workers.
+        return [int(stage == cut) for stage in range(len(shape.costs))]
+    return [int(cut is not None and stage >= cut) for stage in range(len(shape.costs))]
+
+
+def command(program: Path, shape: Shape, places: Sequence[int]) -> list[str]:
+    """Return how to run a shape with its operators on some workers."""
     words = [word for name, value in shape.arguments.items() for word in (f"--{name}", str(value))]
     return [
         *(str(program), "--costs", ",".join(map(str, shape.costs)), "--place", ",".join(map(str, places))),
-        *("-w", "1" if cut is None else "2", *words),
+        *("-w", str(max(places) + 1), *words),
     ]
 
 
-def recorded(program: Path, shape: Shape, cut: int | None, place: Path, *, rt: bool) -> Pag:
+def recorded(program: Path, shape: Shape, places: Sequence[int], place: Path, *, rt: bool) -> Pag:
     """Run a shape once and build its graph."""
-    words = [*command(program, shape, cut), "--trace", str(place / "trace")]
+    words = [*command(program, shape, places), "--trace", str(place / "trace")]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
     api.build(place / "trace", place / "store", engine="local")
     return api.open(place / "store")
 
 
-def untraced_ns(program: Path, shape: Shape, cut: int | None, *, rt: bool) -> int:
+def untraced_ns(program: Path, shape: Shape, places: Sequence[int], *, rt: bool) -> int:
     """Return how long a run takes that nobody records."""
-    words = command(program, shape, cut)
+    words = command(program, shape, places)
     done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=first_in_line if rt else None)
     [said] = re.findall(r"elapsed_ns (\d+)", done.stdout + done.stderr)
     return int(said)
@@ -186,20 +195,21 @@ def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
     cuts = {cut: Cut(shape=shape.name, operator=f"stage {cut}") for cut in shape.cuts}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
-            pag = recorded(program, shape, None, Path(folder), rt=rt)
+            alone = cut_places(shape, None)
+            pag = recorded(program, shape, alone, Path(folder), rt=rt)
             window = rounds(pag.run)
-            alone_ns = untraced_ns(program, shape, None, rt=rt)
+            alone_ns = untraced_ns(program, shape, alone, rt=rt)
             advice = pag.advise(epoch=window[0].epoch, until=window[-1].epoch, beta=0.0)
             said = {row["operator_name"]: row for row in advice.table.to_pylist()}
             for number, cut in cuts.items():
-                row = said[cut.operator]
+                row, places = said[cut.operator], cut_places(shape, number)
                 for name in ("low_ns", "predicted_ns", "high_ns", "rank", "verdict", "utility"):
                     getattr(cut, name).append(row[name])
                 cut.recorded_ns.append(window[-1].end_ns - window[0].start_ns)
                 with tempfile.TemporaryDirectory() as other:
-                    after = rounds(recorded(program, shape, number, Path(other), rt=rt).run)
+                    after = rounds(recorded(program, shape, places, Path(other), rt=rt).run)
                 cut.measured_ns.append(after[-1].end_ns - after[0].start_ns)
-                cut.untraced.append(alone_ns / untraced_ns(program, shape, number, rt=rt))
+                cut.untraced.append(alone_ns / untraced_ns(program, shape, places, rt=rt))
     return list(cuts.values())
 
 
