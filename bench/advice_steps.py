@@ -129,11 +129,12 @@ def section(result: Mapping[str, Any]) -> str:
     """Return the generated part of the page."""
     facts, steps = result["machine"], [Step(**entry) for entry in result["steps"]]
     first = ", before all other processes" if result["first_in_line"] else ""
+    runs = f"{result['repeat']} runs on each side{first}, {result['first_ns'] / 1e9:.2f} s on one worker"
+    load = f"load average {facts['load_average']} to {facts['load_average_after']}"
     head = (
         f"{_OPERATORS} operators of {result['cost_ns'] / 1e6:g} ms for a record, which sleep;"
-        f" {result['records']} records an epoch, one in a message; {result['repeat']} runs on each side{first}, {result['first_ns'] / 1e9:.2f} s on one"
-        f" worker; {facts['cores']} cores ({facts['processor']}), load average {facts['load_average']} to"
-        f" {facts['load_average_after']}, commit {result['commit']}, {result['begun']}."
+        f" {result['records']} records an epoch, one in a message; {runs}; {facts['cores']} cores"
+        f" ({facts['processor']}), {load}, commit {result['commit']}, {result['begun']}."
     )
     names = "ports at | workers | least ms | predicted | most | measured | times as fast, predicted | measured | spread"
     names = f"| {names} | decided |"

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import polars as pl
-
 from bench import harness
 from bench.reexecution import command_line, first_in_line, repeats, rounds, spread
 from pag_graph import api
@@ -179,8 +177,8 @@ def execute(
     report = api.latency(place / "trace")
     if report.loop == "closed":
         return Recorded(run, {})
-    first = report.rows().group_by("number").agg(pl.col("due_ns").min() - run.info.run["origin_unix_ns"])
-    return Recorded(run, dict(first.iter_rows()))
+    origin = run.info.run["origin_unix_ns"]
+    return Recorded(run, {number: due - origin for number, due in report.first_due().items()})
 
 
 def spans(recorded: Recorded) -> list[int]:

@@ -77,6 +77,10 @@ class LatencyReport:
         assert isinstance(rows, pl.DataFrame)  # noqa: S101
         return rows if worker is None else rows.filter(pl.col("worker") == worker)
 
+    def first_due(self) -> dict[int, int]:
+        """Return, per number of an input, when it was due first on any worker (Unix time)."""
+        return dict(self.rows().group_by("number").agg(pl.col("due_ns").min()).sort("number").iter_rows())
+
     def slowest(self) -> dict[str, Any] | None:
         """Return the row of the input that took longest (ties: the lowest worker and number)."""
         rows = self.rows().sort("latency_ns", "worker", "number", descending=[True, False, False])

@@ -133,7 +133,7 @@ fn elastic() {
     let small = ["-w", "3", "--epochs", "3", "--records", "30", "--bins", "12", "--cost", "1000", "--period", "1000"];
     let still = checksum(example("elastic").args(small).args(["--active", "1,1"]));
     for trace in try_out("elastic", &[&small[..], &["--active", "1,3"]].concat()) {
-        assert_eq!(trace.count("epoch_end"), 3 * 2 * 4, "every stage, and every move, is an epoch");
+        assert_eq!(trace.count("epoch_end"), 3 * 2 * 3, "every worker ends every epoch, and a move is none");
         let named = |name: &str| {
             let row = trace.operators.iter().find(|row| text(row, "name") == name).expect("the step is known");
             let starts = trace.events.iter().filter(|event| text(event, "kind") == "application_start");

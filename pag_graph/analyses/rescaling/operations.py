@@ -307,7 +307,9 @@ def _whole(
     operation: Operation, following: Operation | None, marks: Sequence[Mark], worked: Mapping[int, int]
 ) -> Operation:
     """Add the steps, the first work, and when it was ready where no client step says that."""
-    until = None if following is None else following.request_ns
+    # What is asked for later has steps of its own, also where it makes no operation.
+    asked = [mark.start_ns for mark in marks if mark.name == "request" and mark.start_ns > operation.birth_ns]
+    until = min([*asked, *([] if following is None else [following.request_ns])], default=None)
     steps = tuple(
         mark
         for mark in marks

@@ -300,6 +300,9 @@ def test_more_workers_are_offered_unless_an_operator_must_stay_alone(diamond: Pa
     assert kinds[0] == "widen"
     widen = next(row for row in rows(diamond, new_threads=2) if row["new_threads"] == 1)
     assert widen["utility"] == 0.5
+    # All 70 ns are work, which two workers would halve; or one of them gets all keys.
+    assert (widen["low_ns"], widen["predicted_ns"], widen["high_ns"]) == (35, 35, 70)
+    assert (widen["verdict"], widen["reason"]) == ("cannot_tell", "skew")
     assert "widen" not in [row["kind"] for row in rows(diamond, serial=["Op4"])]
 
 
@@ -365,7 +368,11 @@ def test_bounds_are_in_order_and_nothing_moved_changes_nothing(
         assert (still.low_ns, still.predicted_ns, still.instant_ns) == (window.span_ns,) * 3
         bound = replay.with_ports(moved, Transfer(0, slowest))
         assert bound.low_ns <= bound.instant_ns <= bound.predicted_ns <= bound.high_ns
-        assert bound.low_ns <= window.span_ns
+        # Threads that worked side by side may have given one new thread more than fits into the window.
+        taken = np.rint(graph.duration * np.where(replay.counted, moved.share, 0.0))
+        assert bound.low_ns <= max(window.span_ns, np.bincount(moved.thread, taken).max())
+        wider = replay.with_workers(1)
+        assert wider.low_ns <= wider.predicted_ns <= wider.high_ns == window.span_ns
 
 
 def test_threads_that_are_not_alike_get_a_port_each(tmp_path: Path) -> None:
