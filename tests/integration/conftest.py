@@ -122,6 +122,8 @@ class Database:
             self.wipe()
             for run in runs.values():
                 load_run(run, self.driver)
+            skewed = runs["skewed"]
+            write_advice(self.driver, skewed, Pag.of(skewed).advise(epoch=4, beta=0.0))
             self._bundled = True
 
 
