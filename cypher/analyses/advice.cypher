@@ -5,9 +5,8 @@
 //   low_ns, high_ns, verdict, reason, moved (operators whose work would go along)
 // example: skewed --epoch 4
 
-MATCH (epoch:Epoch {run: $run, epoch: $epoch})
-WHERE epoch.published
-MATCH (epoch)-[:HAS_SNAPSHOT]->(:Snapshot {current: true})-[:CONTAINS]->(advice:Advice)
+MATCH (:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(:Snapshot {current: true})
+      -[:CONTAINS]->(advice:Advice)
 OPTIONAL MATCH (advice)-[:AT]->(operator:Operator)
 OPTIONAL MATCH (advice)-[:MOVES]->(moved:Operator)
 WITH advice, operator, count(moved) AS moved

@@ -33,10 +33,12 @@ def rows(driver: neo4j.Driver, text: str, **values: Any) -> list[dict[str, Any]]
     return [row.data() for row in driver.execute_query(text, values).records]
 
 
-def test_advice_and_its_trials_stand_beside_the_epochs(neo4j_driver: neo4j.Driver, bundled_runs: dict[str, Run]) -> None:
+def test_advice_and_its_trials_stand_beside_the_epochs(
+    neo4j_driver: neo4j.Driver, bundled_runs: dict[str, Run]
+) -> None:
     run = bundled_runs["skewed"]
     run_id = str(run.info.run["run_id"])
-    advice = api.Pag.of(run).advise(epoch=4, beta=0.0, new_threads=2)
+    advice = api.open(run.info.path).advise(epoch=4, beta=0.0, new_threads=2)
     said = advice.table.to_pylist()
     with pytest.raises(InvalidParameterError, match="No epoch of"):
         write_advice(neo4j_driver, run, advice)
@@ -58,7 +60,7 @@ def test_advice_and_its_trials_stand_beside_the_epochs(neo4j_driver: neo4j.Drive
     assert rows(neo4j_driver, tried) == [{"operator": port["operator"]}]
     assert rows(neo4j_driver, "MATCH (:Trial)-[:BEFORE]->(run:Run) RETURN run.id AS id") == [{"id": run_id}]
     # Advice on the same window takes the place of what was there.
-    fewer = api.Pag.of(run).advise(epoch=4, beta=0.0)
+    fewer = api.open(run.info.path).advise(epoch=4, beta=0.0)
     write_advice(neo4j_driver, run, fewer)
     assert rows(neo4j_driver, "MATCH (a:Advice) RETURN count(*) AS n") == [{"n": fewer.table.num_rows}]
     remove_run(neo4j_driver, run_id)
@@ -90,9 +92,7 @@ def test_rescalings_lead_from_the_run_to_workers_phases_and_epochs(neo4j_driver:
         " RETURN phase.phase AS phase, phase.p50_ns AS p50_ns, first.epoch AS first, last.epoch AS last"
     )
     latency = pl.DataFrame(pl.from_arrow(answer.named("latency")))
-    bounds = {
-        name: (part["epoch"].min(), part["epoch"].max()) for (name,), part in latency.group_by("phase")
-    }
+    bounds = {name: (part["epoch"].min(), part["epoch"].max()) for (name,), part in latency.group_by("phase")}
     for row in rows(neo4j_driver, text):
         assert (row["first"], row["last"]) == bounds[row["phase"]]
     assert {row["phase"]: row["p50_ns"] for row in rows(neo4j_driver, text)} == {
