@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pag_graph.cli.neo4j_reach import Home, Uri, reach  # noqa: TC001  (Typer reads the annotations)
+from pag_graph.cli.neo4j_reach import Home, Uri, reach
 from pag_graph.cli.output import stdout
 from pag_graph.model.units import nanoseconds
 
