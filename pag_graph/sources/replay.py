@@ -7,7 +7,6 @@ files are made before the first is due, so that writing them costs only their na
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError, StoreError
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
@@ -293,13 +293,9 @@ def _in_time(
     seconds = max((now() - start) / 1e9, 1e-9)
     rows = np.array([portion.rows for portion in portions], np.int64)
     events = int(rows.sum())
-    order = np.argsort(late)
-    ranks = np.cumsum(rows[order])
 
     def quantile(share: float) -> int | None:
-        if speed is None:
-            return None
-        return int(late[order][np.searchsorted(ranks, math.ceil(share * events))])
+        return None if speed is None else nearest_rank(late, share, rows)
 
     due_s = portions[-1].due_ns / 1e9 / (speed or 1.0)
     return ReplayReport(
