@@ -167,7 +167,8 @@ class _Columns:
             correlation = device = stream = size = -1
             if kind >= CALL and args:
                 correlation = args.get("correlation", -1)
-                if type(correlation) is not int:
+                # Nearly always a small number: the general way takes longer.
+                if type(correlation) is not int or not 0 <= correlation < _MOST:
                     correlation = number(correlation)
                 if kind >= KERNEL and kind != SLICE:
                     device, stream = number(args.get("device", event.get("pid"))), number(args.get("stream"))
@@ -192,6 +193,7 @@ class _Columns:
 
     def _odd_event(self, event: dict[str, Any], cat: Any, phase: Any, t: int, flags: int) -> int | None:
         """Say what an event is that is no span of Kineto's; None if it becomes no row."""
+        phase = phase if type(phase) is str else ""
         if phase == "M":
             self._name_thread(event)
             self.dropped["metadata"] += 1
@@ -203,7 +205,7 @@ class _Columns:
             code = self.names.setdefault(name if type(name) is str else "", len(self.names))
             self.halves.append((self._thread(event), t, phase == "B", code))
         elif phase != "X":
-            self.dropped[{"i": "instants", "I": "instants", "C": "counters"}.get(str(phase), "other phases")] += 1
+            self.dropped[{"i": "instants", "I": "instants", "C": "counters"}.get(phase, "other phases")] += 1
         elif not flags & HAS_DURATION or not flags & HAS_TIME:
             self.odd["event_damaged"] += 1
         elif isinstance(cat, str) and _OTHER_DEVICES.search(cat):

@@ -127,7 +127,7 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
             message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
         with without_collector():
-            found += _read_file(file, chosen, rows)
+            found += read_file(file, chosen, rows)
         _check_memory(file, _PER_SPAN * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."
@@ -139,8 +139,28 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
     return rows.table(chosen, FORMS[chosen].tick_ns, found)
 
 
-def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
-    """Add the spans of a file; returns findings."""
+def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
+    """Add the spans of a file.
+
+    Parameters
+    ----------
+    file
+        Plain, gzip or zstd.
+    name
+        Of its format.
+    rows
+        Where to add them; entries that are no spans are counted there.
+
+    Returns
+    -------
+    list of pa.Table
+        Findings: records that are damaged, and where the file ends too early.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is damaged as a whole, in two formats, or larger than memory; names it. Some spans may have been added.
+    """
     stops: list[Stopped] = []
     try:
         pieces = _checked(file, decode(file, stopped=stops.append))

@@ -49,11 +49,14 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     rows
         Where to add them; entries that are no spans are counted there.
     """
-    for resource_spans in _dicts(record["resourceSpans"]):
+    for resource_spans in record["resourceSpans"]:
+        if not isinstance(resource_spans, dict):
+            rows.drop("group_unreadable")
+            continue
         resource = resource_spans.get("resource")
         process = resource_process(_attributes(resource.get("attributes") if isinstance(resource, dict) else None))
         code = rows.processes.code(process)
-        for span in _spans(resource_spans):
+        for span in _spans(resource_spans, rows):
             if not isinstance(span, dict) or not _add(span, code, process.service, rows):
                 rows.drop("span_unreadable")
 
@@ -70,11 +73,23 @@ def resource_process(attributes: dict[str, str]) -> Process:
     )
 
 
-def _spans(resource_spans: dict[str, Any]) -> Iterator[Any]:
-    for group in ("scopeSpans", "instrumentationLibrarySpans"):
-        for scope in _dicts(resource_spans.get(group)):
-            spans = scope.get("spans")
-            yield from spans if isinstance(spans, list) else ()
+def _spans(resource_spans: dict[str, Any], rows: SpanRows) -> Iterator[Any]:
+    for scope in _listed(resource_spans, ("scopeSpans", "instrumentationLibrarySpans"), rows):
+        if isinstance(scope, dict):
+            yield from _listed(scope, ("spans",), rows)
+        else:
+            rows.drop("group_unreadable")
+
+
+def _listed(owner: dict[str, Any], names: tuple[str, ...], rows: SpanRows) -> list[Any]:
+    """Return what lists of some names hold, which may be absent; what stands in their place is counted."""
+    lists = [owner[name] for name in names if isinstance(owner.get(name), list)]
+    if any(owner.get(name) is not None and not isinstance(owner[name], list) for name in names):
+        rows.drop("group_unreadable")
+    elif not lists and any(isinstance(value, list) for value in owner.values()):
+        # A list of another name: misspelt, or of another version of the protocol.
+        rows.drop("group_unreadable")
+    return [entry for listed in lists for entry in listed]
 
 
 def _add(span: dict[str, Any], process: int, service: str, rows: SpanRows) -> bool:
