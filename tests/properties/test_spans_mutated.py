@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from pag_graph import api
-from pag_graph.diagnosis.spans.aggregates import by_call_path, by_latency, by_operation, counted
+from pag_graph.diagnosis.spans.aggregates import by_call_path, by_latency, by_operation
 from pag_graph.diagnosis.spans.comparison import compared
+from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import PagGraphError
 from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import FORMS as READERS
@@ -98,12 +99,12 @@ def check(table_findings: Sequence[pa.Table], made: Requests) -> None:
     told = [row for table in table_findings for row in table.to_pylist()]
     twice = sum(row["observed"] for row in told if row["finding"] == "span_twice")
     assert len(made.row) + twice == made.table.rows
-    chosen = counted(made)
-    for rows in (by_operation(made, chosen), by_call_path(made, chosen)):
-        assert sum(row["path_ns"] for row in rows) == int(made.latency[chosen].sum())
-    by_latency(made, chosen)
-    compared(made.table, "jaeger")
-    compared(made.table, "crisp")
+    sums = summed([made])
+    for rows in (by_operation(sums), by_call_path(sums)):
+        assert sum(row["path_ns"] for row in rows) == int(made.latency[~made.orphan].sum())
+    by_latency(sums)
+    compared([made.table], "jaeger")
+    compared([made.table], "crisp")
 
 
 def alone(file: Path, place: Path, *, build: bool) -> str:
