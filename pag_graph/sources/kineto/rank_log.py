@@ -50,6 +50,8 @@ _SYNC_DETAILS: Final = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 _NO_STREAM: Final = 4294967295
 _MOST: Final = 1 << 53
 _FARTHEST_NS: Final = 1 << 61
+_MOST_RANKS: Final = 1 << 17
+"""A trace that claims more ranks than this says nothing of them: they are listed one by one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -340,7 +342,7 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
         file=file,
         rank=rank if rank >= 0 else int(named[1]) if named else -1,
         rank_stated=rank >= 0,
-        world_size=max(number(info.get("world_size"), 0), 0),
+        world_size=_world_size(info),
         host=_host(text.around),
         groups=_groups(info.get("pg_config")),
         names=list(columns.names),
@@ -377,6 +379,11 @@ def _oddities(text: TextEvents, odd: Counter[str]) -> list[tuple[str, str, int]]
         count = odd["device_not_supported"]
         found.append(("device_not_supported", "activities of this kind of device are left out", count))
     return found
+
+
+def _world_size(info: dict[str, Any]) -> int:
+    stated = number(info.get("world_size"), 0)
+    return stated if 0 <= stated <= _MOST_RANKS else 0
 
 
 def _host(around: dict[str, Any]) -> str | None:

@@ -81,6 +81,16 @@ class Operation(NamedTuple):
         return f"{self.service}.{self.name}"
 
 
+class Place(NamedTuple):
+    """A process whose spans are being read."""
+
+    process: int
+    """Its code."""
+    service: str
+    operations: dict[str, int]
+    """Codes of the service's operations that are known, by name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanTable:
     """Spans of some files.
@@ -121,7 +131,10 @@ class _Codes:
     codes: dict[Any, int] = field(default_factory=dict)
 
     def code(self, value: Any) -> int:
-        return self.codes.setdefault(value, len(self.codes))
+        code = self.codes.get(value)
+        if code is None:
+            code = self.codes[value] = len(self.codes)
+        return code
 
     def in_order(self) -> tuple[list[Any], pl.Series]:
         """Return the values in order, and the new code of each old one."""
@@ -150,6 +163,7 @@ class SpanRows:
         self.traces, self.processes, self.operations, self.threads = _Codes(), _Codes(), _Codes(), _Codes()
         self.rows = 0
         self.dropped: dict[str, int] = {}
+        self._by_service: dict[str, dict[str, int]] = {}
         self._spans: list[tuple[Any, ...]] = []
         self._references: list[tuple[int, int, int, str]] = []
         self._parts: list[pl.DataFrame] = []
@@ -161,6 +175,16 @@ class SpanRows:
         """Remove the files, if there are any."""
         if self._spill is not None:
             self._spill.close()
+
+    def place(self, process: Process) -> Place:
+        """Return where spans of a process are from."""
+        code = self.processes.code(process)
+        return Place(code, process.service, self._by_service.setdefault(process.service, {}))
+
+    def operation(self, place: Place, name: str) -> int:
+        """Return the code of an operation; one that `place` knows need not be asked for."""
+        code = place.operations[name] = self.operations.code(Operation(place.service, name))
+        return code
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count what is no span."""
@@ -202,8 +226,7 @@ class SpanRows:
         self._keep(part, stated)
 
     def _flush(self) -> None:
-        spans = pl.DataFrame(self._spans, schema=_SPAN, orient="row")
-        references = pl.DataFrame(self._references, schema=_REFERENCE, orient="row")
+        spans, references = _frame(self._spans, _SPAN), _frame(self._references, _REFERENCE)
         self._spans, self._references = [], []
         self._keep(spans, references)
 
@@ -285,6 +308,14 @@ class SpanRows:
         )
 
 
+def _frame(rows: Sequence[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    """Return rows as a frame: column by column takes half the time of row by row."""
+    if not rows:
+        return pl.DataFrame(schema=schema)
+    columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, values, dtype=kind) for (name, kind), values in columns])
+
+
 def _read_part(
     table: Callable[[tuple[pl.DataFrame, pl.DataFrame]], SpanTable], spill: Spill, ends: tuple[int, int]
 ) -> SpanTable:
@@ -325,14 +356,14 @@ def nanoseconds(value: Any, unit_ns: int) -> int | None:
     >>> nanoseconds(1712195495519689, 1000), nanoseconds("17", 1), nanoseconds(True, 1)
     (1712195495519689000, 17, None)
     """
-    if type(value) is str and len(value) <= 20 and value.isascii() and value.removeprefix("-").isdigit():  # noqa: PLR2004
-        value = int(value)
-    if type(value) is float:
+    if type(value) is int:
+        value *= unit_ns
+    elif type(value) is float:
         if not math.isfinite(value) or abs(value) > LATEST_NS:
             return None
         value = int(value) * unit_ns + round((value - int(value)) * unit_ns)
-    elif type(value) is int:
-        value *= unit_ns
+    elif type(value) is str and len(value) <= 20 and value.isascii() and value.removeprefix("-").isdigit():  # noqa: PLR2004
+        value = int(value) * unit_ns
     else:
         return None
     return value if -LATEST_NS < value < LATEST_NS else None
@@ -346,8 +377,9 @@ def lasting(start: int, duration: int | None) -> tuple[int, int] | None:
     >>> lasting(5, 3), lasting(5, None), lasting(5, 1 << 60)
     ((5, 8), (5, 5), None)
     """
-    length = max(duration or 0, 0)
-    return (start, start + length) if length <= LONGEST_NS else None
+    if duration is None or duration < 0:
+        return start, start
+    return (start, start + duration) if duration <= LONGEST_NS else None
 
 
 def text(value: Any) -> str:

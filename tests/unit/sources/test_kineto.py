@@ -353,3 +353,20 @@ def test_of_several_groups_nobody_knows_which_one_a_processor_served(tmp_path: P
     found = map_files(files)
     assert not found.joins.collectives
     assert found.findings["finding"].to_pylist() == ["collective_without_group"] * 2
+
+
+def test_more_ranks_than_there_can_be_are_not_believed(tmp_path: Path) -> None:
+    file = gloo_rank(tmp_path, 0, asked=100, ended=200)
+    file.write_text(file.read_text().replace('"world_size": 2', '"world_size": 9007199254740991'))
+    found = map_files([file])
+    assert found.findings["finding"].to_pylist() == ["collective_without_group"]
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "[]", '"x"', "1e300", "null"])
+def test_odd_correlations_and_phases_are_no_correlations_and_phases(tmp_path: Path, value: str) -> None:
+    event = '{"ph": "X", "cat": "cuda_runtime", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, "args": {%s}}'
+    file = tmp_path / "odd.json"
+    file.write_text('[%s, {"ph": %s, "ts": 1}]' % (event % f'"correlation": {value}', value))  # noqa: UP031
+    log = read_rank(file)
+    assert log.correlation.tolist() == [-1]
+    assert log.dropped["other phases"] == 1

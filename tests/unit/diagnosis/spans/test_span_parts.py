@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -22,6 +21,7 @@ from tests.support.simulated_spans import FORMS, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pag_graph.testing.span_traces import SimulatedSpan
 
