@@ -42,6 +42,8 @@ class Program:
     """What the twin's settings are in place of these; empty where the fix is one of the program."""
     prepare: Callable[[Path], None] | None = None
     """Makes the data, outside of any session."""
+    data: str = ""
+    """Name of the data, where programs share them; else each has its own."""
 
 
 def _sleep(milliseconds: Column | int) -> Column:
