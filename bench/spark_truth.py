@@ -7,8 +7,8 @@
 
 Programs of the training half are those of `bench/spark_causes/plan_programs.py`, of the held-out half those of
 `query_programs.py`. A pair is one run with the planted cause and one with the advice applied; pairs alternate (ABBA),
-so what a machine does meanwhile meets both. Every change of a setting that an answer proposes is applied as well, to the
-planted program, whatever the cause. The application's time since its first job counts.
+so what a machine does meanwhile meets both. Every change of a setting that an answer proposes is applied as well, to
+the planted program, whatever the cause. The application's time since its first job counts.
 """
 
 from __future__ import annotations
