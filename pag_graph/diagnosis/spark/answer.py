@@ -96,6 +96,7 @@ class SparkAnswer:
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
             "suspicions": [suspicion.facts() for suspicion in diagnosis.suspicions],
+            "costs": [cost.facts() for cost in diagnosis.costs],
             "not_recorded": [missing.facts() for missing in diagnosis.not_recorded],
             "core_time_ns": diagnosis.core_ns,
             "stages": diagnosis.stages.to_dicts(),

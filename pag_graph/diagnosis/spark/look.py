@@ -78,6 +78,20 @@ class Thresholds:
     """So many small files are many."""
     file_bytes: int = 128 << 20
     """Size that files should have."""
+    huge_bytes: int = 1 << 30
+    """A partition that spills is huge if its task reads so much."""
+    many_cores: int = 4
+    """Fewer cores are not worth giving back."""
+    busy_share: float = 0.6
+    """Cores are too many only if tasks hold them for at most so much of the time."""
+    fewer_share: float = 0.5
+    """Cores are given back only if at most so many of them are enough."""
+    slower_share: float = 0.05
+    """What is saved may make the application so much slower, as a share of the time since the first job."""
+    little_memory: float = 0.3
+    """Executors have too much memory only if execution and storage use at most so much of theirs."""
+    little_gc: float = 0.02
+    """And if garbage collection takes at most so much of the run time."""
 
 
 class Estimate(NamedTuple):
