@@ -21,6 +21,9 @@ _PEAKS = (
 )
 """Columns, and Spark's names of the peaks: sampled with heartbeats, so short tasks have none."""
 
+_UNSAMPLED = (None, 0, -1)
+"""What Spark writes for a heap that nobody looked at."""
+
 
 class ExecutorMemory:
     """The peaks of a log in the making: the largest that was stated, by executor."""
@@ -33,8 +36,7 @@ class ExecutorMemory:
 
     def add(self, executor: Any, stated: dict[str, Any]) -> None:
         """Take in the peaks of an executor."""
-        heap = stated.get("JVMHeapMemory")
-        if not heap and not stated.get("TotalGCTime"):
+        if stated.get("JVMHeapMemory") in _UNSAMPLED and not stated.get("TotalGCTime"):
             # Most tasks end before they are sampled.
             return
         peaks = self._peaks.setdefault(str(executor), [0] * len(_PEAKS))
