@@ -1,7 +1,7 @@
 """What `pag spark` predicts, beside what the same programs took once its advice was followed.
 
     python -m bench.spark_truth --run             # runs every program as it was and mended, and writes the page anew
-    python -m bench.spark_truth --run --pairs 5   # more often
+    python -m bench.spark_truth --run --pairs 5 --lines 2000000   # more often, with larger tables for the held-out half
     python -m bench.spark_truth --run --half held-out --only h-band
     python -m bench.spark_truth                   # the page anew, from the result that is kept
 
@@ -18,7 +18,8 @@ import math
 import os
 import statistics
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -62,6 +63,8 @@ class Run:
     """Causes that the answer names, in order: `cause`, `saved_ns`, `upper_bound`, `class`, `settings` (proposed)."""
     half: str = "training"
     """``training`` if rules were made with the program in view, else ``held-out``."""
+    lines: int = 0
+    """Of the largest table, where programs share tables."""
     advice: str = ""
     """For the role ``advised``: the setting with its proposed value."""
 
@@ -226,6 +229,8 @@ def half(runs: Sequence[Run]) -> str:
         count = sum(bool(run.ranked) for run in healthy)
         listed = f": {', '.join(names)}" if names else ""
         told.append(f"- queries without a planted cause in which one is named: {count} of {len(healthy)}{listed}")
+    if sizes := sorted({run.lines for run in runs if run.lines}):
+        told.append(f"- lines of the largest table: {', '.join(f'{size:,}' for size in sizes)}")
     told += ["", section(rows, [run.load for run in runs])]
     if settings:
         columns = ("program", "cause", "setting", "predicted s", "measured s", "noise s", "true")
@@ -288,15 +293,16 @@ def _answered(log: bytes, folder: Path) -> Diagnosis:
     return diagnose(map_log(read_log(LogFiles(name="log", files=(file,)))).schedule)
 
 
-def run_all(pairs: int, only: Sequence[str], halves: Sequence[str]) -> Iterator[Run]:
+def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) -> Iterator[Run]:
     """Run all programs: decoy once, planted and mended in turn, then each proposed setting; yield every run."""
     sys.path.insert(0, str(_SCRIPTS))
     from plan_programs import PROGRAMS
+    from query_data import write_tables
     from query_programs import HEALTHY, HELD_OUT
     from record_plans import record, recording
 
     chosen = [
-        (name, program)
+        (name, replace(program, prepare=partial(write_tables, lines=lines)) if program.data else program)
         for name, programs in (("training", PROGRAMS), ("held-out", (*HELD_OUT, *HEALTHY)))
         for program in programs
         if name in halves and (not only or program.name in only)
@@ -306,7 +312,8 @@ def run_all(pairs: int, only: Sequence[str], halves: Sequence[str]) -> Iterator[
         def one(name: str, program: Program, role: str, advice: str = "") -> Run:
             changed = dict([advice.split("=", 1)]) if advice else {}
             log = record(program, "planted" if advice or role == "healthy" else role, folder, changed)
-            return _run(name, program, "advised" if advice else role, log, folder, advice)
+            run = _run(name, program, "advised" if advice else role, log, folder, advice)
+            return replace(run, lines=lines if program.data else 0)
 
         for name, program in chosen:
             if not program.cause:
@@ -362,13 +369,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_truth", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--run", action="store_true", help="run the programs; without it the kept result is shown")
     parser.add_argument("--pairs", type=int, default=2, help="pairs of each program")
+    parser.add_argument("--lines", type=int, default=400_000, help="lines of the held-out half's largest table")
     parser.add_argument("--half", nargs="+", choices=HALVES, default=list(HALVES), help="one half only")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some programs; replaces their runs")
     given = parser.parse_args(arguments)
     kept = [Run(**row) for row in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
     if given.run:
         again: set[str] = set()
-        for run in run_all(given.pairs, given.only, given.half):
+        for run in run_all(given.pairs, given.only, given.half, given.lines):
             if run.program not in again:
                 again.add(run.program)
                 kept = [old for old in kept if old.program != run.program]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LINES", "MANY_FILES", "TABLES", "write_tables"]
 
 LINES = 400_000
-"""Lines of orders; all other tables follow from it."""
+"""Lines of orders, unless another number is asked for; all other tables follow from it."""
 MANY_FILES = 1_600
 """Files of the same lines, where they lie in many."""
 _SEED = 25
@@ -35,18 +35,20 @@ TABLES = (
 """Names of all tables."""
 
 
-def write_tables(folder: Path) -> None:
+def write_tables(folder: Path, lines: int = LINES) -> None:
     """Write every table to a folder of its name, a file or four each; the lines also as many small files.
 
     Parameters
     ----------
     folder
         Where to.
+    lines
+        How many lines of orders.
     """
     draw = np.random.default_rng(_SEED)
-    tables = {**_orders(draw), **_sales(draw)}
+    tables = {**_orders(draw, lines), **_sales(draw, lines)}
     for name, table in tables.items():
-        _write(table, folder / name, files=4 if table.num_rows > LINES // 10 else 1)
+        _write(table, folder / name, files=4 if table.num_rows > lines // 10 else 1)
     _write(tables["lineitem"].select(["l_orderkey", "l_quantity", "l_shipdate"]), folder / "many", files=MANY_FILES)
     _write(tables["lineitem"].select(["l_orderkey", "l_quantity", "l_shipdate"]).slice(0, 6_000), folder / "some", 120)
     (folder / "text").mkdir()
@@ -68,15 +70,15 @@ def _texts(draw: Generator, rows: int, words: int) -> np.ndarray:
     return some[draw.integers(0, some.size, rows)]
 
 
-def _orders(draw: Generator) -> dict[str, pa.Table]:
-    orders, customers, parts, suppliers = LINES // 4, LINES // 40, LINES // 30, LINES // 600
+def _orders(draw: Generator, lines: int) -> dict[str, pa.Table]:
+    orders, customers, parts, suppliers = lines // 4, lines // 40, lines // 30, lines // 600
     # A third of the customers never ordered; one in twenty orders is of a single customer.
     of = draw.integers(0, customers * 2 // 3, orders)
     of[draw.random(orders) < 0.05] = 7  # noqa: PLR2004 a share
     ordered = draw.integers(0, _DAYS, orders)
-    order = np.sort(draw.integers(0, orders, LINES))
-    price = np.round(draw.uniform(900, 100_000, LINES), 2)
-    shipped = ordered[order] + draw.integers(1, 122, LINES)
+    order = np.sort(draw.integers(0, orders, lines))
+    price = np.round(draw.uniform(900, 100_000, lines), 2)
+    shipped = ordered[order] + draw.integers(1, 122, lines)
     return {
         "nation": pa.table({"n_key": np.arange(25), "n_name": [f"nation {k}" for k in range(25)]}),
         "supplier": pa.table(
@@ -115,30 +117,30 @@ def _orders(draw: Generator) -> dict[str, pa.Table]:
         "lineitem": pa.table(
             {
                 "l_orderkey": order,
-                "l_part": draw.integers(0, parts, LINES),
-                "l_supplier": draw.integers(0, suppliers, LINES),
-                "l_quantity": draw.integers(1, 51, LINES),
+                "l_part": draw.integers(0, parts, lines),
+                "l_supplier": draw.integers(0, suppliers, lines),
+                "l_quantity": draw.integers(1, 51, lines),
                 "l_price": price,
-                "l_discount": np.round(draw.integers(0, 11, LINES) / 100, 2),
-                "l_tax": np.round(draw.integers(0, 9, LINES) / 100, 2),
-                "l_flag": np.array(["A", "N", "R"])[draw.integers(0, 3, LINES)],
+                "l_discount": np.round(draw.integers(0, 11, lines) / 100, 2),
+                "l_tax": np.round(draw.integers(0, 9, lines) / 100, 2),
+                "l_flag": np.array(["A", "N", "R"])[draw.integers(0, 3, lines)],
                 "l_shipdate": shipped,
-                "l_commitdate": shipped + draw.integers(-30, 60, LINES),
-                "l_comment": _texts(draw, LINES, 4),
+                "l_commitdate": shipped + draw.integers(-30, 60, lines),
+                "l_comment": _texts(draw, lines, 4),
             }
         ),
     }
 
 
-def _sales(draw: Generator) -> dict[str, pa.Table]:
-    sales, items, stores = LINES // 2, LINES // 200, 12
+def _sales(draw: Generator, lines: int) -> dict[str, pa.Table]:
+    sales, items, stores = lines // 2, lines // 200, 12
     days = np.arange(_DAYS)
     ticket = np.sort(draw.integers(0, sales // 8, sales))
     # A few items make most of the sales.
     item = np.minimum(draw.zipf(1.4, sales) - 1, items - 1)
     returned = np.sort(draw.choice(sales, sales // 10, replace=False))
     sold = draw.integers(0, _DAYS, sales)
-    web = LINES // 8
+    web = lines // 8
     return {
         "date_dim": pa.table({"d_key": days, "d_year": 2001 + days // 365, "d_month": days % 365 // 31 + 1}),
         "item": pa.table(
@@ -156,7 +158,7 @@ def _sales(draw: Generator) -> dict[str, pa.Table]:
                 "ss_ticket": ticket,
                 "ss_item": item,
                 "ss_store": draw.integers(0, stores, sales),
-                "ss_customer": draw.integers(0, LINES // 40, sales),
+                "ss_customer": draw.integers(0, lines // 40, sales),
                 "ss_day": sold,
                 "ss_quantity": draw.integers(1, 100, sales),
                 "ss_price": np.round(draw.uniform(1, 300, sales), 2),

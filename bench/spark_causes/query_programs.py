@@ -132,10 +132,10 @@ def _keep_nothing(frame: DataFrame) -> None:
 
 
 def one_query(name: str) -> Program:
-    """Return a program that runs one query three times, as it is in all roles."""
+    """Return a program that runs one query, as it is in all roles."""
 
     def run(spark: SparkSession, role: Role, folder: Path) -> None:  # noqa: ARG001
-        _stream(spark, folder, (name,) * 3)
+        _stream(spark, folder, (name,))
 
     return Program(
         name=name,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.view import View
+from pag_graph.analyses.view import View, in_process
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
@@ -19,6 +19,7 @@ from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
+from pag_graph.runtime.memory import give_back
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.reader import enough_memory, read_log
@@ -206,7 +207,8 @@ def _walked(
     cores: Sequence[int],
 ) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
-    path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))]))
+    give_back()
+    path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()

@@ -55,7 +55,8 @@ class Thresholds:
     spill_share: float = 0.2
     """Least ratio of the bytes spilled to disk to those read and written."""
     delay_share: float = 0.25
-    """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time."""
+    """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time; and of their frame in the
+    time of a stream's batches."""
     small_jobs: int = 20
     """So many jobs of one call site are many, if each with the driver's time before it is small."""
     small_job_ns: int = 1_000_000_000

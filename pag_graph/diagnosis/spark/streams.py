@@ -88,6 +88,8 @@ def _overrun(look: Look, query: str, batches: pl.DataFrame) -> Cause | None:
     spent = length(_frames(look, batches))
     if not _at_once(batches) or not look.matters(spent):
         return None
+    if spent < look.limits.delay_share * MS * int(batches["trigger_ms"].sum()):
+        return None
     parts = {name: int(batches[name].sum() or 0) * MS for name in _FRAME}
     whole, work = (int(batches[name].sum() or 0) * MS for name in ("trigger_ms", "add_batch_ms"))
     largest = max(parts, key=lambda name: parts[name])

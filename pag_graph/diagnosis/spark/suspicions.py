@@ -122,6 +122,8 @@ def _of_node(node: PlanNode) -> Iterator[Suspicion]:
 def _of_text(node: PlanNode) -> Iterator[Suspicion]:
     """Find scans that read far more than a filter keeps, and expressions that take long for each row."""
     below = node.children[0] if len(node.children) == 1 else None
+    if below is not None and below.name == "ColumnarToRow" and below.children:
+        below = below.children[0]
     came = (below.rows if below is not None else node.rows) or 0
     if node.name == "Filter" and below is not None and UNPUSHED in below.traits:
         kept = node.total("number of output rows")
@@ -217,6 +219,8 @@ def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
     python = [node for node in plans if PYTHON.fullmatch(node.name) and node.updates]
     if python and not any(node.has(EXECUTES) for node in python):
         missing.append(_missing("how long Python code ran", None, "; Spark 4 times it"))
+    if log.progress.height:
+        missing.append(_missing("which interval between batches a stream was asked for", None))
     return missing
 
 
