@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pag_graph.sources.spark.logfiles import LogFiles
 
-__all__ = ["FACTS", "Counted", "compare", "count_log"]
+__all__ = ["FACTS", "Counted", "answered", "compare", "count_log"]
 
 FACTS = ("span_ms", "jobs", "tasks", "failed", "run_ms", "gc_ms", "spilled_bytes", "read_bytes", "written_bytes")
 """What is compared."""
@@ -52,7 +52,8 @@ class Counted:
 
 def _lines(file: Path) -> Iterator[bytes]:
     """Yield a file's lines as far as it can be read; told apart by their first bytes."""
-    head = file.open("rb").read(4)
+    with file.open("rb") as opened:
+        head = opened.read(4)
     if head[:2] == b"\x1f\x8b":
         content = gzip.decompress(file.read_bytes())
     elif head == b"\x28\xb5\x2f\xfd":

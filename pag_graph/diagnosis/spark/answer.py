@@ -19,7 +19,6 @@ from pag_graph.diagnosis.spark.timers import UNITS
 from pag_graph.diagnosis.spark.what_if import WhatIf, WithCores, what_ifs, with_other_cores
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.run import Run
-from pag_graph.runtime.memory import give_back
 from pag_graph.sources.spark.convert import map_log, write_mapped
 from pag_graph.sources.spark.keep import STORE, is_result_of, new_results, place_of, temporary_results
 from pag_graph.sources.spark.reader import enough_memory, read_log
@@ -207,7 +206,6 @@ def _walked(
     cores: Sequence[int],
 ) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
-    give_back()
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting
+from pag_graph.diagnosis.spark.changes import Change, bytes_of, of_program, of_setting, share_of_memory
 from pag_graph.diagnosis.spark.cores import most_cores, registered_cores, steady, with_cores
 from pag_graph.diagnosis.spark.suspicions import is_native
 from pag_graph.sources.spark.settings import setting
@@ -18,7 +18,7 @@ __all__ = ["Cost", "costs"]
 
 _GIB = 1 << 30
 _HOUR_NS = 3_600_000_000_000
-_MEMORY, _FRACTION, _MAX = "spark.executor.memory", "spark.memory.fraction", "spark.dynamicAllocation.maxExecutors"
+_MEMORY, _MAX = "spark.executor.memory", "spark.dynamicAllocation.maxExecutors"
 _RESERVED = 300 << 20
 """What Spark keeps for itself of every heap."""
 _STEP = 256 << 20
@@ -111,7 +111,7 @@ def _dynamic(look: Look) -> bool:
 def _memory(look: Look) -> Cost | None:
     """Find executors that used little of their memory for execution and storage, and had no trouble with it."""
     log, limits = look.schedule.log, look.limits
-    heap, fraction = bytes_of(setting(log, _MEMORY).value, unit="m"), setting(log, _FRACTION).value
+    heap, share = bytes_of(setting(log, _MEMORY).value, unit="m"), share_of_memory(log)
     sampled = log.memory.filter(pl.col("heap_bytes") > 0, pl.col("task_bytes").is_not_null())
     own = set(look.schedule.executors["executor"].to_list())
     # Native engines keep what they work on outside of the heap, and so does whoever asks Spark to.
@@ -123,9 +123,10 @@ def _memory(look: Look) -> Cost | None:
     if int(stages["spilled_bytes"].sum()) or int(stages["gc_ns"].sum()) > limits.little_gc * run:
         return None
     # Samples are far apart: what one task held is measured, and as many as there are cores can hold it at once.
-    execution = max(int(sampled["execution_bytes"].max() or 0), cores * int(sampled["task_bytes"].max() or 0))  # type: ignore[call-overload]
-    storage = int(sampled["storage_bytes"].max() or 0)  # type: ignore[call-overload]
-    share = float(fraction or 0.6)
+    execution, storage, of_task = (
+        max(sampled[name].to_list()) for name in ("execution_bytes", "storage_bytes", "task_bytes")
+    )
+    execution = max(execution, cores * of_task)
     usable = max(share * (heap - _RESERVED), 1)
     if execution + storage > limits.little_memory * usable:
         return None
