@@ -14,6 +14,7 @@ the planted program, whatever the cause. The application's time since its first 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import os
 import statistics
@@ -65,6 +66,8 @@ class Run:
     """``training`` if rules were made with the program in view, else ``held-out``."""
     lines: int = 0
     """Of the largest table, where programs share tables."""
+    sha256: str = ""
+    """Of the log as it was written, without what tells of the machine."""
     advice: str = ""
     """For the role ``advised``: the setting with its proposed value."""
 
@@ -355,6 +358,7 @@ def _run(half_name: str, program: Program, role: str, log: bytes, folder: Path, 
         load=round(os.getloadavg()[0], 1),
         ranked=ranked,
         half=half_name,
+        sha256=hashlib.sha256(log).hexdigest(),
         advice=advice,
     )
 

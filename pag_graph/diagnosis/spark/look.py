@@ -152,6 +152,8 @@ class Cause:
     """Whether `saved_ns` is an upper bound, not an estimate."""
     measured: bool = False
     """Whether `saved_ns` was measured; otherwise it is the list schedule's."""
+    modelled: bool = False
+    """Whether the log lacks the measure that the cause has elsewhere, so that the time is modelled."""
     change: str = ""
     """What would help here, where more is known than what usually helps."""
     changes: tuple[Change, ...] = ()
@@ -178,6 +180,8 @@ class Cause:
     @property
     def kind(self) -> str:
         """``M`` if the lost time was measured, ``B`` if it is modelled."""
+        if self.modelled:
+            return "B"
         return "M" if self.measured else CAUSES[self.cause].kind
 
     def facts(self) -> dict[str, Any]:
