@@ -159,7 +159,7 @@ class _Commit:
                 self._add(delta, query)
         revised = {q: delta.revised(q.standing) for q in queries if q.standing in {Standing.WINDOW, Standing.LABEL}}
         before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
-        there = {window.epoch for window in delta.windows}
+        there = set(delta.state.epochs["epoch"])
         wanted = {
             query: [epoch for epoch in (*epochs, *delta.new) if epoch in there and epoch <= delta.answered]
             for query, epochs in revised.items()
@@ -181,8 +181,7 @@ class _Commit:
         go_on = import_module(analysis.resume).resume
         end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
         before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
-        about = {window.epoch or 0 for window in delta.windows if end.since <= (window.epoch or 0) <= delta.answered}
-        looked = sorted(about | set(before["epoch"].to_list()))
+        looked = sorted({*delta.epochs(end.since, delta.answered), *before["epoch"]})
         self._changed(query, looked, encoded(end.rows.select(query.schema.names)), before)
         self.remembered.append(end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns))
 
