@@ -268,7 +268,8 @@ class Following:
     def _ending(self, tail: Tail, idle_s: float) -> Ending | None:
         if tail.complete and self._until.complete:
             return "complete"
-        if self._until.idle_s is not None and idle_s >= self._until.idle_s:
+        # Behind a file that lacks there are others, which are read when nobody waits for it any more.
+        if self._until.idle_s is not None and idle_s >= self._until.idle_s and not tail.awaited:
             return "idle"
         return None
 
