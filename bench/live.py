@@ -150,7 +150,8 @@ def _ages(known: Followed, part: int, wanted: int) -> dict[str, Any]:
     return {
         "ms/epoch early": spent[0],
         "ms/epoch late": spent[1],
-        "late/early (aim 1.2)": spent[1] / spent[0],
+        # Where all were answered with one commit there is nothing to compare.
+        "late/early (aim 1.2)": spent[1] / spent[0] if spent[0] else None,
         "MB early": held[0],
         "MB late": held[1],
         "MB late/early (aim 1.1)": held[1] / held[0],

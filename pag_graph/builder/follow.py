@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
-    from pag_graph.builder.made import Made
+    from pag_graph.builder.made import Made, Sink
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
@@ -80,6 +80,8 @@ class Follower:
         Makes what is committed beside the graph.
     settle_ns
         As for `pag_graph.builder.frontier.answered`.
+    sink
+        Where rows go; into the store where absent.
 
     Raises
     ------
@@ -98,9 +100,10 @@ class Follower:
         slice_events: int = DEFAULT_SLICE_EVENTS,
         derive: Derive = nothing_more,
         settle_ns: int = SETTLE_NS,
+        sink: Sink | None = None,
     ) -> None:
         self._settle_ns = settle_ns
-        self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
+        self._target, self._sink, self._slice_events = target, sink or StoreSink(target), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)

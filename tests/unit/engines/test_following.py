@@ -267,6 +267,10 @@ def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
     now = json.loads(CliRunner().invoke(app, ["ongoing", store, "--format", "json"]).output)
     assert (now["epoch"], now["final"], now["holder"]["why"]) == (4, False, "undecided_wait")
     assert "epoch 4 has taken" in CliRunner().invoke(app, ["ongoing", store]).output
+    with_path = ["ongoing", store, "--trace", str(growing.path)]
+    assert "So far, " in CliRunner().invoke(app, with_path).output
+    path = json.loads(CliRunner().invoke(app, [*with_path, "--format", "json"]).output)["path"]
+    assert path["length_ns"] == path["end_ns"] - path["start_ns"] == now["epoch_ns"]
     found = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
     assert [row["epoch"] for row in found["epochs"]] == [0, 1, 2, 3]
     for row in found["epochs"]:
