@@ -87,5 +87,5 @@ def path_so_far(source: Path, store: Path) -> CriticalPath | None:
     run = Run.of(info)
     window = run.stretch(now.as_of_ns - now.epoch_ns, now.as_of_ns)
     committed = read_snapshot(run, window).edges
-    later = [edges.select(committed.columns).cast(dict(committed.schema)) for edges in kept.edges]
+    later = [edges.select(committed.columns).cast(committed.schema) for edges in kept.edges]
     return critical_path(Snapshot(run=run, window=window, edges=pl.concat([committed, *later])))
