@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.report import BuildReport
     from pag_graph.motif.alerts import Rule
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.delta import Mode
+    from pag_graph.store.commit import Mode
 
 
 def make_engine(name: str, spark: SparkSession | None = None) -> Engine:

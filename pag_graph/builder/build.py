@@ -26,7 +26,7 @@ from pag_graph.builder.two_passes import build_in_two_passes
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.rules.registry import of
 from pag_graph.runtime import memory
-from pag_graph.store.delta import check_target
+from pag_graph.store.commit import check_target
 from pag_graph.store.leftovers import staging as staging_of
 from pag_graph.store.trace import Trace
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from pag_graph.builder.plan import RunPlan
     from pag_graph.model.enums import RuleSet
     from pag_graph.rules.rows import RuleParameters
-    from pag_graph.store.delta import Mode, StoreInfo
+    from pag_graph.store.commit import Mode
+    from pag_graph.store.delta import StoreInfo
 
     Progress = Callable[[str, int, int], None]
 

@@ -13,8 +13,8 @@ from pag_graph.builder.append import FOLLOWED
 from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.tables import STORE_TABLES
+from pag_graph.store.commit import commit
 from pag_graph.store.contents import GROWING, SLICED
-from pag_graph.store.delta import commit
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
@@ -119,7 +119,7 @@ def commit_finished(
     followed
         Whether the commit is one of a follower.
     swaps
-        As for `pag_graph.store.delta.commit`.
+        As for `pag_graph.store.commit.commit`.
 
     Returns
     -------

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from pag_graph.builder.report import BuildReport
-    from pag_graph.store.delta import Mode
+    from pag_graph.store.commit import Mode
 
 app = typer.Typer(
     cls=AnalysisGroup,

@@ -64,7 +64,7 @@ def _show(rows: list[dict[str, Any]], columns: list[str], form: Format, top: int
 def _of_store(path: Path, *, deep: bool = False) -> tuple[pl.DataFrame, Mapping[int, str]]:
     """Return the findings of a store, and the names of its workers."""
     from pag_graph.api import Pag
-    from pag_graph.store.delta import keeps_checksums
+    from pag_graph.store.check import keeps_checksums
 
     pag = Pag(path)
     if deep:
@@ -86,7 +86,7 @@ def _check_files(info: StoreInfo) -> None:
     StoreError
         If any is damaged; names each.
     """
-    from pag_graph.store.delta import check_store
+    from pag_graph.store.check import check_store
     from pag_graph.store.parts import MENDING
 
     with stderr().status(f"checking {info.path}"):

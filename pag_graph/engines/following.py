@@ -18,7 +18,8 @@ from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
 from pag_graph.graph.following import Committed
 from pag_graph.model.units import nanoseconds
 from pag_graph.runtime import memory
-from pag_graph.store.delta import LIVE, check_target
+from pag_graph.store.commit import check_target
+from pag_graph.store.delta import LIVE
 from pag_graph.store.delta_log import note_newest
 from pag_graph.store.leftovers import staging
 from pag_graph.store.live import add_timings, begin, followed, write_status

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pag_graph.graph.run import Run
-    from pag_graph.store.delta import Commit
+    from pag_graph.store.history import Commit
 
 NAMESPACE = "urn:pag-graph:"
 """What names in a document begin with, written as ``pag:``."""
@@ -34,7 +34,7 @@ def made_by(commit: Commit) -> dict[str, Any]:
     Parameters
     ----------
     commit
-        From `pag_graph.store.delta.commits`.
+        From `pag_graph.store.history.commits`.
 
     Returns
     -------

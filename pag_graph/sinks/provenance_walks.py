@@ -18,14 +18,14 @@ from pag_graph.analyses.expressions import WAITING, worker_of
 from pag_graph.builder import saved
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole
-from pag_graph.store.delta import commits
+from pag_graph.store.history import commits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
-    from pag_graph.store.delta import Commit
+    from pag_graph.store.history import Commit
 
 _STRETCHES: dict[str, Any] = {
     "worker": pl.Int32,

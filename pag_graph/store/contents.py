@@ -18,7 +18,7 @@ GROWING = (*SLICED, "findings", "epochs")
 
 
 class About(TypedDict):
-    """What a commit says of itself and of the state before it, as `pag_graph.store.delta.commit` takes it."""
+    """What a commit says of itself and of the state before it, as `pag_graph.store.commit.commit` takes it."""
 
     run: Mapping[str, Any]
     closed_epochs: int

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
 from pag_graph.model.live_tables import ALL_TABLES
-from pag_graph.store.delta import STAGING, commits, open_store
+from pag_graph.store.delta import STAGING, open_store
 from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
+from pag_graph.store.history import commits
 from pag_graph.store.in_place import clean_beside, refusals, size_of
 from pag_graph.store.readers import is_read
 from pag_graph.store.state_files import SENDS_NAME, STATE_NAME, files_of_state
@@ -29,7 +30,7 @@ from pag_graph.store.state_files import SENDS_NAME, STATE_NAME, files_of_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pag_graph.store.delta import Commit
+    from pag_graph.store.history import Commit
 
 # Files of rows as builds name them, and what Delta writes before it gives a commit its name.
 _ROWS = re.compile(r"(?:part|open)-[0-9a-f]{32}[-0-9a-f]*\.parquet")

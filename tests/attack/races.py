@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from pag_graph import api
 from pag_graph.errors import PagGraphError, StoreConflictError, StoreExistsError
 from pag_graph.sources import convert
-from pag_graph.store.delta import commits, open_store
+from pag_graph.store.delta import open_store
+from pag_graph.store.history import commits
 from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.traces import draw
 from tests.attack import states

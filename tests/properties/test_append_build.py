@@ -16,8 +16,9 @@ from pag_graph.builder import saved
 from pag_graph.builder.build import build
 from pag_graph.engines.local import LocalEngine
 from pag_graph.errors import StoreError
+from pag_graph.store.check import check_store
 from pag_graph.store.contents import GROWING
-from pag_graph.store.delta import check_store, open_store
+from pag_graph.store.delta import open_store
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.strategies import slice_sizes, small_traces
 from pag_graph.testing.traces import SmallTrace, draw

@@ -22,7 +22,7 @@ from pag_graph.sinks.neo4j.detail import Detail, RunLabels
 from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader
 from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
-from pag_graph.store.delta import commits
+from pag_graph.store.history import commits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.query import plain_errors
 from pag_graph.sinks.neo4j.writer import execute
-from pag_graph.store.delta import commits
+from pag_graph.store.history import commits
 
 if TYPE_CHECKING:
     import neo4j

@@ -17,7 +17,8 @@ from pag_graph.errors import PagGraphError, StoreConflictError, StoreError, Stor
 from pag_graph.model.enums import RuleSet
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.sources.spark.convert import write_mapped
-from pag_graph.store.delta import STAGING, check_target, open_store
+from pag_graph.store.commit import check_target
+from pag_graph.store.delta import STAGING, open_store
 from pag_graph.store.held import scratch_folder
 from pag_graph.store.in_place import clean_beside, refusals, whole_folder
 from pag_graph.store.trace import Trace, check_trace_place

@@ -22,7 +22,7 @@ from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
-from pag_graph.store import delta
+from pag_graph.store import commit
 from pag_graph.testing.queue_runs import QueueRun, simulate
 from pag_graph.testing.traces import draw
 from tests.support.rescaled import SHOWN
@@ -285,7 +285,7 @@ def test_records_weigh_epochs(pag: Pag) -> None:
 
 def test_a_store_without_traffic_answers_all_but_what_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(delta, "STORE_FORMAT_VERSION", 1)
+        patch.setattr(commit, "STORE_FORMAT_VERSION", 1)
         pag = built(simulate(QueueRun())[0], tmp_path)
     answer = api.rescale(pag)
     assert rows(answer, "phases")[0]["messages_per_record"] is None

@@ -17,7 +17,7 @@ from pag_graph.builder.sends import SendBook
 from pag_graph.builder.spilled import FILE_ROWS
 from pag_graph.errors import StoreError
 from pag_graph.rules.rows import RuleParameters
-from pag_graph.store.delta import check_store
+from pag_graph.store.check import check_store
 from pag_graph.store.leftovers import vacuum
 from pag_graph.store.tail import Tail
 from pag_graph.testing.traces import draw

@@ -22,8 +22,10 @@ from pag_graph.api.standing import standings
 from pag_graph.engines.following import Following
 from pag_graph.errors import StoreError
 from pag_graph.store import compaction
+from pag_graph.store.check import check_store
 from pag_graph.store.compaction import FILES, MOST_ROWS, TABLES, Compaction, due
-from pag_graph.store.delta import check_store, commits, open_store
+from pag_graph.store.delta import open_store
+from pag_graph.store.history import commits
 from pag_graph.store.parts import PartFile
 from tests.support.compare import committed, differences
 from tests.support.growing import GrowingTrace, rounds

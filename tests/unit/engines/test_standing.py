@@ -24,7 +24,8 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.model.live_tables import LIVE_TABLES
 from pag_graph.sinks.delivery.lines import JsonLines
 from pag_graph.sinks.delivery.targets import Delivery
-from pag_graph.store import delta
+from pag_graph.store import check
+from pag_graph.store import commit as store_commit
 from pag_graph.store.delta import open_store
 from pag_graph.store.leftovers import vacuum
 from pag_graph.testing.strategies import slice_sizes, small_traces
@@ -201,7 +202,7 @@ def test_a_commit_that_fails_leaves_nothing_and_the_next_one_says_it(
         if number:
             # Killed when the tables are there, and before the last one pins them.
             with monkeypatch.context() as patched:
-                patched.setattr(delta, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                patched.setattr(store_commit, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
                 before = pag_graph.changes(store, "metrics").num_rows
                 with pytest.raises(KeyboardInterrupt):
                     append()
@@ -210,7 +211,7 @@ def test_a_commit_that_fails_leaves_nothing_and_the_next_one_says_it(
         check_sums(store, queries)
     vacuum(store)
     check_sums(store, queries)
-    assert not delta.check_store(open_store(store)).damaged
+    assert not check.check_store(open_store(store)).damaged
     rows = open_store(store).scan("changes").select("commit", "ordinal").collect()
     assert rows.unique().height == rows.height > 0
 

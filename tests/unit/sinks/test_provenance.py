@@ -12,7 +12,7 @@ import pytest
 
 from pag_graph import api, samples
 from pag_graph.sinks.provenance import history, parameters_id, prov_json
-from pag_graph.store.delta import commits
+from pag_graph.store.history import commits
 from pag_graph.store.trace_files import CHECKSUMS, seal_trace
 
 if TYPE_CHECKING:

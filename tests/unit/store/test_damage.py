@@ -15,7 +15,7 @@ import pytest
 from pag_graph import api
 from pag_graph.errors import FormatVersionError, StoreError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store import delta
+from pag_graph.store import delta, history
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def answers(store: Path) -> dict[str, Any]:
     tables = {name: pag.run.scan(name).collect().rows() for name in STORE_TABLES}
     window = pag.run.window(between=(0, pag.run.end_ns))
     told = pag.run.snapshot(window).edges.rows()
-    commits = [commit.id for commit in delta.commits(pag.run.info)]
+    commits = [commit.id for commit in history.commits(pag.run.info)]
     return {**tables, "window": told, "run": dict(pag.run.info.run), "commits": commits}
 
 

@@ -28,7 +28,7 @@ from pag_graph.errors import (
     UnsupportedPlanError,
 )
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store import delta
+from pag_graph.store import commit, delta
 from pag_graph.testing.reference import build_reference
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
@@ -239,7 +239,8 @@ def test_there_is_no_store(place: Path) -> None:
 
 
 def test_another_version_of_the_store(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "STORE_FORMAT_VERSION", 7)
+    for module in (commit, delta):
+        monkeypatch.setattr(module, "STORE_FORMAT_VERSION", 7)
     build(place, "trace-0")
     monkeypatch.undo()
     with pytest.raises(FormatVersionError, match="version 7; this release reads version 2"):
@@ -302,16 +303,16 @@ INTERRUPTS = [
     *((commits, "write_part", at, False) for at in (0, 2)),
     (commits, "write_state", 0, False),
     (commits, "write_state", 0, True),
-    *((delta, "_commit_table", at, False) for at in range(3)),
-    (delta, "_commit_table", 2, True),
-    (delta, "_publish", 0, False),
-    (delta, "_publish", 0, True),
+    *((commit, "_commit_table", at, False) for at in range(3)),
+    (commit, "_commit_table", 2, True),
+    (commit, "_publish", 0, False),
+    (commit, "_publish", 0, True),
 ]
 # An append leaves tables alone that did not change; what was empty and stays so nobody writes.
 ONLY_REPLACED = [
     (commits, "write_part", 4, False),
-    (delta, "_commit_table", 3, False),
-    (delta, "_commit_table", 3, True),
+    (commit, "_commit_table", 3, False),
+    (commit, "_commit_table", 3, True),
 ]
 
 
@@ -353,11 +354,11 @@ def test_a_build_that_fails_leaves_the_old_state_or_the_new_one(
 KILLED = """
 import os, signal, sys
 from pag_graph import api
-from pag_graph.store import delta
+from pag_graph.store import commit
 from pag_graph.builder import build
 
 trace, store, mode, name, at = sys.argv[1:]
-module = build if name == "write_part" else delta
+module = build if name == "write_part" else commit
 real, reached = getattr(module, name), []
 
 def killed(*arguments, **more):
@@ -428,7 +429,7 @@ def test_of_two_builds_at_once_one_gets_an_error(
     if mode != "error":
         build(place, "trace-0")
     step = "_publish" if table == "epochs" else "_commit_table"
-    real = getattr(delta, step)
+    real = getattr(commit, step)
     came: list[str] = []
 
     def overtaken(directory: Path, *arguments: Any) -> Any:
@@ -437,7 +438,7 @@ def test_of_two_builds_at_once_one_gets_an_error(
             build(place, "trace-1", mode)
         return real(directory, *arguments)
 
-    monkeypatch.setattr(delta, step, overtaken)
+    monkeypatch.setattr(commit, step, overtaken)
     with pytest.raises(StoreConflictError, match="Another build committed") as caught:
         build(place, "whole", mode)
     assert caught.value.hint

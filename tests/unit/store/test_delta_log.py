@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pag_graph import api
 from pag_graph.errors import StoreConflictError, StoreError
 from pag_graph.model.tables import STORE_TABLES
-from pag_graph.store import delta, delta_actions, delta_log
+from pag_graph.store import check, commit, delta, delta_actions, delta_log
 from pag_graph.store.delta_log import latest, read_state, write_version
 from pag_graph.store.parts import PartFile, write_part
 from pag_graph.testing.reference import build_reference
@@ -187,7 +187,7 @@ def test_stores_of_the_release_before_are_read_and_grow(
     as_before(store)
     info = delta.open_store(store)
     assert info.digests is None
-    assert not delta.keeps_checksums(info)
+    assert not check.keeps_checksums(info)
     assert not differences(committed(store), build_reference(WHOLE.until_epoch(1)))
     code, _, told = run_pag("check", store, "--deep")
     assert code == 0
@@ -197,9 +197,9 @@ def test_stores_of_the_release_before_are_read_and_grow(
     info = delta.open_store(store)
     # Nothing says where that build stood, so the append has built all of it again.
     assert info.digests is not None
-    assert delta.keeps_checksums(info)
+    assert check.keeps_checksums(info)
     api.build(tmp_path / "trace-2", store, engine="local", mode="replace")
-    assert delta.keeps_checksums(delta.open_store(store))
+    assert check.keeps_checksums(delta.open_store(store))
     code, _, told = run_pag("check", store)
     assert "kept no checksums" not in told.replace("\n", " ")
 
@@ -231,7 +231,7 @@ def test_files_must_be_there_when_they_are_committed(tmp_path: Path) -> None:
     (tmp_path / "store" / "operators" / one.path).unlink()
     more: dict[str, Any] = {"run": info.run, "closed_epochs": 1, "dropped": {}, "events": 1, "previous": info}
     with pytest.raises(StoreError, match="it is missing"):
-        delta.commit(tmp_path / "store", {"operators": [one]}, **more)
+        commit.commit(tmp_path / "store", {"operators": [one]}, **more)
     assert delta.open_store(tmp_path / "store") == info
     with pytest.raises(StoreConflictError):
-        delta.commit(tmp_path / "store", {}, **{**more, "previous": None})
+        commit.commit(tmp_path / "store", {}, **{**more, "previous": None})

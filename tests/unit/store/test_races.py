@@ -13,6 +13,7 @@ import pytest
 from pag_graph import api
 from pag_graph.errors import StoreConflictError
 from pag_graph.model.tables import STORE_TABLES
+from pag_graph.store import commit as store_commit
 from pag_graph.store import delta
 from pag_graph.store.parts import write_part
 from pag_graph.testing.traces import draw
@@ -86,7 +87,7 @@ def test_a_build_that_ends_while_another_looks_at_its_own_version(
     """Versions are known before they are written: what others write afterwards is not looked at."""
     store = tmp_path / "store"
     build(traces["first"], store, "error")
-    real, done = delta.write_version, []
+    real, done = store_commit.write_version, []
 
     def followed(directory: Path, *arguments: Any, **more: Any) -> int:
         version = real(directory, *arguments, **more)
@@ -95,7 +96,7 @@ def test_a_build_that_ends_while_another_looks_at_its_own_version(
             assert build(traces["third"], store)
         return version
 
-    monkeypatch.setattr(delta, "write_version", followed)
+    monkeypatch.setattr(store_commit, "write_version", followed)
     # Both had the tables to themselves, one after the other; the one that publishes first wins.
     assert not build(traces["second"], store)
     monkeypatch.undo()
@@ -107,7 +108,7 @@ def test_a_build_that_ends_while_another_looks_at_its_own_version(
 def commit(store: Path, mark: int) -> bool:
     """Commit tables all of whose rows have a number of their own; tell whether nobody was faster."""
     try:
-        previous = delta.check_target(store, "replace")
+        previous = store_commit.check_target(store, "replace")
         parts = {}
         for name in ("vertices", "edges", "epochs"):
             columns = {
@@ -117,7 +118,7 @@ def commit(store: Path, mark: int) -> bool:
             part = write_part(store, name, pa.table(columns))
             parts[name] = [part] if part else []
         run = {"run_id": str(mark)}
-        delta.commit(store, parts, run=run, closed_epochs=1, dropped={}, events=mark, previous=previous)
+        store_commit.commit(store, parts, run=run, closed_epochs=1, dropped={}, events=mark, previous=previous)
     except StoreConflictError:
         return False
     return True

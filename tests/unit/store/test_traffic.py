@@ -12,8 +12,9 @@ import pytest
 from pag_graph import api
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.sinks.export import export
-from pag_graph.store import delta, traffic
-from pag_graph.store.delta import check_store, open_store
+from pag_graph.store import commit, traffic
+from pag_graph.store.check import check_store
+from pag_graph.store.delta import open_store
 from pag_graph.testing.traces import draw
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ ROWS = [
 ]
 
 
-def built(trace: SmallTrace, place: Path, *, mode: delta.Mode = "replace") -> api.Pag:
+def built(trace: SmallTrace, place: Path, *, mode: commit.Mode = "replace") -> api.Pag:
     trace.write(place / "trace", replace=True)
     api.build(place / "trace", place / "store", engine="local", mode=mode)
     return api.open(place / "store")
@@ -52,7 +53,7 @@ def test_messages_to_oneself_are_counted_and_unknown_records_stay_unknown(tmp_pa
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a store as the release before wrote it, of the first epoch."""
     with monkeypatch.context() as patch:
-        patch.setattr(delta, "STORE_FORMAT_VERSION", traffic.SINCE - 1)
+        patch.setattr(commit, "STORE_FORMAT_VERSION", traffic.SINCE - 1)
         built(replace(GROWING.until_epoch(0), complete=False), tmp_path)
     shutil.rmtree(tmp_path / "store" / "traffic")
     return tmp_path

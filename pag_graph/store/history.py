@@ -1,0 +1,60 @@
+"""What was committed to a store before: one entry per build, append, or commit of a follower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pag_graph.store.delta import read_content
+from pag_graph.store.delta_log import commit_file
+from pag_graph.store.state_files import files_of_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pag_graph.store.delta import StoreInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A build in the history of a store."""
+
+    id: str
+    version: int
+    """Of the table `epochs`."""
+    run: Mapping[str, Any]
+    """As in `StoreInfo`."""
+    versions: Mapping[str, int]
+    """As in `StoreInfo`."""
+    closed_epochs: int
+    events: int
+    committed: str
+    """When, as ISO 8601."""
+    state: Sequence[str] = ()
+    """Names of the files from which an append goes on."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """As `pag_graph.store.maker.maker` says, with the ``trace`` and its ``files``; empty of earlier releases."""
+
+
+def commits(info: StoreInfo) -> list[Commit]:
+    """Return the commits of a store up to a state of it, oldest first, as far as Delta's log still knows them."""
+    directory, found = info.path / "epochs", []
+    for version in range(info.versions["epochs"], -1, -1):
+        if not commit_file(directory, version).exists():
+            break
+        content = read_content(directory, version)
+        if content is not None:
+            found.append(
+                Commit(
+                    id=content["commit_id"],
+                    version=version,
+                    run=content["run"],
+                    versions={**content["versions"], "epochs": version},
+                    closed_epochs=content["closed_epochs"],
+                    events=content["events"],
+                    committed=content["committed"],
+                    state=files_of_state(content.get("state")),
+                    made=content.get("made") or {},
+                )
+            )
+    return found[::-1]
