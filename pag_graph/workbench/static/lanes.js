@@ -157,7 +157,7 @@ export class Lanes {
     pen.setLineDash([]);
   }
 
-  // Of steps that share their pixel and their workers one is drawn.
+  // Of steps that share their pixel and their workers one is drawn; where some were left out, an upright line goes on.
   #path(pen, lane) {
     const { begin, end, source, target } = this.steps;
     pen.strokeStyle = pen.fillStyle = ink("path");
@@ -165,8 +165,12 @@ export class Lanes {
     let last = {};
     for (let step = 0; step < begin.length; step += 1) {
       const [from, to] = [lane.get(source[step]), lane.get(target[step])];
-      if (from === undefined || to === undefined) continue;
+      if (from === undefined || to === undefined) {
+        last = {};
+        continue;
+      }
       const [left, right] = [this.x(begin[step]), this.x(end[step])];
+      if (last.to !== undefined && last.to !== from) line(pen, left, last.to + BOX + 5, left, from + BOX + 5, PATH);
       const pixel = Math.floor(right);
       if (last.pixel === pixel && last.from === from && last.to === to && left >= pixel) continue;
       last = { pixel, from, to };
@@ -231,7 +235,7 @@ export class Lanes {
 
 // A straight line. Level and upright ones, which are most, are rectangles: those are drawn several times as fast.
 function line(pen, left, from, right, to, thick) {
-  if (from === to) pen.fillRect(left, from - thick / 2, Math.max(right - left, 1), thick);
+  if (from === to) pen.fillRect(left - 0.5, from - thick / 2, Math.max(right - left, 1) + 1, thick);
   else if (right - left < 1) pen.fillRect(left - thick / 2, Math.min(from, to) - thick / 2, thick, Math.abs(to - from) + thick);
   else {
     pen.beginPath();

@@ -175,6 +175,13 @@ def test_what_cannot_be_answered_says_why(library: Library, store: str, address:
         assert told["message"]
 
 
+def test_a_definition_is_the_section_of_the_docs(library: Library) -> None:
+    answer = get(make_app(library), "/definition/k-hops")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.body.decode() in Path("docs/analyses.md").read_text(encoding="utf-8")
+    assert get(make_app(library), "/definition/nothing").status == 400
+
+
 def test_the_page_needs_nothing_from_elsewhere(library: Library) -> None:
     app = make_app(library)
     page = get(app, "/").body.decode()

@@ -49,7 +49,7 @@ def test_types_of_activities_differ(sight: str) -> None:
 @pytest.mark.parametrize("sight", SEEN)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_path_differs_from_what_it_runs_beside(sight: str, theme: str) -> None:
-    style = static("style.css").partition("}")[theme == "dark" and 2 or 0]
+    style = static("style.css").partition("}")[(theme == "dark" and 2) or 0]
     path = lab(style.partition("--path: ")[2][:7], SEEN[sight])
     for kind in LOCAL_TYPES:
         assert np.linalg.norm(path - lab(COLOURS[kind], SEEN[sight])) > 10, kind
