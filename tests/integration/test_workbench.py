@@ -25,9 +25,8 @@ from pag_graph.model.units import duration as short_duration
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.library import Library
-from tests.support.access import obstacles, reached_by_tab
 from tests.support.growing import GrowingTrace, rounds
-from tests.support.serving import serving
+from tests.support.serving import PAGE, picture, serving, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,6 @@ HOSTILE = (
 )
 HOSTILE_STORE = "<img src=x onerror=alert(1)>\u202e'; rm -rf `script`.pag"
 SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
-PAGE = "document.getElementById('main').dataset.page"
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +84,6 @@ def _nothing_is_wrong(page: Chromium) -> Iterator[None]:
 
 def store_of(library: Library, name: str) -> str:
     return next(store for store, path in library.stores().items() if path.name == name)
-
-
-def show(page: Chromium, address: str) -> None:
-    """Go to a page, and wait until it is drawn."""
-    name = address.partition("?")[0]
-    page.evaluate(f"document.getElementById('main').dataset.page = ''; location.hash = {json.dumps('#/' + address)}")
-    page.until(f"{PAGE} === {json.dumps(name)}", f"page {address}")
-
-
-def picture(page: Chromium, name: str, tmp_path: Path) -> None:
-    page.picture(Path(os.environ.get("PAG_PICTURES", tmp_path)) / f"workbench-{name}.png")
 
 
 def click(page: Chromium, selector: str) -> None:
@@ -154,7 +141,7 @@ def test_who_is_to_blame_is_found_by_clicking(page: Chromium, library: Library, 
     page.until("document.querySelector('#details h2')?.innerText.includes('processing on worker 0')", "the same again")
 
 
-def test_a_new_user_finds_who_is_to_blame_and_since_when(page: Chromium, library: Library, folder: Path) -> None:
+def test_a_new_user_finds_who_is_to_blame_and_since_when(page: Chromium, folder: Path) -> None:
     """As a person would: what can be seen is clicked, and nothing else is known."""
     clicks = 0
 
@@ -163,11 +150,8 @@ def test_a_new_user_finds_who_is_to_blame_and_since_when(page: Chromium, library
         clicks += 1
         page.until(f"({code}) !== undefined", code)
         page.evaluate(f"({code}).scrollIntoView({{ block: 'center' }})")
-        page.click(
-            *page.evaluate(
-                f"(({{ left, top, width, height }}) => [left + width / 2, top + height / 2])(({code}).getBoundingClientRect())"
-            )
-        )
+        middle = "(({ left, top, width, height }) => [left + width / 2, top + height / 2])"
+        page.click(*page.evaluate(f"{middle}(({code}).getBoundingClientRect())"))
 
     started = time.monotonic()
     show(page, "runs")
@@ -408,7 +392,7 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
             heaps.append(page.call("Runtime.getHeapUsage")["usedSize"])
             residents.append(resident())
             counts.append(page.counts("nodes", "jsEventListeners"))
-            print(
+            print(  # noqa: T201
                 f"{page.evaluate(shown):,} epochs: heap {heaps[-1] / 1e6:.1f} MB, server {residents[-1] / 1e6:.0f} MB,"
                 f" {counts[-1][0]} nodes, {counts[-1][1]} listeners"
             )
@@ -439,64 +423,6 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
         assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
         assert page.evaluate("document.title").startswith("pag: ")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["runs?", "run?", "window?epoch=4&", "panels?name=k-hops&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"]
-    + ["motif?epoch=4&pattern=late_sender&", "spark?"],
-    ids=lambda address: address.partition("?")[0],
-)
-def test_nothing_keeps_anybody_from_using_a_page(
-    page: Chromium, library: Library, address: str, tmp_path: Path
-) -> None:
-    (log,) = Applications(library).logs()
-    page.size(1280, 800)
-    try:
-        show(page, f"{address}store={store_of(library, 'skewed.pag')}" if address != "spark?" else f"spark?log={log}")
-        page.until("![...document.querySelectorAll('main p')].some((each) => each.innerText.endsWith('…'))", "answers")
-        for theme in ("dark", "light"):
-            page.until(
-                f"document.documentElement.dataset.theme === '{theme}' || document.querySelector('#theme').click()",
-                theme,
-            )
-            assert obstacles(page) == [], theme
-            picture(page, f"{address.partition('?')[0]}-{theme}", tmp_path)
-    finally:
-        page.size(1280, 900)
-
-
-def test_every_control_is_reached_by_tab_and_seen_there(page: Chromium, library: Library) -> None:
-    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
-    page.until("document.querySelector('#why .cause') !== null", "cause")
-    expected, reached = reached_by_tab(page)
-    assert len(expected) > 25
-    assert reached == expected
-    # What a row does at a click, Enter does in it.
-    before = page.evaluate("location.hash")
-    page.evaluate("document.querySelector('#largest tr.pick button').focus()")
-    page.press("Enter", 13, text="\r")
-    page.until(f"location.hash !== {json.dumps(before)} && document.querySelector('#details dl') !== null", "activity")
-
-
-def test_paper_is_light_and_has_no_controls(page: Chromium, library: Library) -> None:
-    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
-    page.until("document.documentElement.dataset.theme === 'dark' || document.querySelector('#theme').click()", "dark")
-    page.evaluate(
-        "addEventListener('beforeprint', () => { window.printed = [document.documentElement.dataset.theme,"
-        " ...document.querySelector('#lanes').getContext('2d').getImageData(2, 2, 1, 1).data]; }, { once: true })"
-    )
-    assert page.call("Page.printToPDF", printBackground=True)["data"]
-    assert page.evaluate("window.printed") == ["light", 255, 255, 255, 255]
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.evaluate("document.querySelector('#theme').click()")
-    page.call("Emulation.setEmulatedMedia", media="print")
-    try:
-        left = "[...document.querySelectorAll('button:not(.row), select, input, nav.ways')]"
-        assert page.evaluate(f"{left}.filter((each) => each.getClientRects().length).length") == 0
-        assert page.evaluate("document.querySelector('#why').getClientRects().length") == 1
-    finally:
-        page.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:

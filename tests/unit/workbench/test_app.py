@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -18,9 +19,6 @@ from pag_graph.workbench import facts
 from pag_graph.workbench.app import BusyError, Workbench, make_app
 from pag_graph.workbench.library import Library
 from tests.support.asgi import get
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXTRA = {"rows_name", "columns", "count", "headline", "text"}
 
