@@ -18,7 +18,7 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
-from pag_graph.neo4j_server import browser, server
+from pag_graph.neo4j_server import browser
 from pag_graph.neo4j_server.process import running_in
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
@@ -29,21 +29,21 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+    from tests.integration.conftest import Database
     from tests.support.chromium import Chromium
 
 pytestmark = pytest.mark.neo4j
 
 
 @pytest.fixture(scope="module")
-def loaded(neo4j_server: ServerStatus, tmp_path_factory: pytest.TempPathFactory) -> ServerStatus:
+def loaded(
+    neo4j_server: ServerStatus, neo4j_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> ServerStatus:
     """Load the bundled skewed trace into a server that holds nothing else."""
     store = tmp_path_factory.mktemp("browser") / "skewed"
     api.build(SAMPLES / "skewed", store, engine="local")
-    with server.driver(neo4j_server) as driver:
-        wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
-        while driver.execute_query(wipe).records[0]["removed"]:
-            pass
-        loader.load_run(api.open(store).run, driver, options=loader.LoadOptions(detail=Detail.FULL))
+    neo4j_database.wipe()
+    loader.load_run(api.open(store).run, neo4j_database.driver, options=loader.LoadOptions(detail=Detail.FULL))
     return neo4j_server
 
 
