@@ -1,7 +1,7 @@
 """The workbench as somebody sees it: `pag serve` in a process of its own, and a Chromium that opens, moves and slides.
 
-Times go from an input, or from the address being opened, to the end of the frame that shows the answer to it. Where others
-work on the machine too, they wait for those; processor time, of the page's thread and of the server, does not.
+Times go from an input, or from the address being opened, to the end of the frame that shows the answer to it. They grow
+where others work on the machine too; processor time, of the page's thread and of the server, hardly does.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def page() -> str:
         f" | {analysis.help} |\n"
         for analysis in ANALYSES
     )
-    return _HEAD + rows + "".join(_about(analysis) for analysis in ANALYSES) + _TAIL
+    return _HEAD + rows + "".join(about(analysis) for analysis in ANALYSES) + _TAIL
 
 
 def picture_name(analysis: Analysis[Any]) -> str | None:
@@ -140,7 +140,19 @@ def picture_name(analysis: Analysis[Any]) -> str | None:
     return "skewed-epoch4.svg" if analysis.chart.kind == "timeline" else f"analysis-{analysis.name}.svg"
 
 
-def _about(analysis: Analysis[Any]) -> str:
+def about(analysis: Analysis[Any]) -> str:
+    """Return the section of an analysis: what it means, how it is called, its parameters and its columns.
+
+    Parameters
+    ----------
+    analysis
+        Out of `ANALYSES`.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
     first, sections = _sections(analysis.doc)
     command = f"pag {analysis.name} {analysis.example_store} {analysis.example}".rstrip()
     if analysis.needs.usual is not Needs.NOTHING.usual:

@@ -11,6 +11,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from pag_graph.analyses import find_analysis
+from pag_graph.analyses.reference_page import about
 from pag_graph.errors import (
     InvalidParameterError,
     PagGraphError,
@@ -228,6 +230,7 @@ def make_app(library: Library) -> Starlette:
     routes = [
         Route("/", _page_file),
         Route("/static/{file:str}", _page_file),
+        Route("/definition/{name:str}", _definition),
         Route("/api/runs", bench.runs),
         Route("/api/application/{log:str}", bench.application),
         Route(of_run, bench.run),
@@ -254,6 +257,11 @@ async def _page_file(request: Request) -> Response:
         if file.name == wanted and kind:
             return Response(file.read_bytes(), media_type=kind)
     return PlainTextResponse("There is no such file.", 404)
+
+
+async def _definition(request: Request) -> Response:
+    """Say how an analysis is defined, as its section of ``docs/analyses.md`` does."""
+    return PlainTextResponse(about(find_analysis(request.path_params["name"])))
 
 
 async def _told(request: Request, error: Exception) -> Response:

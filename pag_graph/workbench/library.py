@@ -16,7 +16,6 @@ from pag_graph.api import Pag
 from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.delta_log import commit_file
 from pag_graph.workbench.lanes import Lanes
-from pag_graph.workbench.paths import DrawnPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pag_graph.graph.snapshot import Snapshot
+    from pag_graph.workbench.paths import DrawnPath
 
 OPEN = 8
 """Runs that are open at a time."""

@@ -18,14 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.analyses import Scope, find_analysis
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
+from pag_graph.model.units import duration as short_duration
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.library import Library
-from tests.support.access import obstacles, reached_by_tab
 from tests.support.growing import GrowingTrace, rounds
-from tests.support.serving import serving
+from tests.support.serving import PAGE, picture, serving, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,8 @@ HOSTILE = (
     "<script>document.title='run'</script><img src=x onerror=alert(1)>"
     "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
 )
+HOSTILE_STORE = "<img src=x onerror=alert(1)>\u202e'; rm -rf `script`.pag"
 SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
-PAGE = "document.getElementById('main').dataset.page"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     column = rows.schema.get_field_index("name")
     names = pa.array([f"{HOSTILE}{row}" for row in range(rows.num_rows - 1)] + [HOSTILE + 10_000_000 * "x"])
     pq.write_table(rows.set_column(column, rows.schema.field(column), names), trace / "operators.parquet")
-    api.build(trace, folder / "hostile.pag", engine="local")
+    api.build(trace, folder / HOSTILE_STORE, engine="local")
+    api.build(samples.path("bfs"), folder / "bfs.pag", engine="local")
     return folder
 
 
@@ -84,26 +86,9 @@ def store_of(library: Library, name: str) -> str:
     return next(store for store, path in library.stores().items() if path.name == name)
 
 
-def show(page: Chromium, address: str) -> None:
-    """Go to a page, and wait until it is drawn."""
-    name = address.partition("?")[0]
-    page.evaluate(f"document.getElementById('main').dataset.page = ''; location.hash = {json.dumps('#/' + address)}")
-    page.until(f"{PAGE} === {json.dumps(name)}", f"page {address}")
-
-
-def picture(page: Chromium, name: str, tmp_path: Path) -> None:
-    page.picture(Path(os.environ.get("PAG_PICTURES", tmp_path)) / f"workbench-{name}.png")
-
-
 def click(page: Chromium, selector: str) -> None:
     page.until(f"document.querySelector({json.dumps(selector)}) !== null", selector)
     page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
-
-
-def numbers(page: Chromium) -> list[float]:
-    return [
-        float(text) for text in page.evaluate("[...document.querySelectorAll('[data-ns]')].map((e) => e.dataset.ns)")
-    ]
 
 
 def resident() -> int:
@@ -156,6 +141,39 @@ def test_who_is_to_blame_is_found_by_clicking(page: Chromium, library: Library, 
     page.until("document.querySelector('#details h2')?.innerText.includes('processing on worker 0')", "the same again")
 
 
+def test_a_new_user_finds_who_is_to_blame_and_since_when(page: Chromium, folder: Path) -> None:
+    """As a person would: what can be seen is clicked, and nothing else is known."""
+    clicks = 0
+
+    def click_on(code: str) -> None:
+        nonlocal clicks
+        clicks += 1
+        page.until(f"({code}) !== undefined", code)
+        page.evaluate(f"({code}).scrollIntoView({{ block: 'center' }})")
+        middle = "(({ left, top, width, height }) => [left + width / 2, top + height / 2])"
+        page.click(*page.evaluate(f"{middle}(({code}).getBoundingClientRect())"))
+
+    started = time.monotonic()
+    show(page, "runs")
+    click_on("[...document.querySelectorAll('tr.pick td button')].find((each) => each.innerText === 'bfs.pag')")
+    page.until(f"{PAGE} === 'run'", "run")
+    page.until("document.querySelector('#why .cause') !== null", "report of the slowest round")
+    click_on("[...document.querySelectorAll('a')].find((each) => each.innerText === 'Look into its lanes')")
+    page.until(f"{PAGE} === 'window'", "lanes")
+    blamed = page.evaluate("[...document.querySelector('#steps tbody tr').cells].map((cell) => cell.innerText)")
+    assert clicks == 2
+    assert time.monotonic() - started < 120
+    # It is what the analysis says.
+    run = api.open(folder / "bfs.pag")
+    window = run.run.slowest()
+    steps = run.critical_path(epoch=window.epoch).table.to_pylist()
+    longest = max(steps, key=lambda step: (step["duration_ns"], -step["start_ns"]))
+    assert blamed[0] == f"worker {longest['worker']}"
+    assert blamed[1] == longest["type"].replace("_", " ")
+    assert blamed[3] == f"{short_duration(longest['start_ns'] - window.start_ns)} into the window"
+    assert blamed[4] == short_duration(longest["duration_ns"])
+
+
 def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
     show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
     page.until("document.querySelector('#lanes').dataset.drawn > 0", "drawn lanes")
@@ -165,7 +183,8 @@ def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
     page.press("+", 187)
     page.until(f"document.querySelector('#lanes').dataset.drawn > {drawn}", "zoomed lanes")
     nearer = page.evaluate("location.hash")
-    assert "view_from" in nearer
+    page.until("location.hash.includes('view_from')", "address of the view")
+    nearer = page.evaluate("location.hash")
     assert nearer != before
     page.press("ArrowRight", 39)
     page.until(f"location.hash !== {json.dumps(nearer)}", "moved lanes")
@@ -174,23 +193,53 @@ def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
     assert "waiting" not in page.evaluate("document.querySelector('#largest').innerText")
 
 
-@pytest.mark.parametrize("name", ["k-hops", "metrics", "matrix", "blame", "profile-rounds"])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("k-hops", {}),
+        ("k-hops", {"weight": "transfer"}),
+        *((name, {}) for name in ("metrics", "matrix", "skew", "blame", "traffic", "invariants", "profile-rounds")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value.values()),
+)
 def test_numbers_of_panels_are_those_of_the_analysis(
-    page: Chromium, library: Library, pag: Pag, name: str, tmp_path: Path
+    page: Chromium, library: Library, pag: Pag, name: str, parameters: dict[str, str], tmp_path: Path
 ) -> None:
-    show(page, f"panels?store={store_of(library, 'skewed.pag')}&epoch=4&name={name}")
+    chosen = "".join(f"&p.{key}={value}" for key, value in parameters.items())
+    show(page, f"panels?store={store_of(library, 'skewed.pag')}&epoch=4&name={name}{chosen}")
     page.until("document.querySelector('#answer table') !== null", "rows")
-    page.until("document.querySelector('#answer figure svg') !== null", "picture")
-    window = {} if name == "profile-rounds" else {"epoch": 4}
-    result = pag.analyse(name, **window)
-    table = result if isinstance(result, pa.Table) else result.table
-    shown = page.evaluate("[...document.querySelectorAll('th')].map((cell) => cell.innerText)")
-    columns = [column for column in shown if column.endswith("_ns")]
-    expected = [row[column] for row in table.slice(0, 200).to_pylist() for column in columns if row[column] is not None]
-    assert expected
-    assert numbers(page) == expected
-    if name == "k-hops":
+    analysis = find_analysis(name)
+    if analysis.chart is not None:
+        page.until("document.querySelector('#answer figure svg') !== null", "picture")
+    result = pag.analyse(name, **parameters, **({"epoch": 4} if analysis.scope is Scope.WINDOW else {}))
+    rows = (result if isinstance(result, pa.Table) else result.table).slice(0, 200).to_pylist()
+    columns = page.evaluate("[...document.querySelectorAll('#answer th')].map((cell) => cell.innerText)")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('#answer tbody tr')].map((row) => [...row.cells].map((cell) =>"
+        " cell.querySelector('[data-ns]')?.dataset.ns ?? cell.innerText))"
+    )
+    assert columns
+    assert rows
+    compared = [place for place, column in enumerate(columns) if column != "operator"]
+    told = [[as_shown(column, row.get(column)) for column in columns] for row in rows]
+    assert [[row[place] for place in compared] for row in shown] == [[row[place] for place in compared] for row in told]
+    # Its definition is one click away.
+    link = page.evaluate("document.querySelector('#definition').href")
+    assert page.evaluate(f"fetch({json.dumps(link)}).then((answer) => answer.text())").startswith(f"\n## {name}\n")
+    if name == "k-hops" and not parameters:
         picture(page, "panel", tmp_path)
+
+
+def as_shown(column: str, value: object) -> str:
+    """Return a value as a cell of a panel has it: times in nanoseconds, as the page keeps them beside what it shows."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    assert isinstance(value, int | float)
+    if column.endswith("_ns") and not isinstance(value, bool):
+        return str(int(value)) if float(value).is_integer() else repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:.4f}"
 
 
 def test_a_slider_replays(page: Chromium, library: Library, pag: Pag, tmp_path: Path) -> None:
@@ -257,6 +306,8 @@ def test_a_run_that_is_followed_grows_on_its_page(
         while not (store / "epochs" / "_delta_log").exists():
             time.sleep(0.05)
         show(page, f"run?store={store_of(library, 'live.pag')}")
+        look_at_what_goes_on(page, tmp_path)
+        show(page, f"run?store={store_of(library, 'live.pag')}")
         page.evaluate("document.querySelector('main').firstElementChild.dataset.same = 'yes'")
         for epoch in (5, 7):
             before = page.evaluate(count)
@@ -282,6 +333,23 @@ def test_a_run_that_is_followed_grows_on_its_page(
     assert page.evaluate("document.querySelector('#alerts').innerText").count("resolved in") == len(rows) - open_ones
     # Nothing was drawn anew: columns were added to the page that there was.
     assert page.evaluate("document.querySelector('main').firstElementChild.dataset.same") == "yes"
+
+
+def look_at_what_goes_on(page: Chromium, tmp_path: Path) -> None:
+    """Open the lanes at the end of a run that goes on: pale behind its closed epochs, and marked."""
+    click(page, "#open-ongoing")
+    page.until(f"{PAGE} === 'window'", "lanes")
+    page.until("document.querySelector('#lanes').dataset.ongoing", "what goes on")
+    page.until("document.querySelector('#legend').innerText.includes('goes on')", "legend")
+    counted = (
+        "(() => { const canvas = document.querySelector('#lanes'); const [left, width] = [canvas.width - 200, 180];"
+        " const { data } = canvas.getContext('2d').getImageData(left, 22, width, 18);"
+        " return new Set([...data.keys()].filter((place) => place % 4 === 0)"
+        ".map((place) => data.slice(place, place + 3).join())).size; })()"
+    )
+    # On the right of the closed epochs there is more than the ground and the lines of the axis.
+    assert page.evaluate(counted) > 2
+    picture(page, "ongoing", tmp_path)
 
 
 def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, library: Library, tmp_path: Path) -> None:
@@ -324,7 +392,7 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
             heaps.append(page.call("Runtime.getHeapUsage")["usedSize"])
             residents.append(resident())
             counts.append(page.counts("nodes", "jsEventListeners"))
-            print(
+            print(  # noqa: T201
                 f"{page.evaluate(shown):,} epochs: heap {heaps[-1] / 1e6:.1f} MB, server {residents[-1] / 1e6:.0f} MB,"
                 f" {counts[-1][0]} nodes, {counts[-1][1]} listeners"
             )
@@ -345,8 +413,9 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
 
 
 def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None:
-    store = store_of(library, "hostile.pag")
-    for address in ("run?", "window?epoch=4&", "panels?name=profile&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"):
+    store = store_of(library, HOSTILE_STORE)
+    pages = ("runs?", "run?", "window?epoch=4&", "panels?name=profile&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&")
+    for address in (*pages, "motif?epoch=4&pattern=late_sender&"):
         show(page, f"{address}store={store}")
         if not address.startswith("run"):
             # The report of a run leaves out statements that are longer than its page.
@@ -354,64 +423,6 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
         assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
         assert page.evaluate("document.title").startswith("pag: ")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["runs?", "run?", "window?epoch=4&", "panels?name=k-hops&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"]
-    + ["motif?epoch=4&pattern=late_sender&", "spark?"],
-    ids=lambda address: address.partition("?")[0],
-)
-def test_nothing_keeps_anybody_from_using_a_page(
-    page: Chromium, library: Library, address: str, tmp_path: Path
-) -> None:
-    (log,) = Applications(library).logs()
-    page.size(1280, 800)
-    try:
-        show(page, f"{address}store={store_of(library, 'skewed.pag')}" if address != "spark?" else f"spark?log={log}")
-        page.until("!document.querySelector('main').innerText.includes('…\\n')", "answers")
-        for theme in ("dark", "light"):
-            page.until(
-                f"document.documentElement.dataset.theme === '{theme}' || document.querySelector('#theme').click()",
-                theme,
-            )
-            assert obstacles(page) == [], theme
-            picture(page, f"{address.partition('?')[0]}-{theme}", tmp_path)
-    finally:
-        page.size(1280, 900)
-
-
-def test_every_control_is_reached_by_tab_and_seen_there(page: Chromium, library: Library) -> None:
-    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
-    page.until("document.querySelector('#why .cause') !== null", "cause")
-    expected, reached = reached_by_tab(page)
-    assert len(expected) > 25
-    assert reached == expected
-    # What a row does at a click, Enter does in it.
-    before = page.evaluate("location.hash")
-    page.evaluate("document.querySelector('#largest tr.pick button').focus()")
-    page.press("Enter", 13, text="\r")
-    page.until(f"location.hash !== {json.dumps(before)} && document.querySelector('#details dl')", "activity")
-
-
-def test_paper_is_light_and_has_no_controls(page: Chromium, library: Library) -> None:
-    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
-    page.until("document.documentElement.dataset.theme === 'dark' || document.querySelector('#theme').click()", "dark")
-    page.evaluate(
-        "addEventListener('beforeprint', () => { window.printed = [document.documentElement.dataset.theme,"
-        " ...document.querySelector('#lanes').getContext('2d').getImageData(2, 2, 1, 1).data]; }, { once: true })"
-    )
-    assert page.call("Page.printToPDF", printBackground=True)["data"]
-    assert page.evaluate("window.printed") == ["light", 255, 255, 255, 255]
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.evaluate("document.querySelector('#theme').click()")
-    page.call("Emulation.setEmulatedMedia", media="print")
-    try:
-        left = "[...document.querySelectorAll('button:not(.row), select, input, nav.ways')]"
-        assert page.evaluate(f"{left}.filter((each) => each.getClientRects().length).length") == 0
-        assert page.evaluate("document.querySelector('#why').getClientRects().length") == 1
-    finally:
-        page.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:

@@ -39,8 +39,10 @@ def opened(file: Path, chromium: Chromium) -> Iterator[Chromium]:
 
 
 def show(opened: Chromium, address: str) -> None:
-    """Go to a page of the file, and wait until it is drawn."""
-    opened.evaluate(f"document.getElementById('main').dataset.page = ''; location.hash = {json.dumps('#/' + address)}")
+    """Go to another page of the file, and wait until it is drawn."""
+    place = json.dumps(f"#/{address}")
+    there = f"document.getElementById('main').dataset.page = ''; location.hash = {place};"
+    opened.evaluate(f"if (location.hash !== {place}) {{ {there} }}")
     opened.until(f"{PAGE} === {json.dumps(address.partition('?')[0])}", f"page {address}")
 
 
@@ -58,7 +60,7 @@ def test_a_file_is_the_workbench_of_its_windows(opened: Chromium, skewed: Run) -
     opened.evaluate("document.querySelector('#largest tr.pick').click()")
     opened.until("document.querySelector('#details h2') !== null", "activity")
     assert "Within 5 hops" in opened.evaluate("document.querySelector('#details').innerText")
-    assert [link["id"] for link in links(opened)] == ["open-run", "open-panels"]
+    assert [link["id"] for link in links(opened)] == ["open-run", "open-window", "open-panels"]
 
     show(opened, "panels?store=run&epoch=6&name=k-hops")
     opened.until("document.querySelector('#answer figure svg') !== null", "picture")
@@ -78,7 +80,7 @@ def test_a_file_is_the_workbench_of_its_windows(opened: Chromium, skewed: Run) -
 
 
 def links(opened: Chromium) -> list[dict[str, str]]:
-    found = opened.evaluate("JSON.stringify([...document.querySelectorAll('.bar a')].map(({ id }) => ({ id })))")
+    found = opened.evaluate("JSON.stringify([...document.querySelectorAll('nav.ways a')].map(({ id }) => ({ id })))")
     return list(json.loads(found))
 
 

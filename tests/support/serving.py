@@ -1,9 +1,12 @@
-"""The workbench, served to a browser of a test by a thread of it."""
+"""The workbench, served to a browser of a test by a thread of it, and how such a test gets around in it."""
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -16,8 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pag_graph.workbench.library import Library
+    from tests.support.chromium import Chromium
 
 TOKEN = "token-of-the-browser-test"
+PAGE = "document.getElementById('main').dataset.page"
 
 
 @contextmanager
@@ -35,3 +40,15 @@ def serving(library: Library) -> Iterator[server.Place]:
         running.should_exit = True
         thread.join()
         listening.close()
+
+
+def show(page: Chromium, address: str) -> None:
+    """Go to a page, and wait until it is drawn."""
+    name = address.partition("?")[0]
+    page.evaluate(f"document.getElementById('main').dataset.page = ''; location.hash = {json.dumps('#/' + address)}")
+    page.until(f"{PAGE} === {json.dumps(name)}", f"page {address}")
+
+
+def picture(page: Chromium, name: str, folder: Path) -> None:
+    """Write what the page shows to a folder, or to the one of the documentation's pictures (``PAG_PICTURES``)."""
+    page.picture(Path(os.environ.get("PAG_PICTURES", folder)) / f"workbench-{name}.png")

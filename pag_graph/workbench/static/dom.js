@@ -21,7 +21,7 @@ export const replace = (element, ...children) => element.replaceChildren(...chil
 // A table of rows; numbers stand at the right. `pick` is called with the row that is clicked; by keyboard, that is a
 // button in its first cell.
 export function table(rows, columns, { titles = {}, pick = null, cell = null, label = "" } = {}) {
-  const numeric = (name) => rows.some((row) => typeof row[name] === "number") && (name.endsWith("_ns") || typeof cell?.(rows[0], name) !== "string");
+  const numeric = (name) => rows.some((row) => typeof row[name] === "number") && (name.endsWith("_ns") || typeof cell?.(rows.find((row) => typeof row[name] === "number"), name) !== "string");
   const sides = new Map(columns.map((name) => [name, numeric(name) ? "number" : null]));
   const head = make("tr", {}, columns.map((name) => make("th", { scope: "col", class: sides.get(name) }, titles[name] ?? name)));
   const body = rows.map((row) => {

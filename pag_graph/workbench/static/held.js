@@ -16,6 +16,7 @@ export const memory = { getItem: () => null, setItem: () => null };
 export const limits = (run, whole) => whole;
 export const listen = () => () => null;
 export const address = named;
+export const definitionOf = () => null;
 
 // Names of what a question is about, in their order, as the file was written with them.
 function named(path, query) {

@@ -76,9 +76,9 @@ export class Lanes {
     pen.beginPath();
     pen.rect(LEFT, 0, this.width, this.high);
     pen.clip();
-    if (this.ongoing) this.#ongoing(pen, lane, this.ongoing);
     if (this.boxes) this.#boxes(pen, lane);
     if (this.messages && this.look.messages) this.#messages(pen, lane, this.messages, 0.9);
+    if (this.ongoing) this.#ongoing(pen, lane, this.ongoing);
     this.#nearby(pen, lane);
     if (this.steps) this.#path(pen, lane);
     for (const lit of this.lit) this.#light(pen, lane, lit);
@@ -157,7 +157,7 @@ export class Lanes {
     pen.setLineDash([]);
   }
 
-  // Of steps that share their pixel and their workers one is drawn.
+  // Of steps that share their pixel and their workers one is drawn; where some were left out, an upright line goes on.
   #path(pen, lane) {
     const { begin, end, source, target } = this.steps;
     pen.strokeStyle = pen.fillStyle = ink("path");
@@ -165,8 +165,12 @@ export class Lanes {
     let last = {};
     for (let step = 0; step < begin.length; step += 1) {
       const [from, to] = [lane.get(source[step]), lane.get(target[step])];
-      if (from === undefined || to === undefined) continue;
+      if (from === undefined || to === undefined) {
+        last = {};
+        continue;
+      }
       const [left, right] = [this.x(begin[step]), this.x(end[step])];
+      if (last.to !== undefined && last.to !== from) line(pen, left, last.to + BOX + 5, left, from + BOX + 5, PATH);
       const pixel = Math.floor(right);
       if (last.pixel === pixel && last.from === from && last.to === to && left >= pixel) continue;
       last = { pixel, from, to };
@@ -192,23 +196,26 @@ export class Lanes {
     pen.globalAlpha = 1;
   }
 
-  // What no closed epoch holds yet, as far as each log goes: pale where it is decided, dashed where it may change.
+  // What no closed epoch holds yet is pale, as far as its edges are certain; dashed, as far as the logs go.
   #ongoing(pen, lane, { closed_ns: closed, workers, holder }) {
+    const left = this.x(closed);
+    pen.globalAlpha = 0.6;
+    pen.fillStyle = ink("ground");
+    pen.fillRect(left, TOP - 4, LEFT + this.width - left, this.high);
+    pen.globalAlpha = 1;
     pen.setLineDash([3, 3]);
     pen.lineWidth = 1;
-    for (const { worker, logged_ns: logged, decided_ns: decided } of workers) {
+    pen.strokeStyle = ink("faint");
+    pen.strokeRect(left, TOP - 3, 0, this.high - TOP);
+    for (const { worker, logged_ns: logged } of workers) {
       const top = lane.get(this.run.place.get(worker));
       if (top === undefined || logged === null || logged <= closed) continue;
-      const [left, sure, right] = [this.x(closed), this.x(Math.max(decided ?? closed, closed)), this.x(logged)];
-      pen.fillStyle = pen.strokeStyle = ink("faint");
-      pen.globalAlpha = 0.35;
-      pen.fillRect(left, top, sure - left, BOX);
-      pen.globalAlpha = 1;
+      const right = this.x(logged);
       pen.strokeRect(left, top + 0.5, Math.max(right - left, 2), BOX - 1);
-      if (holder?.worker === worker) {
-        pen.fillStyle = ink("alarm");
-        pen.fillText("holds the frontier", Math.max(right - 92, LEFT + 4), top + BOX + 12);
-      }
+      if (holder?.worker !== worker) continue;
+      const words = "holds the frontier";
+      pen.fillStyle = ink("alarm");
+      pen.fillText(words, Math.max(right - pen.measureText(words).width - 4, LEFT + 4), top + BOX + 12);
     }
     pen.setLineDash([]);
   }
@@ -231,7 +238,7 @@ export class Lanes {
 
 // A straight line. Level and upright ones, which are most, are rectangles: those are drawn several times as fast.
 function line(pen, left, from, right, to, thick) {
-  if (from === to) pen.fillRect(left, from - thick / 2, Math.max(right - left, 1), thick);
+  if (from === to) pen.fillRect(left - 0.5, from - thick / 2, Math.max(right - left, 1) + 1, thick);
   else if (right - left < 1) pen.fillRect(left - thick / 2, Math.min(from, to) - thick / 2, thick, Math.abs(to - from) + thick);
   else {
     pen.beginPath();

@@ -40,7 +40,7 @@ async function show() {
       const now = read().page;
       if (now === "runs" || (now === "run" && !grown)) show();
     });
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${WAYS[page]}`);
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && WAYS[page] && ` / ${WAYS[page]}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
     if (own === turn) leave = left ?? null;

@@ -1,6 +1,7 @@
 // Motifs: a box for a pattern; matches are lit up in the lanes of their window.
 
 import { failure, make, replace, table } from "./dom.js";
+import { duration } from "./format.js";
 import { Lanes } from "./lanes.js";
 import { chosen, go } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
@@ -12,7 +13,7 @@ export async function show(main, given) {
   const window = chosen(given);
   if (window.epoch === undefined) window.epoch = run.slowest;
   document.title = `pag: motifs of ${run.title}`;
-  const pattern = make("input", { id: "pattern", size: 44, value: given.pattern ?? "late_sender", "aria-label": "Motif, or the name of one", list: "motifs" });
+  const pattern = make("input", { id: "pattern", size: 36, value: given.pattern ?? "late_sender", "aria-label": "Motif, or the name of one", list: "motifs" });
   const known = make("datalist", { id: "motifs" }, Object.entries(run.motifs).map(([name, motif]) => make("option", { value: name }, motif)));
   const where = make("input", { id: "where", size: 40, value: given.where ?? "", placeholder: "e.duration_ns > us(50)", "aria-label": "What must hold of a match" });
   const box = make("div", { id: "answer" });
@@ -23,7 +24,7 @@ export async function show(main, given) {
     main,
     make("h1", {}, `Motifs in epoch ${window.epoch} of ${run.title}`),
     ways("motif", { store, ...window }),
-    make("div", { class: "bar" }, pattern, known, where, make("button", { type: "button", id: "look", onclick: look }, "Look")),
+    make("div", { class: "bar" }, make("label", { class: "field" }, "motif", pattern), known, make("label", { class: "field" }, "where", where), make("button", { type: "button", id: "look", onclick: look }, "Look")),
     canvas, box,
   );
   lanes.draw();
@@ -41,7 +42,7 @@ export async function show(main, given) {
     replace(
       box,
       make("p", {}, `${told.total.toLocaleString("en")} matches${rows.length < told.total ? `; the first ${rows.length} are shown` : ""}. Click one to light it up.`),
-      table(rows, names, { label: "Matches", pick: (row) => { lanes.lit = told.edges[row.number]; lanes.draw(); canvas.dataset.lit = String(lanes.lit.length); } }),
+      table(rows, names, { label: "Matches", cell: (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? make("span", { "data-ns": row[name] }, duration(row[name])) : undefined), pick: (row) => { lanes.lit = told.edges[row.number]; lanes.draw(); canvas.dataset.lit = String(lanes.lit.length); } }),
       make("pre", {}, `pag motif '${given.pattern}' ${run.title} --epochs ${window.epoch}${given.where ? ` --where "${given.where}"` : ""}`),
     );
     lanes.lit = told.edges.flat();

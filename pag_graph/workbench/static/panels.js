@@ -4,7 +4,7 @@ import { drawing, failure, make, replace, table } from "./dom.js";
 import { duration, operatorName } from "./format.js";
 import { chosen, go, list } from "./place.js";
 import { ask, askText, of, runFacts } from "./server.js";
-import { fileOf } from "./transport.js";
+import { definitionOf, fileOf } from "./transport.js";
 import { ways } from "./ways.js";
 
 export async function show(main, given) {
@@ -40,7 +40,7 @@ export async function show(main, given) {
     make("div", { class: "tabs", role: "group", "aria-label": "Analyses" }, tabs),
     make("p", {}, analysis.help),
     fields.length ? make("div", { class: "bar" }, fields, make("button", { type: "button", onclick: again }, "Ask")) : null,
-    make("p", { class: "bar" }, files, make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
+    make("p", { class: "bar" }, files, definitionOf(analysis.name) && make("a", { href: definitionOf(analysis.name), id: "definition" }, "Definition"), make("span", { class: "faint" }, `pag ${analysis.name} --help`)),
     box,
   );
   try {

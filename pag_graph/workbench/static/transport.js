@@ -49,6 +49,9 @@ export async function answer(path, query, signal, asText) {
 // An address under which a browser saves an answer.
 export const fileOf = async (path, query) => address(path, query);
 
+// Where it stands how an analysis is defined.
+export const definitionOf = (name) => `/definition/${encodeURIComponent(name)}`;
+
 // News of a run; the browser asks again by itself after a lost connection, behind the last event that it saw.
 export function listen(path, handlers, lost) {
   const source = new EventSource(path);

@@ -184,6 +184,7 @@ function stayCurrent(page) {
     view.limits.to = Math.max(view.limits.to, now.complete ? 0 : now.as_of_ns);
     page.canvas.dataset.ongoing = lanes.ongoing ? String(now.as_of_ns) : "";
     lanes.soon();
+    page.rest();
   }, left.signal);
   hear("commit", ({ end_ns: end }) => {
     const seen = view.to > page.end_ns;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -18,9 +19,6 @@ from pag_graph.workbench import facts
 from pag_graph.workbench.app import BusyError, Workbench, make_app
 from pag_graph.workbench.library import Library
 from tests.support.asgi import get
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXTRA = {"rows_name", "columns", "count", "headline", "text"}
 
@@ -173,6 +171,13 @@ def test_what_cannot_be_answered_says_why(library: Library, store: str, address:
         told = json.loads(answer.body)
         assert told["error"] == error
         assert told["message"]
+
+
+def test_a_definition_is_the_section_of_the_docs(library: Library) -> None:
+    answer = get(make_app(library), "/definition/k-hops")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.body.decode() in Path("docs/analyses.md").read_text(encoding="utf-8")
+    assert get(make_app(library), "/definition/nothing").status == 400
 
 
 def test_the_page_needs_nothing_from_elsewhere(library: Library) -> None:

@@ -13,8 +13,6 @@ from pag_graph.workbench.bundle import static
 from pag_graph.workbench.facts import COLOURS
 
 F64 = NDArray[np.float64]
-# Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of color vision deficiency" (2009),
-# severity 1.0; for linear RGB.
 SEEN = {
     "all colours": np.eye(3),
     "no red": np.array(
@@ -24,6 +22,8 @@ SEEN = {
         [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
     ),
 }
+"""What is left of linear RGB: Machado, Oliveira and Fernandes 2009, A physiologically-based model for simulation of
+color vision deficiency, at severity 1."""
 _TO_XYZ = np.array(
     [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
 )
