@@ -18,7 +18,7 @@ import pyarrow as pa
 from pag_graph.errors import StoreConflictError, TraceFormatError
 from pag_graph.store.description import check_known, read_description, source_findings
 from pag_graph.store.event_files import inspect, open_events, read_groups
-from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.gaps import Gaps
 from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace import Trace
@@ -280,7 +280,7 @@ class Tail:
         if before is not None and before.meta.trace_id != meta.trace_id:
             message = f"{self._root} holds trace {meta.trace_id} now; trace {before.meta.trace_id} was followed."
             raise StoreConflictError(message, "Follow the new one into a store of its own.", {"file": str(self._root)})
-        if before is None and meta.source.format in WITHOUT_GAPS and not meta.prepared:
+        if before is None and meta.gapless:
             self._gaps = Gaps()
         self._stamps = stamps
         self._trace = Trace(path=self._root, meta=meta, files=(), **tables)
