@@ -25,6 +25,7 @@ from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, pla
 from pag_graph.builder.rule_choice import choose_rules
 from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
+from pag_graph.model.enums import RuleSet
 from pag_graph.rules.registry import of
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.compaction import Compaction
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
-    from pag_graph.model.enums import RuleSet
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.log import TraceLog
     from pag_graph.store.trace import Trace
@@ -124,6 +124,12 @@ class Follower:
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(self._state.rows.values())
         """Rows that no more of the log can change; each was assembled once."""
+
+    @classmethod
+    def behind(cls, kept: StoreInfo, sink: Sink) -> Follower:
+        """Return one that goes on from a state as that was built, for who looks at what follows and commits nothing."""
+        rules, parameters = RuleSet(kept.run["rules"]), RuleParameters(**kept.run["parameters"])
+        return cls(kept.path, kept, rules=rules, parameters=parameters, sink=sink)
 
     @property
     def done(self) -> dict[int, int]:

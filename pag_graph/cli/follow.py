@@ -28,6 +28,14 @@ NOT_COMPLETE = 10
 _TELL_EVERY_S = 10.0
 
 
+_Settle = Annotated[
+    str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
+]
+_Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; TRACE is where it is kept.")
+]
+
+
 def follow(
     source: Annotated[
         Path,
@@ -47,15 +55,9 @@ def follow(
     commit_every: Annotated[
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
-    settle: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more."),
-    ] = "1s",
+    settle: _Settle = "1s",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
-    listen: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Let recorders send the trace here; TRACE is where it is kept."),
-    ] = None,
+    listen: _Listen = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --listen: file of mode 600 with the token they must know.")
     ] = None,

@@ -15,8 +15,6 @@ from pag_graph.builder.made import StoreSink, Written
 from pag_graph.errors import StoreNotFoundError, TraceFormatError
 from pag_graph.graph.run import Run
 from pag_graph.graph.snapshot import Snapshot, read_snapshot
-from pag_graph.model.enums import RuleSet
-from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.delta import open_store
 from pag_graph.store.tail import Tail
 
@@ -70,8 +68,7 @@ def path_so_far(source: Path, store: Path) -> CriticalPath | None:
     """
     info = open_store(store)
     kept = _Kept(store)
-    parameters = RuleParameters(**info.run["parameters"])
-    with closing(Follower(store, info, rules=RuleSet(info.run["rules"]), parameters=parameters, sink=kept)) as follower:
+    with closing(Follower.behind(info, kept)) as follower:
         tail = Tail(source, follower.done)
         tail.look(time.time_ns())
         if (log := tail.log()) is None:
