@@ -269,6 +269,7 @@ class Threads:
         raise NotImplementedError(staging)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epochs", [None, [0, 1, 3]], ids=["all", "some"])
 @pytest.mark.parametrize("detail", [Detail.WAITS, Detail.FULL])
 def test_tasks_load_what_one_process_loads(
