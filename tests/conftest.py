@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "default",
-    max_examples=25,
+    max_examples=15,
     derandomize=True,
     deadline=None,
     # Kernels compile at the first example, and traces are built up step by step.
