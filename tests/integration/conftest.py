@@ -119,12 +119,15 @@ class Database:
 
     def load_bundled(self, runs: dict[str, Run]) -> None:
         """Load the bundled traces in full, where they are not there any more."""
+        from pag_graph.sinks.neo4j.answers import write_advice
         from pag_graph.sinks.neo4j.loader import load_run
 
         if not self._bundled:
             self.wipe()
             for run in runs.values():
                 load_run(run, self.driver)
+            skewed = runs["skewed"]
+            write_advice(self.driver, skewed, api.open(skewed.info.path).advise(epoch=4, beta=0.0))
             self._bundled = True
 
 
