@@ -285,14 +285,17 @@ def load_query(name: str) -> Query:
     if name not in known:
         message = f"There is no query {name!r}; there are {', '.join(known)}."
         raise InvalidParameterError(message, None, {"name": name, "known": list(known)})
-    text = (cypher_library() / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
-    return _parsed(name, text)
+    return _read(name)
+
+
+def _read(name: str) -> Query:
+    return _parsed(name, (cypher_library() / f"{name}{_SUFFIX}").read_text(encoding="utf-8"))
 
 
 def queries_for_people() -> tuple[Query, ...]:
     """Return the queries that people ask, by topic and name."""
     topics = list(TOPICS)
-    known = [load_query(name) for name in list_queries()]
+    known = [_read(name) for name in list_queries()]
 
     def place(query: Query) -> tuple[int, str]:
         return topics.index(query.folder) if query.folder in topics else len(topics), query.name

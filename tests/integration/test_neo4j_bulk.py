@@ -17,6 +17,7 @@ from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import run_query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pag_graph.graph.run import Run
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.neo4j
 
 
-def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
+Contents = tuple[list[str], list[str]]
+
+
+def contents(driver: neo4j.Driver) -> Contents:
     """Return all nodes and relationships with all properties and their types, without the server's own ids."""
     nodes = "MATCH (n) RETURN labels(n) AS labels, properties(n) AS has"
     between = "MATCH (a)-[r]->(b) RETURN type(r) AS type, properties(r) AS has, properties(a) AS a, properties(b) AS b"
@@ -41,52 +45,69 @@ def contents(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
     return rows(nodes), rows(between)
 
 
-def test_an_import_is_a_load(first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
+def loaded_anew(driver: neo4j.Driver, run: Run) -> Contents:
+    """Remove a run, load it, and return what is there."""
+    remove_run(driver, str(run.info.run["run_id"]))
+    assert contents(driver) == ([], [])
+    load_run(run, driver, options=LoadOptions(detail=Detail.FULL))
+    return contents(driver)
+
+
+def interrupted_import(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted when the database is made and its epochs are not published yet: a load completes it."""
 
     def interrupted(*_: object) -> None:
         raise InterruptedError
 
+    with monkeypatch.context() as patched:
+        patched.setattr(bulk.load_steps, "publish", interrupted)
+        with pytest.raises(InterruptedError):
+            load_bulk(run, home, detail=Detail.FULL, ports=(0, 0))
+    with server.driver(server.status(home)) as driver:
+        with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
+            run_query(driver, "epochs/trend", {"run": str(run.info.run["run_id"])})
+        load_run(run, driver, options=LoadOptions(detail=Detail.FULL))
+        completed = contents(driver)
+        assert completed == loaded_anew(driver, run)
+    server.stop(home)
+    assert server.reset(home)
+
+
+def whole_import(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import, and a copy of it, hold what a load makes; both are refused where they would harm a server."""
+    del monkeypatch
+    done = load_bulk(run, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
+    assert done.epochs == tuple(run.epochs["epoch"])
+    with server.driver(server.status(home)) as driver:
+        imported = contents(driver)
+        # A load finds it complete, and what it would write is what is there.
+        again = load_run(run, driver, options=LoadOptions(detail=Detail.FULL))
+        assert not again.epochs
+        assert contents(driver) == imported
+        assert loaded_anew(driver, run) == imported
+    with pytest.raises(Neo4jError, match="has a database already"):
+        load_bulk(run, home)
+    with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
+        load_bulk(run, home, overwrite=True)
+    with pytest.raises(Neo4jError, match="runs; copying needs it stopped"):
+        copying.copy(home.with_name("copy"), home)
+    server.stop(home)
+    check_copy(home, copying.copy(home.with_name("copy"), home), imported)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("imports", [whole_import, interrupted_import])
+def test_an_import_is_a_load(
+    imports: Callable[..., None], first_rounds: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
     try:
-        # Interrupted when the database is made and its epochs are not published yet: a load completes it.
-        with monkeypatch.context() as patched:
-            patched.setattr(bulk.load_steps, "publish", interrupted)
-            with pytest.raises(InterruptedError):
-                load_bulk(first_rounds, home, detail=Detail.FULL, ports=(0, 0))
-        with server.driver(server.status(home)) as driver:
-            with pytest.raises(InvalidParameterError, match=r"No epoch of run .* is loaded"):
-                run_query(driver, "epochs/trend", {"run": str(first_rounds.info.run["run_id"])})
-            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
-            completed = contents(driver)
-            remove_run(driver, str(first_rounds.info.run["run_id"]))
-            assert contents(driver) == ([], [])
-            load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
-            nodes, relationships = contents(driver)
-            assert completed == (nodes, relationships)
-        server.stop(home)
-        server.reset(home)
-        done = load_bulk(first_rounds, home, detail=Detail.FULL, options=LoadOptions(group_edges=500), ports=(0, 0))
-        assert done.epochs == tuple(first_rounds.epochs["epoch"])
-        with server.driver(server.status(home)) as driver:
-            found_nodes, found_relationships = contents(driver)
-            assert found_nodes == nodes
-            assert found_relationships == relationships
-            # A load finds it complete, and what it would write is what is there.
-            again = load_run(first_rounds, driver, options=LoadOptions(detail=Detail.FULL))
-            assert not again.epochs
-        with pytest.raises(Neo4jError, match="has a database already"):
-            load_bulk(first_rounds, home)
-        with pytest.raises(Neo4jError, match="runs; an import needs it stopped"):
-            load_bulk(first_rounds, home, overwrite=True)
-        with pytest.raises(Neo4jError, match="runs; copying needs it stopped"):
-            copying.copy(tmp_path / "copy", home)
-        server.stop(home)
-        check_copy(home, copying.copy(tmp_path / "copy", home), (nodes, relationships))
+        imports(first_rounds, home, monkeypatch)
     finally:
         server.stop(home)
 
 
-def check_copy(home: Path, copied: Path, whole: tuple[list[str], list[str]]) -> None:
+def check_copy(home: Path, copied: Path, whole: Contents) -> None:
     """A copy holds the same, has a password of its own, and refuses to be written; it is replaced only if told."""
     started = server.start(copied, bolt_port=0, http_port=0)
     try:

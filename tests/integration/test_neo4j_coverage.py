@@ -14,6 +14,7 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
+from tests.support.sampling import draw_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -106,7 +107,7 @@ def test_what_cannot_be_answered_says_which_load_to_run(driver: neo4j.Driver, ru
     at_ns = (window.start_ns + window.end_ns) // 2
     needy = [query for query in queries_for_people() if query.details and "run" in query.params]
     assert len(needy) > 20
-    for query in needy:
+    for query in draw_some(needy, 12):
         given = {"run": ids(run), "worker": 0, "at_ns": at_ns}
         values = {name: value for name, value in given.items() if name in query.params}
         with pytest.raises(InvalidParameterError) as refused:
@@ -174,7 +175,7 @@ def test_browser_has_nothing_to_warn_of(driver: neo4j.Driver, neo4j_server: Serv
     told = []
     unheard_of = "EXPLAIN MATCH (run:Run)-[:NEVER_HEARD_OF]->() RETURN run"
     with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=(neo4j_server.user, password)) as talkative:
-        for query in queries_for_people():
+        for query in draw_some(queries_for_people(), 40):
             values = {name: {"run": "x", "by": "type"}.get(name, 1) for name in query.params}
             summary = talkative.execute_query(f"EXPLAIN {query.text}", values, routing_="r").summary
             told += [

@@ -15,7 +15,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.follow import FollowOptions, follow_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run
 from tests.integration.conftest import PROVE
-from tests.integration.test_neo4j_export import Growing, command, contents, wipe
+from tests.integration.test_neo4j_export import LAST, Growing, command, contents, wipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.neo4j
 LOAD = LoadOptions(detail=Detail.FULL, group_edges=400, batch_rows=100)
 SOON = FollowOptions(load=LOAD, until=Until(idle_s=0.0), look_every_s=0.01)
 KILLS = 20 if PROVE else 3
+FIRST = 2 if PROVE else 1
 
 FOLLOWER = """
 import sys
@@ -74,20 +75,20 @@ def followed(driver: neo4j.Driver) -> tuple[list[str], list[str]]:
 
 def test_a_killed_follower_goes_on(neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path) -> None:
     log = Growing(tmp_path)
-    log.reach(2)
+    log.reach(FIRST)
     chance, killed = random.Random(7), 0
     for number in range(KILLS):
         with command("-c", FOLLOWER, log.store, connection=connection) as process:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
-            log.reach(3 + number * 5 // KILLS)
+            log.reach(FIRST + 1 + number * (LAST - 3 - FIRST) // KILLS)
             try:
                 process.wait(chance.uniform(0.0, 1.5))
             except subprocess.TimeoutExpired:
                 process.kill()
                 killed += 1
     assert killed == KILLS
-    grown = log.reach(8)
+    grown = log.reach(LAST - 2)
     not_ended = follow_store(log.store, connection, options=SOON)
     assert not_ended.ending == "idle"
     # What is not answered is not there.

@@ -29,6 +29,7 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.query import PartialAnswerWarning, answer_query, complete, run_query
+from tests.support.sampling import draw_some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -664,7 +665,7 @@ def test_the_latest_run_and_its_slowest_round_are_chosen(driver: neo4j.Driver, r
 def test_values_are_never_code(driver: neo4j.Driver, runs: dict[str, Run]) -> None:
     before = driver.execute_query("MATCH (n) RETURN count(n) AS nodes").records[0]["nodes"]
     texts = ("' OR 1=1 //", "x'}) DETACH DELETE n //", "$epoch", "`", "\\u0027", "\n")
-    for place, query in enumerate(QUERIES.values()):
+    for place, query in enumerate(draw_some(list(QUERIES.values()), 40)):
         # Each query gets two of them, or all.
         for text in texts if PROVE else (texts[place % 6], texts[(place + 1) % 6]):
             if "run" in query.params:

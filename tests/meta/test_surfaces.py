@@ -135,6 +135,7 @@ def test_every_analysis_is_a_method(analysis: Analysis, stores: dict[RuleSet, Pa
         method(no_such_parameter=1)
 
 
+@pytest.mark.sampled(8)
 @each_analysis
 def test_every_analysis_is_a_command(
     analysis: Analysis,

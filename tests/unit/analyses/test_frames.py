@@ -81,7 +81,7 @@ def test_all_epochs_of_samples(request: pytest.FixtureRequest, sample: str, name
     assert rows > 0
 
 
-@settings(max_examples=10_000 if PROVE else 25)
+@settings(max_examples=10_000 if PROVE else 15)
 @given(traces, st.data(), st.sampled_from(ACROSS))
 def test_random_traces(in_memory: Fixture, whole_run: Fixture, trace: Any, data: st.DataObject, name: str) -> None:
     run = whole_run(in_memory(trace))

@@ -19,8 +19,8 @@ from tests.support.growing import GrowingTrace, rounds
 if TYPE_CHECKING:
     from pathlib import Path
 
-EPOCHS = 2_000 if os.environ.get("PAG_PROVE") == "1" else 160
-ANSWERED = 2_000 if os.environ.get("PAG_PROVE") == "1" else 64
+EPOCHS = 2_000 if os.environ.get("PAG_PROVE") == "1" else 96
+ANSWERED = 2_000 if os.environ.get("PAG_PROVE") == "1" else 48
 """Epochs that standing queries are asked about, which takes longer."""
 
 

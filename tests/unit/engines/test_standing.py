@@ -68,7 +68,7 @@ def portions(draw_: st.DrawFn, trace: SmallTrace) -> list[SmallTrace]:
 
 
 # Each example is several builds: to look for a smaller one takes minutes.
-@settings(max_examples=1000 if PROVE else 12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=1000 if PROVE else 8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     st.one_of(
         small_traces(max_workers=3),

@@ -62,6 +62,7 @@ def run(code: str, *arguments: object, folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part", ["build", "spans", "spark", "torch", "why"])
 def test_the_commands_call_what_is_expected_of_them_and_nothing_else(part: str, tmp_path: Path) -> None:
     from pag_graph import api

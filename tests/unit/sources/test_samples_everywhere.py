@@ -39,6 +39,7 @@ def pag(store: Path) -> api.Pag:
     return api.open(store)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_answers(pag: api.Pag, name: str) -> None:
     method = getattr(pag, name.replace("-", "_"))
