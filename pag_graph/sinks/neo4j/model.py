@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
+from pag_graph.model.rescaling_tables import RESCALE_OPERATIONS, RESCALE_PHASES, RESCALE_STEPS
 from pag_graph.model.tables import (
+    ADVICE,
+    ADVICE_TRIALS,
     CRITICAL_PATH,
     PAG_EDGES,
     PAG_EPOCHS,
@@ -172,27 +175,72 @@ CONTAINS_FINDING = RelationshipTable(
 
 EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "end_segment", "highest_epoch"))
 
-NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
-"""Tables of nodes that a load fills."""
+ADVISED = NodeTable(
+    label="Advice",
+    key=("id",),
+    columns=("id", "start_ns", "end_ns", *_without(ADVICE.names, "operator", "operator_name")),
+)
+AT = RelationshipTable(type="AT", source=ADVISED, target=OPERATOR, source_columns=("id",), target_columns=("operator",))
+MOVES = RelationshipTable(
+    type="MOVES",
+    source=ADVISED,
+    target=OPERATOR,
+    source_columns=("id",),
+    target_columns=("operator",),
+    columns=("mu",),
+)
+TRIAL = NodeTable(label="Trial", key=("id",), columns=("id", *ADVICE_TRIALS.names))
+TRIED = RelationshipTable(type="TRIED", source=TRIAL, target=ADVISED, source_columns=("trial",), target_columns=("id",))
+RESCALING = NodeTable(label="Rescaling", key=("operation",), columns=tuple(RESCALE_OPERATIONS.names))
+PHASE = NodeTable(label="Phase", key=("operation", "phase"), columns=tuple(RESCALE_PHASES.names))
+BOOTSTRAP_STEP = NodeTable(label="BootstrapStep", key=("operation", "number"), columns=("number", *RESCALE_STEPS.names))
+TOOK_PART = tuple(
+    RelationshipTable(
+        type=kind, source=RESCALING, target=WORKER, source_columns=("operation",), target_columns=("worker",)
+    )
+    for kind in ("ADDED", "REMOVED", "SERVED_BY")
+)
+HAS_PHASE = RelationshipTable(
+    type="HAS_PHASE",
+    source=RESCALING,
+    target=PHASE,
+    source_columns=("operation",),
+    target_columns=("operation", "phase"),
+)
+PHASE_EPOCHS = tuple(
+    RelationshipTable(
+        type=kind, source=PHASE, target=EPOCH, source_columns=("operation", "phase"), target_columns=("epoch",)
+    )
+    for kind in ("FIRST_EPOCH", "LAST_EPOCH")
+)
+HAS_STEP = RelationshipTable(
+    type="HAS_STEP",
+    source=RESCALING,
+    target=BOOTSTRAP_STEP,
+    source_columns=("operation",),
+    target_columns=("operation", "number"),
+)
 
-RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CRITICAL, CONTAINS_STEP, CONTAINS_FINDING, SPENT)
-"""Tables of relationships that a load fills."""
+NODES = (
+    *(WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP),
+    *(ADVISED, TRIAL, RESCALING, PHASE, BOOTSTRAP_STEP),
+)
+"""Tables of nodes that a load fills, and those of answers that are put beside it."""
+
+RELATIONSHIPS = (
+    *(*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CRITICAL, CONTAINS_STEP, CONTAINS_FINDING, SPENT),
+    *(AT, MOVES, TRIED, *TOOK_PART, HAS_PHASE, *PHASE_EPOCHS, HAS_STEP),
+)
+"""Tables of relationships that a load fills, and those of answers."""
 
 MODEL = 3
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (
     *dict.fromkeys(table.type for table in RELATIONSHIPS),
-    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST"),
-    *(
-        "EXPORTED",
-        "WAS_GENERATED_BY",
-        "WAS_REVISION_OF",
-        "WAS_INFORMED_BY",
-        "WAS_ASSOCIATED_WITH",
-        "WAS_DERIVED_FROM",
-        "USED",
-    ),
+    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST", "HAS_RESCALING", "BEFORE", "AFTER"),
+    *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM"),
+    *("USED", "EXPORTED"),
 )
 """All types of relationships that queries name."""
 
