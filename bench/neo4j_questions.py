@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,7 +62,7 @@ def run(session: Session) -> None:
         with server.driver(started) as driver:
             other = api.open(session.fixed("skewed.pag", _build)).run
             loader.load_run(other, driver)
-            for question in questions(driver, opened):
+            for question in questions(driver, opened, other):
                 _ask(session, driver, opened, question)
     finally:
         server.stop(home)
@@ -91,11 +92,11 @@ def _ask(session: Session, driver: neo4j.Driver, opened: Run, question: Question
     figure.values = {"rows": len(answer.rows), "touched": hits(answer.plan), "python": as_python}
 
 
-def questions(driver: neo4j.Driver, opened: Run) -> list[Question]:
-    """Return the questions, about the slowest round where they are about one."""
+def questions(driver: neo4j.Driver, opened: Run, other: Run) -> list[Question]:
+    """Return the questions, about the slowest round where they are about one; two of them have the same answer."""
     window = opened.slowest()
     epoch = window.epoch
-    rounds = opened.epochs.filter(pl.col("role") == "round")["epoch"].sort().to_list()
+    rounds = _rounds(opened)
     middle = max(len(rounds) // 2 - _TOP // 2, 0)
     twenty = rounds[middle : middle + _TOP]
     slowest = answer_query(
@@ -118,9 +119,11 @@ def questions(driver: neo4j.Driver, opened: Run) -> list[Question]:
         Question("an epoch against the one before", "epochs/difference", in_epoch, _difference),
         Question("provenance of a path", "provenance/log_rows", in_epoch, _log_rows),
         Question("paths that change worker", "epochs/path_switches", {"limit": _TOP}, _switches),
-        Question("two runs", "runs/run_difference"),
+        Question(
+            "two runs", "runs/run_difference", {"against": str(other.info.run["run_id"])}, partial(_two_runs, other)
+        ),
         Question("mutual waits", "patterns/mutual_waits", in_epoch, _mutual),
-        Question("waits at once", "patterns/waits_at_once", {}, _at_once),
+        Question("waits at once, and how many", "patterns/waits_at_once", {}, _at_once),
         Question(
             "5 ms before the slowest message",
             "analyses/just_before",
@@ -132,11 +135,20 @@ def questions(driver: neo4j.Driver, opened: Run) -> list[Question]:
         Question("critical share of waits", "segments/critical_waits"),
         Question("operators never on a path", "patterns/never_on_path"),
         Question("upstream of the blamed operator", "provenance/upstream"),
-        Question("how many wait at once, over all rounds", "patterns/waits_at_once", {}, _at_once),
         Question("p95 by channel", "root_cause/channel_percentiles"),
         Question("worst epochs of all runs", "runs/worst_epochs", {"limit": _TOP}, _worst),
         Question("path as segments", "segments/path", in_epoch, _path),
     ]
+
+
+def _two_runs(other: Run, opened: Run, rows: Rows, values: Mapping[str, Any]) -> bool:
+    del values
+    lengths = [sum(run.window(epoch=number).span_ns for number in _rounds(run)) for run in (other, opened)]
+    return sum(row["difference_ns"] for row in rows) == lengths[1] - lengths[0]
+
+
+def _rounds(opened: Run) -> list[int]:
+    return opened.epochs.filter(pl.col("role") == "round")["epoch"].sort().to_list()
 
 
 def _steps(opened: Run, epoch: int) -> Rows:

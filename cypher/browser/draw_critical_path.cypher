@@ -1,16 +1,16 @@
-// purpose: The end of an epoch's critical path, drawn step by step.
+// purpose: An epoch's critical path, drawn as stretches between waits and the messages that lead from one to the next;
+//   draw_path_events shows the events of one.
 // param run: id of the run
 // param epoch: number of the epoch
-// param limit integer = 60: how many steps at most, the last ones
-// returns: nodes and relationships to draw: begin, step, end
+// param limit integer = 60: how many messages at most, the last ones
+// returns: nodes and relationships to draw: segment, sender, message (between them), wait (that it ended), before (the stretch
+//   before the wait)
 
-MATCH (window:Epoch {run: $run, epoch: $epoch, published: true, detail: 'full'})
-WITH window.start_ns AS opens_ns, window.end_ns AS closes_ns
-MATCH (at:Worker {run: $run})
-WHERE at.worker >= 0
-MATCH (end:Event {run: $run, worker: at.worker})
-WHERE end.t_ns > opens_ns AND end.t_ns <= closes_ns
-MATCH (begin:Event)-[step {critical: true}]->(end)
-RETURN begin, step, end
-ORDER BY end.t_ns DESC, end.id DESC
+MATCH (window:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(snapshot:Snapshot {current: true})
+UNWIND CASE WHEN size(coalesce(snapshot.path_segments, [])) > 0 THEN snapshot.path_segments ELSE [window.end_segment] END AS id
+MATCH (segment:Segment {run: $run, id: id})
+OPTIONAL MATCH (sender:Segment)-[message:CRITICAL]->(segment)
+OPTIONAL MATCH (before:Segment)-[wait:THEN]->(segment)
+RETURN segment, sender, message, wait, before
+ORDER BY segment.start_ns DESC, segment.id DESC
 LIMIT $limit;

@@ -27,4 +27,7 @@ CALL (hidden) {
     WHERE other.start_ns <= message.arrived_ns AND other.end_ns >= message.sent_ns AND id IN shown.path_segments
   }
   REMOVE message.critical
+  WITH sender, segment
+  MATCH (sender)-[drawn:CRITICAL]->(segment)
+  DELETE drawn
 };

@@ -13,7 +13,7 @@ CALL (window) {
   RETURN source, target, type(activity) AS type, null AS number, activity AS relationship
   UNION ALL
   MATCH (target:Segment {run: $run, round: window.epoch})
-  MATCH (source:Segment)-[between:THEN|RELEASED]->(target)
+  MATCH (source:Segment)-[between:THEN|RELEASED|CRITICAL]->(target)
   // Several messages of one segment may have released another: they differ in what was sent.
   RETURN source, target, type(between) AS type, between.src AS number, between AS relationship
   UNION ALL

@@ -121,6 +121,25 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     time.sleep(3)  # the layout comes to rest, for the picture
     page.picture(pictures / "browser-waits.png")
 
+    run(page, code("browser/draw_critical_path"))
+    svg = drawn(page)
+    # Who is told from the others by colour, what is critical is red and thick, captions name operator and duration.
+    page.until(f"{FRAME}.querySelectorAll('svg g.node').length >= 2", "path")
+    svg = drawn(page)
+    assert style["CRITICAL"] in svg
+    assert {style["Lane0"], style["Lane3"]} <= set(re.findall(r"#\w{6}", svg))
+    captions = page.evaluate(f"{FRAME}.querySelector('svg g.node').closest('svg').textContent")
+    assert "FlatMap" in captions
+    assert "progress 2.67 ms" in captions
+    time.sleep(3)
+    page.picture(pictures / "browser-path.png")
+
+    run(page, code("browser/draw_path_events"))
+    svg = drawn(page)
+    assert style["PROCESSING"] in svg
+    time.sleep(3)
+    page.picture(pictures / "browser-path-events.png")
+
     run(page, code("browser/draw_dataflow"))
     svg = drawn(page)
     assert all(name in svg for name in ("Filter", "Exchange", "FlatMap"))
@@ -128,7 +147,7 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     run(page, code("root_cause/held_up_by"))
     page.until(f"{FRAME}.innerText.includes('others_waited_ns')", "table")
     page.picture(pictures / "browser-held-up-by.png")
-    for name in ("browser-guide", "browser-waits", "browser-held-up-by"):
+    for name in ("browser-guide", "browser-waits", "browser-path", "browser-path-events", "browser-held-up-by"):
         assert (pictures / f"{name}.png").stat().st_size > 10_000
 
 

@@ -30,7 +30,11 @@ Contents = tuple[list[str], list[str]]
 
 def contents(driver: neo4j.Driver) -> Contents:
     """Return all nodes and relationships with all properties and their types, without the server's own ids."""
-    nodes = "MATCH (n) RETURN labels(n) AS labels, properties(n) AS has"
+    # A server gives labels in the order in which it has met them first.
+    nodes = (
+        "MATCH (n) RETURN COLLECT { UNWIND labels(n) AS label RETURN label ORDER BY label } AS labels, "
+        "properties(n) AS has"
+    )
     between = "MATCH (a)-[r]->(b) RETURN type(r) AS type, properties(r) AS has, properties(a) AS a, properties(b) AS b"
 
     def rows(text: str) -> list[str]:

@@ -26,6 +26,7 @@ from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.model import (
     ACTIVITIES,
     CONTAINS_FINDING,
+    CRITICAL,
     EVENT,
     NAMELESS,
     RELEASED,
@@ -255,7 +256,9 @@ class ImportFiles:
         # Segments are few, and later groups may show them as well.
         self._nodes(SEGMENT, pl.concat(segments).unique("id"))
         self._relationships(THEN, pl.concat(then).unique(["source", "target"]))
-        self._relationships(RELEASED, _merged(released))
+        messages = _merged(released)
+        self._relationships(RELEASED, messages)
+        self._relationships(CRITICAL, messages.filter(pl.col("critical")))
         operators = pl.concat(spent).select("operator").unique().sort("operator")
         self._nodes(NAMELESS, operators, identity="operator")
 
@@ -292,6 +295,8 @@ class ImportFiles:
 
     def _nodes(self, table: NodeTable, rows: pl.DataFrame, identity: str = "id") -> None:
         columns = {f":ID({table.label})": identity, "run:string": "run", **_typed(table.columns, rows)}
+        if table.has_lane:
+            columns[":LABEL"] = "lane"
         self._write(("nodes", table.label), columns, rows)
         self.nodes[table.label] += rows.height
 

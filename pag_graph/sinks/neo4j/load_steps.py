@@ -8,11 +8,14 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j.creation import bring
 from pag_graph.sinks.neo4j.model import (
     CONTAINS_FINDING,
     CONTAINS_STEP,
+    CRITICAL,
     FEEDS,
     FINDING,
     MODEL,
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import neo4j
-    import polars as pl
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
@@ -173,9 +175,11 @@ def write_summary(
         Whether nothing else writes the run meanwhile, and what is written is so at once: what lacks is created then,
         which is faster.
     """
+    critical = content.released.filter(pl.col("critical"))
+    between = [(THEN, content.then), (RELEASED, content.released), (CRITICAL, critical)]
     parts: list[tuple[NodeTable, pl.DataFrame, list[tuple[RelationshipTable, pl.DataFrame]]]] = [
         # In the order of time, so that what follows each other is created together.
-        (SEGMENT, content.segments.sort("start_ns", "id"), [(THEN, content.then), (RELEASED, content.released)]),
+        (SEGMENT, content.segments.sort("start_ns", "id"), between),
         (NAMELESS, content.spent.select("operator").unique(), []),
         (SNAPSHOT, content.snapshots, [(SPENT, content.spent)]),
         (STEP, content.steps, [(CONTAINS_STEP, content.steps)]),

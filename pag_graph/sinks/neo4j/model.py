@@ -34,6 +34,8 @@ class NodeTable:
     """What tells its nodes apart, beside the run."""
     columns: tuple[str, ...]
     """All properties but the run, the key among them."""
+    has_lane: bool = False
+    """Whether its column ``lane`` is a second label too, which says what colour it is drawn in; one of `LANES`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not Activit
 
 LOG = ("log_file", "log_from_row", "log_rows", "log_from_seq", "log_to_seq")
 """Properties of a `Worker`, lists of the same length: which rows of the trace's files hold which of its events."""
+LANES = tuple(f"Lane{number}" for number in range(8))
+"""Labels for the colours of workers: Neo4j Browser chooses colours by labels alone."""
 WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
 OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
 NAMELESS = NodeTable(label="Operator", key=("operator",), columns=("operator",))
@@ -106,8 +110,9 @@ SEGMENT = NodeTable(
     columns=(
         *("id", "worker", "epoch", "round", "start_ns", "end_ns", "last_epoch", "events"),
         *TIME_BY_TYPE,
-        *("operators", "operators_ns", "operator_names"),
+        *("operators", "operators_ns", "operator_names", "title", "lane"),
     ),
+    has_lane=True,
 )
 THEN = RelationshipTable(
     type="THEN",
@@ -115,7 +120,7 @@ THEN = RelationshipTable(
     target=SEGMENT,
     source_columns=("source",),
     target_columns=("target",),
-    columns=("start_ns", "waited_ns", "epoch", "src_epoch"),
+    columns=("start_ns", "waited_ns", "epoch", "src_epoch", "title"),
 )
 RELEASED = RelationshipTable(
     type="RELEASED",
@@ -125,10 +130,19 @@ RELEASED = RelationshipTable(
     target_columns=("target",),
     columns=(
         *_without(PAG_EDGES.names, "start_ns", "duration_ns", "activation", "send_buffer_ns", "receive_buffer_ns"),
-        *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical", "sender_operator"),
+        *("sent_ns", "arrived_ns", "delivered_ns", "waited_ns", "critical", "sender_operator", "title"),
     ),
     key=("src",),
 )
+CRITICAL = RelationshipTable(
+    type="CRITICAL",
+    source=SEGMENT,
+    target=SEGMENT,
+    source_columns=("source",),
+    target_columns=("target",),
+    columns=("type", "waited_ns", "title"),
+)
+"""Beside each `RELEASED` that is critical: Neo4j Browser chooses colours by types alone."""
 SNAPSHOT = NodeTable(
     label="Snapshot",
     key=("id",),
@@ -214,18 +228,19 @@ NODES = (
 """Tables of nodes that a load fills, and those of answers that are put beside it."""
 
 RELATIONSHIPS = (
-    *(*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING, SPENT),
+    *(*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CRITICAL, CONTAINS_STEP, CONTAINS_FINDING, SPENT),
     *(AT, MOVES, TRIED, *TOOK_PART, HAS_PHASE, *PHASE_EPOCHS, HAS_STEP),
 )
 """Tables of relationships that a load fills, and those of answers."""
 
-MODEL = 2
+MODEL = 3
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (
     *dict.fromkeys(table.type for table in RELATIONSHIPS),
     *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST", "HAS_RESCALING", "BEFORE", "AFTER"),
-    *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM", "USED"),
+    *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM"),
+    *("USED", "EXPORTED"),
 )
 """All types of relationships that queries name."""
 
@@ -254,6 +269,11 @@ def _listed(columns: tuple[str, ...]) -> str:
     return ", ".join(f"{name}: ${name}[i]" for name in columns)
 
 
+def _lane(table: NodeTable) -> tuple[str, ...]:
+    """Set the label of a node's colour, where it has one."""
+    return ("SET node:$($lane[i])",) if table.has_lane else ()
+
+
 def _run_of(table: RelationshipTable) -> str:
     return ", run: $run" if table.carries_run else ""
 
@@ -280,6 +300,7 @@ def merge_nodes(table: NodeTable) -> str:
             f"UNWIND range(0, size(${table.key[0]}) - 1) AS i",
             f"MERGE {_pattern(table, 'node', table.key)}",
             _set("node", rest),
+            *_lane(table),
         )
     )
 
@@ -361,6 +382,7 @@ def create_together(
     parts = [
         f"UNWIND range(0, size(${nodes.key[0]}) - 1) AS i",
         f"CREATE (node:{nodes.label} {{run: $run, {_listed(nodes.columns)}}})",
+        *_lane(nodes),
     ]
     if between or beyond:
         parts.append("WITH collect(node) AS nodes")

@@ -9,8 +9,8 @@ import polars as pl
 
 from pag_graph.analyses.expressions import LOCAL, WAITING, delivered_ns
 from pag_graph.model.enums import ActivityType
-from pag_graph.model.units import printable
-from pag_graph.sinks.neo4j.model import RELEASED, SEGMENT, THEN, TIME_BY_TYPE
+from pag_graph.model.units import duration, printable
+from pag_graph.sinks.neo4j.model import LANES, RELEASED, SEGMENT, THEN, TIME_BY_TYPE
 
 if TYPE_CHECKING:
     from pag_graph.graph.run import Run
@@ -40,7 +40,7 @@ class SegmentReader:
         """
         return (
             waits.join(segment_of.rename({"id": "src", "segment": "source"}), on="src")
-            .with_columns(target="dst", waited_ns="duration_ns")
+            .with_columns(target="dst", waited_ns="duration_ns", title=_titled(pl.lit("waited"), "duration_ns"))
             .select(THEN.all_columns)
             .sort("source", "target")
         )
@@ -73,6 +73,7 @@ class SegmentReader:
                 delivered_ns=delivered_ns(self.run),
                 waited_ns=pl.col("waited_ns").fill_null(0),
             )
+            .with_columns(title=_titled(pl.col("type").str.replace("_message", ""), "waited_ns"))
             .select(RELEASED.all_columns)
             .sort("source", "target", "src")
         )
@@ -142,6 +143,17 @@ class SegmentReader:
                 id="segment",
                 round=self._round(facts),
             )
+            .with_columns(
+                title=pl.format(
+                    "w{} {}",
+                    "worker",
+                    _titled(
+                        pl.col("operator_names").list.first().fill_null("no operator"),
+                        pl.col("end_ns") - pl.col("start_ns"),
+                    ),
+                ),
+                lane=(pl.col("worker") % len(LANES)).replace_strict(dict(enumerate(LANES)), return_dtype=pl.String),
+            )
             .select(SEGMENT.columns)
             .sort("id")
         )
@@ -197,3 +209,9 @@ class SegmentReader:
         """
         known = pl.col(operator).replace_strict(self._names, default=None, return_dtype=pl.String)
         return pl.coalesce(known, pl.format("operator {}", pl.col(operator)))
+
+
+def _titled(what: pl.Expr, ns: str | pl.Expr) -> pl.Expr:
+    """Write what is drawn, with its duration."""
+    took = (pl.col(ns) if isinstance(ns, str) else ns).map_elements(duration, return_dtype=pl.String)
+    return pl.format("{} {}", what, took)

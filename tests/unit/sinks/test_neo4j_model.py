@@ -52,7 +52,7 @@ def test_properties_are_the_tables_columns() -> None:
     for table in model.ACTIVITIES.values():
         # The type is the relationship's own; criticality is not stored but computed.
         assert set(table.all_columns) == set(tables.PAG_EDGES.names) - {"type"} | {"critical"}
-    assert set(model.WORKER.columns) == set(tables.TRACE_WORKERS.names)
+    assert set(model.WORKER.columns) == {*tables.TRACE_WORKERS.names, *model.LOG}
     assert set(model.OPERATOR.columns) == set(tables.TRACE_OPERATORS.names)
     assert set(model.FEEDS.all_columns) == set(tables.TRACE_CHANNELS.names)
     assert set(model.FINDING.columns) == {"id", *tables.PAG_FINDINGS.names}
@@ -77,7 +77,7 @@ TEXTS = [
         model.create_together(model.EVENT, tuple(model.ACTIVITIES[kind] for kind in kinds))
         for kinds in ((), (ActivityType.BUSY,), tuple(ActivityType))
     ),
-    model.create_together(model.SEGMENT, (model.THEN, model.RELEASED)),
+    model.create_together(model.SEGMENT, (model.THEN, model.RELEASED, model.CRITICAL)),
     model.create_together(model.SNAPSHOT, (), (model.SPENT,)),
     model.create_together(model.STEP, (), (model.CONTAINS_STEP,)),
 ]
@@ -86,7 +86,7 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 def test_texts_hold_no_values_and_every_name_is_ours(text: str) -> None:
     assert not re.search(r"['\"`;]|//|\b\d", text.replace("range(0", "").replace(") - 1)", ""))
-    labels = {table.label for table in model.NODES}
+    labels = {table.label for table in (*model.NODES, model.EPOCH)}
     types = {table.type for table in model.RELATIONSHIPS}
     assert set(re.findall(r"[(\[]\w*:(\w+)", text)) <= labels | types
 
