@@ -25,6 +25,7 @@ from pag_graph.kernels.json_events import (
     TIME,
     find_events,
 )
+from pag_graph.store.capacity import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,10 @@ _LONGEST = 64 << 20
 _PIECE = 1 << 16
 _GZIP_MEMBER = 31
 """What zlib calls a gzip header and the largest window."""
+_CHECKED_EACH = 1 << 26
+"""Characters that are read without asking how much memory is left."""
+_NEEDED = 1 << 28
+"""Bytes that these take, and what is made of their events."""
 _TABLE_ROWS = 1 << 16
 _BATCH = 2_000
 """Events that are parsed at a time: objects of Python take ten times the memory of their text."""
@@ -74,6 +79,7 @@ class TextEvents:
     truncated: str = ""
     """Why the file was not read to its end; empty if it was."""
     _tail: bytearray = field(default_factory=bytearray)
+    _unchecked: int = 0
 
     def batches(self) -> Iterator[tuple[list[dict[str, Any]], NDArray[np.int64]]]:
         """Yield events and, a row each, `TIME`, `DURATION` and `FLAGS` as `find_events` has them.
@@ -137,12 +143,29 @@ class TextEvents:
                 raw.seek(0)
                 pieces = iter(lambda: raw.read(_PIECE if zipped else _CHUNK), b"")
                 for chunk in self._inflated(pieces) if zipped else pieces:
+                    self._check_memory(len(chunk))
                     if self.progress is not None:
                         self.progress(raw.tell())
                     yield chunk
         except OSError as error:
             message = f"{self.file} cannot be read: {error.strerror or error}."
             raise TraceFormatError(message, None, {"file": str(self.file)}) from error
+
+    def _check_memory(self, size: int) -> None:
+        """Ask now and then whether memory is left: a few bytes can stand for terabytes of events.
+
+        Raises
+        ------
+        TraceFormatError
+            If there is not.
+        """
+        self._unchecked += size
+        if self._unchecked >= _CHECKED_EACH:
+            self._unchecked = 0
+            if (lack := lacking(_NEEDED)) is not None:
+                message = f"{self.file} takes {lack}."
+                hint = "Give the process more memory, or a trace of fewer steps."
+                raise TraceFormatError(message, hint, {"file": str(self.file)})
 
     def _inflated(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield what is compressed in pieces, up to where they end or are damaged."""

@@ -79,7 +79,7 @@ def write_host_collectives(rank: Rank, spans: Spans, inside: Intervals) -> None:
     asked for ends waited for it: inferred.
     """
     log = rank.log
-    asked = _asked_for(log)
+    asked, rests = _asked_for(log), _Rests(rank, inside)
     free: dict[int, int] = {}
     waited: dict[tuple[int, int], tuple[int, int]] = {}
     for row, name in host_rows(log):
@@ -89,7 +89,7 @@ def write_host_collectives(rank: Rank, spans: Spans, inside: Intervals) -> None:
         if calls and calls[0].begin <= begin:
             call = calls.popleft()
             _write_before(rank, spans, call, worker, (free.get(thread, rank.origin), begin))
-            rest = _rest(rank, inside, call, end)
+            rest = rests.since(call, end)
             if rest is not None:
                 # Of several that end in one rest the last one ended it.
                 key = (call.thread, rest)
@@ -131,19 +131,39 @@ def _write_before(rank: Rank, spans: Spans, call: _Asked, worker: int, gap: tupl
         spans.span(worker, free, begin, ActivityType.SCHEDULING, inferred=True)
 
 
-def _rest(rank: Rank, inside: Intervals, call: _Asked, end: int) -> int | None:
-    """Return since when a thread rested that had asked for a collective, when that ended; None if it was at work."""
-    of_thread = np.flatnonzero(inside.worker == rank.thread_workers[call.thread])
-    bounds = np.sort(np.concatenate([inside.begin[of_thread], inside.end[of_thread]]))
-    place = int(np.searchsorted(bounds, end, side="left"))
-    if not 0 < place < len(bounds):
-        return None
-    low, high = int(bounds[place - 1]), int(bounds[place])
-    if high - low <= GAP_NS or low < call.begin:
-        return None
-    last = int(np.searchsorted(inside.begin[of_thread], low, side="right")) - 1
-    over = int(of_thread[last])
-    while over >= 0 and inside.end[over] <= low:
-        over = int(inside.parent[over])
-    resting = over < 0 or rank.log.kind[inside.row[over]] in (PYTHON, ANNOTATION)
-    return low if resting else None
+class _Rests:
+    """When threads that asked for collectives were not at work."""
+
+    def __init__(self, rank: Rank, inside: Intervals) -> None:
+        self._rank, self._inside = rank, inside
+        self._known: dict[int, tuple[I64, I64]] = {}
+
+    def since(self, call: _Asked, end: int) -> int | None:
+        """Return since when a thread rested that had asked for a collective, when that ended; None if it was at work.
+
+        Notes
+        -----
+        A search in what the thread did, which is looked for once.
+        """
+        of_thread, bounds = self._of(self._rank.thread_workers[call.thread])
+        place = int(np.searchsorted(bounds, end, side="left"))
+        if not 0 < place < len(bounds):
+            return None
+        low, high = int(bounds[place - 1]), int(bounds[place])
+        if high - low <= GAP_NS or low < call.begin:
+            return None
+        inside = self._inside
+        last = int(np.searchsorted(inside.begin[of_thread], low, side="right")) - 1
+        over = int(of_thread[last])
+        while over >= 0 and inside.end[over] <= low:
+            over = int(inside.parent[over])
+        resting = over < 0 or self._rank.log.kind[inside.row[over]] in (PYTHON, ANNOTATION)
+        return low if resting else None
+
+    def _of(self, worker: int) -> tuple[I64, I64]:
+        """Return what a thread did, by index, and when it began or ended something, ascending."""
+        if worker not in self._known:
+            own = np.flatnonzero(self._inside.worker == worker)
+            bounds = np.sort(np.concatenate([self._inside.begin[own], self._inside.end[own]]))
+            self._known[worker] = own, bounds
+        return self._known[worker]

@@ -50,6 +50,8 @@ _SYNC_DETAILS: Final = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 _NO_STREAM: Final = 4294967295
 _MOST: Final = 1 << 53
 _FARTHEST_NS: Final = 1 << 61
+_COLUMNS: Final = 9
+"""Kind, name, thread, begin, end, correlation, device, stream, bytes."""
 _MOST_RANKS: Final = 1 << 17
 """A trace that claims more ranks than this says nothing of them: they are listed one by one."""
 
@@ -185,12 +187,27 @@ class _Columns:
                 self.details[row] = {"External id": args["External id"]}
             out.append((kind, code, thread, t, t + duration, correlation, device, stream, size))
         if out:
-            self.parts.append(np.array(out, np.int64))
-            self.rows += len(out)
+            self._append(out)
+
+    def _append(self, out: list[tuple[int, ...]]) -> None:
+        # Column by column, as they are used in the end.
+        self.parts.append(np.array(out, np.int64).T.copy())
+        self.rows += len(out)
+
+    def table(self) -> I64:
+        """Return all columns; to be called once, for the parts go as they are taken over."""
+        table = np.empty((_COLUMNS, self.rows), np.int64)
+        row = 0
+        self.parts.reverse()
+        while self.parts:
+            part = self.parts.pop()
+            table[:, row : row + part.shape[1]] = part
+            row += part.shape[1]
+        return table
 
     def without_correlations(self) -> bool:
         """Say whether there are activities of devices, and none of them says which call launched it."""
-        activities = [part[np.isin(part[:, 0], list(_ON_GPU)), 5] for part in self.parts]
+        activities = [part[5, np.isin(part[0], list(_ON_GPU))] for part in self.parts]
         return any(map(len, activities)) and all((correlations < 0).all() for correlations in activities)
 
     def _odd_event(self, event: dict[str, Any], cat: Any, phase: Any, t: int, flags: int) -> int | None:
@@ -237,8 +254,7 @@ class _Columns:
         # Begin and end of a slice are two events, and one row.
         self.dropped["ends of slices"] += len(out)
         if out:
-            self.parts.append(np.array(out, np.int64))
-            self.rows += len(out)
+            self._append(out)
 
     def _thread(self, event: dict[str, Any]) -> int:
         try:
@@ -303,7 +319,7 @@ def _correlate(table: I64, flows: list[tuple[str, str, int, int]]) -> int:
     for phase, flow, thread, t in flows:
         call, activity = begun.get(flow, -1), activities.get((thread, t), -1)
         if phase == "f" and call >= 0 and activity >= 0:
-            table[activity, 5] = table[call, 5] = call
+            table[5, activity] = table[5, call] = call
         else:
             lost += phase == "f"
     return lost
@@ -311,12 +327,12 @@ def _correlate(table: I64, flows: list[tuple[str, str, int, int]]) -> int:
 
 def _places(table: I64, kinds: list[int]) -> dict[tuple[int, int], int]:
     """Return rows of some classes by thread and begin."""
-    rows = np.flatnonzero(np.isin(table[:, 0], kinds))
-    return {(thread, t): row for row, (thread, t) in zip(rows.tolist(), table[rows][:, [2, 3]].tolist(), strict=True)}
+    rows = np.flatnonzero(np.isin(table[0], kinds))
+    return {place: row for row, place in zip(rows.tolist(), map(tuple, table[2:4, rows].T.tolist()), strict=True)}
 
 
 def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
-    table = np.concatenate(columns.parts)
+    table = columns.table()
     if columns.kineto and columns.flows:
         lost = _correlate(table, columns.flows)
         columns.dropped["flows"] += len(columns.flows) - lost
@@ -324,10 +340,10 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
         columns.flows = []
     if columns.kineto:
         # Slices between Kineto's events are no work of its threads.
-        foreign = table[:, 0] == SLICE
+        foreign = table[0] == SLICE
         columns.dropped["other categories"] += int(foreign.sum())
         columns.details = _renumbered(columns.details, foreign)
-        table = table[~foreign]
+        table = table[:, ~foreign] if foreign.any() else table
     stated_base = text.around.get("baseTimeNanoseconds")
     base = stated_base if type(stated_base) is int and abs(stated_base) < _FARTHEST_NS else 0
     columns.dropped["flows"] += text.skipped["flow"]
@@ -335,7 +351,7 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
     info = info if isinstance(info, dict) else {}
     rank = number(info.get("rank"))
     named = _RANK_IN_NAME.search(file.name)
-    kind, name, thread, t, end, correlation, device, stream, size = table.T.copy()
+    kind, name, thread, t, end, correlation, device, stream, size = table
     odd = columns.odd
     odd["event_damaged"] += text.damaged
     return RankLog(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FORMAT = "otlp"
 TICK_NS = 1
 STATUS_ERROR = 2
+# No sets: what a document holds may be a list, which is in none.
+_FAILED = (STATUS_ERROR, "STATUS_CODE_ERROR")
 _DATABASE = ("db.system", "db.system.name")
 """Attributes of spans that talk to a database."""
 _BASE64_LENGTHS = (12, 24)
@@ -104,7 +106,7 @@ def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
     if end is None or end < start:
         flags |= NO_DURATION
     status = get("status")
-    if isinstance(status, dict) and status.get("code") in {STATUS_ERROR, "STATUS_CODE_ERROR"}:
+    if isinstance(status, dict) and status.get("code") in _FAILED:
         flags |= ERROR
     name = get("name")
     name = name if type(name) is str else text(name)

@@ -247,17 +247,23 @@ class Sender:
 
     def _hear(self, body: bytes) -> None:
         content = frames.read_json(body, Kind.ACK)
-        following, credit = content.get("next"), frames.number(content, "credit", Kind.ACK)
-        if not isinstance(following, dict):
-            raise frames.malformed(Kind.ACK, "it does not say what is next")
+        credit, following = frames.number(content, "credit", Kind.ACK), content.get("next")
+        ended = content.get("ended", [])
+        if not isinstance(following, dict) or not isinstance(ended, list):
+            raise frames.malformed(Kind.ACK, "it does not say what is next, or what has ended")
+        expected = {
+            worker: frames.number({"next": following.get(str(worker), 0)}, "next", Kind.ACK)
+            for worker in self._hello.workers
+        }
+        over = {frames.number({"ended": worker}, "ended", Kind.ACK) for worker in ended}
         with self._changed:
-            self._credit = credit
-            self._next = {worker: int(following.get(str(worker), 0)) for worker in self._hello.workers}
-            self._ended |= set(content.get("ended", ()))
+            self._credit, self._next = credit, expected
+            self._ended |= over
 
     def _hear_error(self, body: bytes) -> None:
         content = frames.read_json(body, Kind.ERROR)
-        if content.get("code") in {Code.STORE, Code.TAKEN}:
+        # As text, whatever it is: a list is in no set.
+        if str(content.get("code")) in {Code.STORE, Code.TAKEN}:
             return
         host, port = self._place
         text = "".join(letter if letter.isprintable() else "?" for letter in str(content.get("text")))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pag_graph import api
 from pag_graph.errors import TraceFormatError
 from pag_graph.sources import detect_format
+from pag_graph.sources.kineto import event_text
 from pag_graph.sources.kineto.convert import Mapped, map_files, write_mapped
 from pag_graph.sources.kineto.rank_log import read_rank
 from pag_graph.store.trace import Trace
@@ -370,3 +371,11 @@ def test_odd_correlations_and_phases_are_no_correlations_and_phases(tmp_path: Pa
     log = read_rank(file)
     assert log.correlation.tolist() == [-1]
     assert log.dropped["other phases"] == 1
+
+
+def test_a_trace_that_memory_does_not_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = simulate(Job(ranks=1, steps=1)).write(tmp_path, "gzip")
+    monkeypatch.setattr(event_text, "_CHECKED_EACH", 1)
+    monkeypatch.setattr(event_text, "_NEEDED", 1 << 60)
+    with pytest.raises(TraceFormatError, match=r"takes about .* of memory"):
+        read_rank(file)

@@ -349,3 +349,31 @@ def test_files_are_packed_and_unpacked() -> None:
     for end in range(1, 10):
         with pytest.raises(TraceFormatError):
             frames.unpack_files(frames.pack_files(files)[:-end])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"next": {"0": "x"}, "credit": 1},
+        {"next": {"0": [1]}, "credit": 1},
+        {"next": [], "credit": 1},
+        {"next": {}, "credit": 1, "ended": 7},
+        {"next": {}, "credit": 1, "ended": [[0]]},
+        {"next": {}, "credit": -1},
+        {"next": {"0": 10**30}, "credit": 1},
+        [],
+    ],
+)
+def test_a_follower_that_speaks_nonsense_is_asked_again(answer: object) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with Sender(address, TOKEN, Hello("t", 0, 1, (0,)), pauses=(0.01, 0.01)) as sender:
+            for said in (frames.frame(Kind.WELCOME, json.dumps(answer).encode()), frames.json_frame(Kind.ERROR, {})):
+                connection, _ = server.accept()
+                with connection:
+                    connection.sendall(frames.frame(Kind.NONCE, bytes(frames.NONCE_BYTES)))
+                    assert _receive(connection)[0] is Kind.HELLO
+                    connection.sendall(said)
+            sender._thread.join(20)
+            assert isinstance(sender.refused, SinkError)

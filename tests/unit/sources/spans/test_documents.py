@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.spans import documents, files, otlp_protobuf
+from pag_graph.sources.spans import documents, files, otlp_json, otlp_protobuf
 from pag_graph.sources.spans.documents import records
 from pag_graph.sources.spans.files import FORMS, read_spans
+from pag_graph.sources.spans.table import SpanRows
 from pag_graph.testing import span_traces
 from pag_graph.testing.span_traces import simulate
 from tests.support.simulated_spans import FORMS as WRITTEN
@@ -100,3 +101,13 @@ def test_spans_that_memory_does_not_hold_are_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr(files, "_PER_SPAN", 1 << 50)
     with pytest.raises(TraceFormatError, match=r"spans\.json takes .* of memory"):
         read_spans([tmp_path / "spans.json"])
+
+
+@pytest.mark.parametrize("odd", [{}, [], [1], {"a": 1}, None, True, 2**70, "x"])
+@pytest.mark.parametrize("name", ["status", "kind", "attributes", "links", "name", "parentSpanId"])
+def test_a_span_whose_parts_are_of_any_type_is_a_span(name: str, odd: Any) -> None:
+    span = {"spanId": "a1", "traceId": "b1", "startTimeUnixNano": "5", "endTimeUnixNano": "7", name: odd}
+    more = {**span, "spanId": "a2", name: {"code": odd}, "attributes": [{"key": odd, "value": odd}, odd]}
+    rows = SpanRows()
+    otlp_json.read({"resourceSpans": [{"scopeSpans": [{"spans": [span, more]}]}]}, rows)
+    assert (rows.rows, rows.dropped) == (2, {})
