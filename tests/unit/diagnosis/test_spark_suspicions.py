@@ -64,6 +64,16 @@ def test_patterns_that_no_recorded_log_has() -> None:
     assert seen(node("ColumnarToRow", node("Project"))) == []
 
 
+def test_a_join_between_two_exchanges_needs_both() -> None:
+    exchange = node("Exchange", node("Range"), rows=1_000_000, detail="hashpartitioning")
+    below = node("Sort", exchange)
+    assert seen(node("Exchange", node("Project", below), rows=1_000_000, detail="hashpartitioning")) == [
+        "wasted_shuffle"
+    ]
+    joined = node("SortMergeJoin", below, node("Sort", node("Exchange", rows=9)), rows=1_000_000)
+    assert seen(node("Exchange", node("Project", joined), rows=1_000_000, detail="hashpartitioning")) == []
+
+
 def test_an_order_that_is_wanted_is_no_pattern() -> None:
     ordered = node("Exchange", node("Range", rows=1_000_000), rows=1_000_000, detail="rangepartitioning")
     assert seen(node("HashAggregate", node("Sort", ordered))) == ["unused_order"]
