@@ -132,23 +132,28 @@ def _commits(look: Look, gaps: list[Interval], queries: dict[int, Interval]) -> 
 
 
 def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause | None]:
-    """Time before jobs of call sites that have many small ones."""
+    """Time before jobs of call sites that have many small ones, of queries that differ in numbers only."""
+    plans = dict(look.schedule.log.executions.select("execution", "mark").iter_rows())
     jobs = sorted((job for job in look.schedule.jobs if job.number is not None), key=lambda job: job.start_ns)
-    small: dict[str, list[Interval]] = {}
+    small: dict[tuple[str, int | None], list[Interval]] = {}
     for before, job in pairwise(jobs):
         if job.end_ns - min(before.end_ns, job.start_ns) < look.limits.small_job_ns:
-            small.setdefault(job.name, []).append((min(before.end_ns, job.start_ns), job.start_ns))
-    many = {name: spans for name, spans in small.items() if len(spans) >= look.limits.small_jobs}
+            kind = None if job.execution is None else plans.get(job.execution)
+            small.setdefault((job.name, kind), []).append((min(before.end_ns, job.start_ns), job.start_ns))
+    many = {kind: spans for kind, spans in small.items() if len(spans) >= look.limits.small_jobs}
     between = common(gaps, [span for spans in many.values() for span in spans])
     spent = length(between)
     if not look.matters(spent):
         return between, None
-    name, spans = max(many.items(), key=lambda item: len(item[1]))
+    (name, _), spans = max(many.items(), key=lambda item: len(item[1]))
+    sites: dict[str, int] = {}
+    for (site, _), own in many.items():
+        sites[site] = sites.get(site, 0) + len(own)
     count = sum(map(len, many.values()))
     text = f"{count} jobs of less than {seconds(look.limits.small_job_ns)} each, one after the other"
     text += f" ({len(spans)} of them {name})" if name else ""
     text += f": between them the driver worked for {seconds(spent)}."
-    signal = {"jobs": count, "call_sites": {name: len(spans) for name, spans in many.items()}, "driver_ns": spent}
+    signal = {"jobs": count, "call_sites": sites, "driver_ns": spent}
     return between, look.cause("many_small_jobs", spent, text, signal=signal, bound=True, measured=True)
 
 

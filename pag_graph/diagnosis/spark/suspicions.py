@@ -33,8 +33,8 @@ _HASHING = frozenset({"HashAggregate", "ObjectHashAggregate"})
 _LAMBDAS = frozenset(
     {"AppendColumns", "DeserializeToObject", "FlatMapGroupsInR", "MapElements", "MapGroups", "TypedFilter"}
 )
-_PASSING = ("AQEShuffleRead", "Filter", "Project", "Sort", "WholeStageCodegen")
-"""What a node is called that passes rows on; `SortAggregate` is none of them."""
+_PASSING = frozenset({"AQEShuffleRead", "ColumnarToRow", "CustomShuffleReader", "Filter", "Project", "Sort"})
+"""Nodes that pass rows on, besides those that stand for generated code."""
 _TO_NATIVE = re.compile(r"\w{0,40}RowTo\w{0,40}Columnar\w{0,40}", re.ASCII)
 """Nodes that hand rows of Spark to a native engine (Photon, RAPIDS, Gluten, Comet)."""
 
@@ -196,7 +196,7 @@ def _next_above(node: PlanNode) -> PlanNode | None:
 
 
 def _passes(node: PlanNode) -> bool:
-    return node.name not in _AGGREGATES and node.name.startswith(_PASSING)
+    return node.name in _PASSING or node.name.startswith("WholeStageCodegen")
 
 
 def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:

@@ -141,6 +141,7 @@ def infer_schedule(log: SparkLog) -> Schedule:
     lost = sum(job.number is None for job in jobs)
     note(findings, "job_start_missing", "warning", lost, "stages", "tasks ran for a job whose start is not in the log")
     executors = _executors(log, tasks, origin, end_ms)
+    tasks = tasks.with_columns(locality=(pl.col("flags") // LOCALITY).cast(pl.Int8))
     tasks = tasks.drop(_MEASURED).with_columns(job=stage_values(tasks, stage_jobs).cast(pl.Int32))
     tasks, cores, more_cores = place_tasks(log, tasks, executors, findings)
     lanes = _lanes(jobs)
@@ -211,7 +212,6 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
         ended=ended,
         measured=(pl.col("flags") & MEASURED) != 0,
         speculative=(pl.col("flags") & 1) != 0,
-        locality=(pl.col("flags") // LOCALITY).cast(pl.Int8),
         succeeded=(pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED,
         # Where the log stops, a task whose executor is there is still at work: neither failed nor wasted.
         running=~ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),

@@ -357,6 +357,23 @@ def test_many_small_jobs_are_told_from_few_long_ones(tmp_path: Path) -> None:
     assert found.causes[0].saved_ns == 149 * 150 * MS
 
 
+@pytest.mark.parametrize(("plan", "cause"), [("Filter (id#{0} > {0})", "many_small_jobs"), ("Q{1}", "driver_bound")])
+def test_queries_of_one_line_are_many_only_if_they_differ_in_numbers_alone(
+    plan: str, cause: str, tmp_path: Path
+) -> None:
+    log = EventLog(cores=[1])
+    for job in range(40):
+        at = 1000 + 200 * job
+        text = plan.format(job, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[job % 26] * (1 + job // 26))
+        root = {"nodeName": "Filter", "simpleString": text, "children": [], "metrics": []}
+        start = {"executionId": job, "description": "", "time": ORIGIN_MS + at, "sparkPlanInfo": root}
+        log.add(f"{SQL}SQLExecutionStart", **start)
+        job_of(log, job, at, at + 50, spark_sql_execution_id=str(job))
+        log.events[-6]["Stage Infos"][0]["Stage Name"] = "collect at queries.py:7"
+        log.add(f"{SQL}SQLExecutionEnd", executionId=job, time=ORIGIN_MS + at + 51)
+    assert names(diagnosis_of(log.end(9_100), tmp_path)) == [cause]
+
+
 def test_results_that_the_driver_fetches(tmp_path: Path) -> None:
     log = EventLog(cores=[1]).job(0, 1000, [0]).stage(0, 1000, tasks=1)
     log.task(0, 0, "0", 1010, 11_000, run=1990, getting=3000).stage_done(0, 11_001).job_done(0, 11_005)

@@ -75,6 +75,20 @@ def test_the_setting_that_was_changed_comes_first() -> None:
     assert ("SortMergeJoin in plans", "1", "0") in [row[1:] for row in found.differences]
 
 
+STREAMS = ("streams/h-no-broadcast-planted", "streams/h-no-broadcast-twin")
+"""The same ten queries, of the shapes that those of TPC-H have, but for one setting."""
+
+
+def test_of_a_stream_of_queries_the_one_setting_that_was_changed_comes_first() -> None:
+    new, base = (told(name) for name in STREAMS)
+    found = compare(new, base)
+    assert found.differences[0][1:] == ("spark.sql.autoBroadcastJoinThreshold", "-1", "10485760")
+    assert [row.what for row in found.differences].count("setting") == 1
+    assert sum(row.new_ns for row in found.rows) == new.diagnosis.span_ns
+    assert sum(row.base_ns for row in found.rows) == base.diagnosis.span_ns
+    assert sum(row.difference_ns for row in found.rows) == new.diagnosis.span_ns - base.diagnosis.span_ns
+
+
 def test_other_numbers_of_cores_are_told_and_jobs_go_together() -> None:
     found = compare(told("cores/cores-many-jobs-1"), told("cores/cores-many-jobs-2"))
     assert ("cores", "most cores at a time", "1", "2") in found.differences

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pag_graph.diagnosis.spark.causes import Diagnosis, diagnose
 from pag_graph.sources.spark.convert import map_log
-from pag_graph.sources.spark.logfiles import LogFiles
+from pag_graph.sources.spark.logfiles import LogFiles, find_logs
 from pag_graph.sources.spark.reader import read_log
 from tests.support.spark_logs import ORIGIN_MS, EventLog
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PLANS = Path(__file__).parents[2] / "data" / "spark" / "plans"
 PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
 QUERY = "7d553db7-d5d4-4ba2-af35-17f2b50809dc"
 
@@ -67,6 +65,11 @@ def stream(
     return log.end(at)
 
 
+def recorded(name: str) -> Diagnosis:
+    (log,) = find_logs(PLANS / f"{name}.zstd")
+    return diagnose(map_log(read_log(log)).schedule)
+
+
 def told(log: EventLog, folder: Path) -> Diagnosis:
     return diagnose(map_log(read_log(LogFiles(name="log", files=(log.write(folder / "log"),)))).schedule)
 
@@ -110,6 +113,14 @@ def test_state_that_grows_costs_what_it_takes_more_than_in_the_begin(tmp_path: P
     assert (names(cheap), patterns(cheap)) == ([], ["state_growth"])
     same = told(stream(15, frame=0, state=(3_000, 0)), tmp_path)
     assert (names(same), patterns(same)) == ([], [])
+
+
+def test_recorded_state_that_grows_stays_or_goes() -> None:
+    (grown,) = [cause for cause in recorded("growing-state-planted").causes if cause.cause == "state_growth"]
+    assert grown.signal["state_rows"] == [60_000, 180_000]
+    for role in ("decoy", "twin"):
+        found = recorded(f"growing-state-{role}")
+        assert "state_growth" not in [*names(found), *patterns(found)]
 
 
 def test_data_and_freshness_that_are_lost(tmp_path: Path) -> None:

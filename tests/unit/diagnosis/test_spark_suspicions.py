@@ -19,6 +19,7 @@ from pag_graph.sources.spark.reader import read_log
 DATA = Path(__file__).parents[2] / "data" / "spark"
 
 PATTERNS = {"agg_fallback", "multiplied_rows", "unused_order", "useless_partial_agg", "wasted_shuffle"}
+OF_TEXTS = {"cache_unused", "codegen_fallback", "full_scan", "slow_expression"}
 
 
 def diagnosis(name: str) -> Diagnosis:
@@ -42,11 +43,12 @@ def seen(root: PlanNode) -> list[str]:
     return [each.suspicion for each in suspicions(root.below())]
 
 
-def test_planted_patterns_are_seen_and_their_twins_are_not() -> None:
-    planted = diagnosis("plans/plan-patterns-planted.zstd")
-    assert {each.suspicion for each in planted.suspicions} == PATTERNS
-    assert planted.causes == [cause for cause in planted.causes if cause.cause not in PATTERNS]
-    assert diagnosis("plans/plan-patterns-twin.zstd").suspicions == []
+@pytest.mark.parametrize(("program", "patterns"), [("plan-patterns", PATTERNS), ("plan-texts", OF_TEXTS)])
+def test_planted_patterns_are_seen_and_their_twins_are_not(program: str, patterns: set[str]) -> None:
+    planted = diagnosis(f"plans/{program}-planted.zstd")
+    assert {each.suspicion for each in planted.suspicions} == patterns
+    assert planted.causes == [cause for cause in planted.causes if cause.cause not in patterns]
+    assert diagnosis(f"plans/{program}-twin.zstd").suspicions == []
 
 
 @pytest.mark.parametrize("name", ["sql.zstd", "plans/exploding-join-decoy.zstd", "plans/python-udf-twin.zstd"])
@@ -62,6 +64,16 @@ def test_patterns_that_no_recorded_log_has() -> None:
     assert seen(node("BroadcastExchange", node("Range"), data_size=2 << 20)) == []
     assert seen(node("GpuRowToColumnar", node("Project"))) == ["native_fallback"]
     assert seen(node("ColumnarToRow", node("Project"))) == []
+
+
+def test_a_join_between_two_exchanges_needs_both() -> None:
+    exchange = node("Exchange", node("Range"), rows=1_000_000, detail="hashpartitioning")
+    below = node("Sort", exchange)
+    assert seen(node("Exchange", node("Project", below), rows=1_000_000, detail="hashpartitioning")) == [
+        "wasted_shuffle"
+    ]
+    joined = node("SortMergeJoin", below, node("Sort", node("Exchange", rows=9)), rows=1_000_000)
+    assert seen(node("Exchange", node("Project", joined), rows=1_000_000, detail="hashpartitioning")) == []
 
 
 def test_an_order_that_is_wanted_is_no_pattern() -> None:
