@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     records: I64
     size: I64
     arrived: I64
-    """When the message was there that a row reads; `NEVER` for when it was read. Empty where the source never says."""
+    """When the message was there that a row reads; `NEVER` where the source does not say. Empty where it never says."""
 
 
 class Reads(NamedTuple):
@@ -80,7 +80,7 @@ class Reader(NamedTuple):
     processes: I64
     """Per worker of the run: its process."""
     says: bool
-    """Whether the source says itself when messages arrive."""
+    """Whether the source says itself when waits end: a message of which it says no arrival arrives when it is read."""
     inexact: int
     """Flag of messages whose arrival nobody logged."""
     negative: int
@@ -158,15 +158,18 @@ def fill_edges(rows: Rows, reads: Reads, waits: Waits, reader: Reader, table: Ta
         numbers[message, CHANNEL], numbers[message, BUFFERED] = channel[row], ABSENT
         numbers[message, RECORDS], numbers[message, BYTES] = records[row], size[row]
         early = t[row] < when
+        known = arrived.shape[0] > 0 and arrived[row] != NEVER
+        exact = says or (known and arrived[row] >= when)
         flags[message, 1] = 0
-        flags[message, 0] = (0 if says else inexact) | (negative if early else 0)
-        # In one process a message lies in the reader's memory from the moment it is sent. From another process nobody
-        # logged the arrival: when the message ended a wait, the unpark bounds it; otherwise it is not known.
-        if says and not early:
-            # It was there before it was read only if the source says so; and never before it was sent.
-            known = arrived.shape[0] > 0 and arrived[row] != NEVER
-            numbers[message, BUFFERED] = t[row] - max(arrived[row], when) if known else 0
-        elif not says and not early and processes[peer[row]] == processes[worker]:
+        flags[message, 0] = (0 if exact else inexact) | (negative if early else 0)
+        # In one process a message lies in the reader's memory from the moment it is sent. From another process, where
+        # nobody logged the arrival, the unpark bounds it when the message ended a wait; otherwise it is not known.
+        if known and not early:
+            # It was never there before it was sent.
+            numbers[message, BUFFERED] = t[row] - max(arrived[row], when)
+        elif says and not early:
+            numbers[message, BUFFERED] = 0
+        elif not early and processes[peer[row]] == processes[worker]:
             numbers[message, BUFFERED] = t[row] - when
         message += 1
     count = message

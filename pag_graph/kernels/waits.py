@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pag_graph.kernels import NEVER
 from pag_graph.kernels.activations import I8, I32, I64, INFERRED, PROCESSING, START, Intervals
 from pag_graph.kernels.compiling import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Verdicts.
 WAITING, BUSY, IDLE, INPUT_WAIT, UNKNOWN = 0, 1, 2, 3, 4
@@ -24,6 +27,8 @@ class Rows(NamedTuple):
     timeout: I64
     before_t: int
     """Time of the row before them, at which the first interval may begin: its park is -1 then."""
+    gaps: I64
+    """Rows right before which others are missing, ascending."""
 
 
 class Reads(NamedTuple):
@@ -31,9 +36,11 @@ class Reads(NamedTuple):
 
     reads: I32
     """Rows that read a message, ascending."""
-    sent: I64
-    """Per such row: when the message was sent (common clock), or later, if it is known not to have arrived then; the
-    smallest integer where that is not known."""
+    came: I64
+    """Per such row: when the message arrived (common clock), or where that is not known when it was sent; the smallest
+    integer where nobody knows that either."""
+    arrival_known: NDArray[np.bool_]
+    """Per such row: whether that is when it arrived."""
     sender: I64
     """Per row of the worker; for those that read a message: its key."""
     channel: I64
@@ -106,36 +113,43 @@ def judge_intervals(
 
     Notes
     -----
-    Messages that are read after the interval and before the next one are looked at once: O(rows).
+    Messages that are read after the interval, before the next one and before rows are missing, are looked at once:
+    O(rows). What is missing may have explained the interval, so of one that nothing else does nothing is known.
 
-    A message of the same process arrives when it is sent. One of another process arrives, for all one can tell from
-    the worker's log, when the worker is unparked.
+    A message of which nobody logged the arrival arrives, for all one can tell from the worker's log, when the worker is
+    unparked.
 
     Examples
     --------
     Worker 1 parks at 10, is unparked at 50, and reads what worker 0 of its process sent at 40.
 
-    >>> rows = Rows(np.array([10, 50, 60]), np.array([6, 7, 3], np.int8), np.zeros(3, np.int8), np.full(3, -1), 0)
-    >>> reads = Reads(np.array([2], np.int32), np.array([40]), np.array([-1, -1, 0]), *np.array([[-1, -1, 5]] * 2))
+    >>> kind, no_gaps = np.array([6, 7, 3], np.int8), np.empty(0, np.int64)
+    >>> rows = Rows(np.array([10, 50, 60]), kind, np.zeros(3, np.int8), np.full(3, -1), 0, no_gaps)
+    >>> row, who, number = np.array([2], np.int32), np.array([-1, -1, 0]), np.array([-1, -1, 5])
+    >>> reads = Reads(row, np.array([40]), np.array([True]), who, number, number)
     >>> intervals = Intervals(np.array([0]), np.array([1]), np.array([0]))
     >>> verdict, ender, arrival, _ = judge_intervals(rows, intervals, reads, Clocks(1, *np.zeros((2, 2), np.int64)), 5)
     >>> verdict == WAITING, ender, arrival
     (array([ True]), array([2]), array([40]))
     """
     # Helpers for the two loops would take over all columns once per interval: half of the time more.
-    t, kind, role, timeout, before_t = rows
+    t, kind, role, timeout, before_t, gaps = rows
     parks, unparks, last_parks = intervals
-    reads, sent, sender, channel, message_seq = messages
-    worker, processes, _ = clocks
+    reads, came, arrival_known, sender, channel, message_seq = messages
+    worker = clocks.worker
     count = parks.shape[0]
     verdict = np.full(count, UNKNOWN, np.int8)
     ender, arrival = np.full(count, -1, np.int64), np.zeros(count, np.int64)
     alternatives = np.zeros(count, np.int64)
-    upto = 0
+    upto, gap = 0, 0
     for interval in range(count):
         begin = t[parks[interval]] if parks[interval] >= 0 else before_t
         end, last_park = t[unparks[interval]], last_parks[interval]
         until = parks[interval + 1] if interval + 1 < count else t.shape[0]
+        while gap < gaps.shape[0] and gaps[gap] <= unparks[interval]:
+            gap += 1
+        cut = gap < gaps.shape[0] and gaps[gap] <= until
+        until = gaps[gap] - 1 if cut else until
         first = upto
         while first < reads.shape[0] and reads[first] < unparks[interval]:
             first += 1
@@ -147,16 +161,15 @@ def judge_intervals(
         inside_key = (0, 0, 0, 0, 0)
         before_key = (0, 0, 0, 0, 0)
         for read in range(first, upto):
-            row, when = reads[read], sent[read]
+            row, when = reads[read], came[read]
             if when == NEVER:
                 continue
-            same_process = processes[sender[row]] == processes[worker]
-            if same_process and when < begin:
+            if arrival_known[read] and when < begin:
                 buffered = True
                 break
             if sender[row] == worker or when > end or when > t[row]:
                 continue
-            arrived = when if same_process else end
+            arrived = when if arrival_known[read] else end
             if when >= begin:
                 key = (when, arrived, sender[row], channel[row], message_seq[row])
                 if inside < 0 or key < inside_key:
@@ -172,19 +185,21 @@ def judge_intervals(
         if chosen >= 0:
             verdict[interval] = WAITING
             ender[interval] = reads[chosen]
-            who = sender[reads[chosen]]
-            arrival[interval] = sent[chosen] if processes[who] == processes[worker] else end
-            least = slop(who, clocks)
+            arrival[interval] = came[chosen] if arrival_known[chosen] else end
+            least = 0 if arrival_known[chosen] else slop(sender[reads[chosen]], clocks)
             for other in range(first, upto):
-                row, when = reads[other], sent[other]
+                row, when = reads[other], came[other]
                 if other == chosen or when == NEVER or sender[row] == worker:
                     continue
                 if when > end or when > t[row] or (when >= begin) != (inside >= 0):
                     continue
-                if abs(when - sent[chosen]) <= max(slop(sender[row], clocks), least):
+                doubt = 0 if arrival_known[other] else slop(sender[row], clocks)
+                if abs(when - came[chosen]) <= max(doubt, least):
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
+        elif cut:
+            continue
         elif _works(kind, role, unparks[interval], until):
             verdict[interval] = INPUT_WAIT
         elif end - begin < busy_below_ns:

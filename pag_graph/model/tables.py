@@ -45,7 +45,7 @@ TRACE_EVENTS = pa.schema(
         _column(
             "arrived_ns",
             _I64,
-            "of a read: when the message was there, by the worker's own clock, at most t_ns; null for when it was read",
+            "of a read: when the message was there, by the worker's clock, at most t_ns; null where nobody says it",
             optional=True,
         ),
     ]

@@ -15,7 +15,7 @@ from pag_graph.kernels import activations as act
 from pag_graph.model.enums import EdgeFlags, Severity
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.protocol import Remark
-from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey
+from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey, arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
-columns: Final[tuple[str, ...]] = ("activity",)
+columns: Final[tuple[str, ...]] = ("activity", "arrived_ns")
 aligned: Final = True
 epochs_are_islands: Final = False
 states_activities: Final = False
@@ -101,17 +101,19 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     TimelySurvey
         O(rows) in time and memory.
     """
-    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
-    intervals = act.idle_intervals(rows.kind)
+    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records, rows.gaps)
+    intervals = act.idle_intervals(rows.kind, rows.gaps)
     parks, unparks, last_parks = intervals
     open_ = np.flatnonzero(trouble == act.OPEN)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, MERGED))
     # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
     kept = dropped[::-1] == 0
     after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
+    # So has what follows missing rows.
+    after_gap = bool(kept.any() and len(rows.gaps) and rows.gaps[-1] >= rows.rows - kept.argmax())
     return TimelySurvey(
         dropped=dropped,
-        depth=len(open_) + after_park,
+        depth=len(open_) + after_park + after_gap,
         idle=int(rows.epoch[unparks[-1]]) if len(unparks) else None,
         active=int(rows.epoch[open_[0]]) if len(open_) else None,
         marks=(),
@@ -150,13 +152,14 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     parameters = setting.parameters
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
-        innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
-    sent = rows.sent if seen.arrived is None else seen.arrived
+        innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
+    came, known = arrivals(rows, setting.processes)
+    came = came if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t),
+        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, sent, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, came, known, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
@@ -243,7 +246,7 @@ def _is_certain(
 def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
     """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
     graph: Graph = assembly.local_graph(
-        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped),
+        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped, rows.gaps),
         act.Activations(judged.innermost, judged.role, judged.consumed),
         assembly.Judged(seen.unparks, judged.verdict, judged.interval_arrival),
         assembly.Stretch(

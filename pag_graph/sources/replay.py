@@ -25,7 +25,6 @@ from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
 from pag_graph.store.access import read_token
-from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
@@ -260,7 +259,7 @@ def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) ->
 def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) -> ReplayReport:
     """Hand each file over when it is due, to be sent as soon as the follower takes it."""
     workers = tuple(trace.workers["worker"].to_pylist())
-    gapless = trace.meta.source.format in WITHOUT_GAPS and not trace.meta.prepared
+    gapless = trace.meta.gapless
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         _describe(trace, folder)

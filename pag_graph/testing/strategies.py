@@ -6,7 +6,7 @@ true clock. What is logged is each worker's own clock, so with `skewed` the comm
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -95,10 +95,11 @@ class _Worker:
 class _Program:
     """Workers that act; every action logs what a worker would log."""
 
-    def __init__(self, starts: list[int], *, instant: bool) -> None:
+    def __init__(self, starts: list[int], *, instant: bool, arrivals: bool) -> None:
         self.workers = [_Worker(number, start) for number, start in enumerate(starts)]
         self.numbers: dict[tuple[int, int, int], int] = {}
         self.delay = 0 if instant else 1
+        self.arrivals = arrivals
 
     def act(self, step: _Step) -> None:
         """Let a worker do something; what it cannot do it leaves."""
@@ -181,7 +182,12 @@ class _Program:
     def _read(self, me: _Worker, message: _Message, gap: int) -> None:
         key = {"channel": message.channel, "peer": message.sender, "message_seq": message.number}
         # Some do not tell how large a message is.
-        self._log(me, message.kind, gap, **key, records=message.records, bytes=8 * message.records or None)
+        size = {"records": message.records, "bytes": 8 * message.records or None}
+        # Of some it is known when they came in: at once, when they were read, or in between.
+        now, part = me.now + gap, (me.number + message.number + message.sent) % 6
+        arrived = message.sent + (now - message.sent) * part // 3
+        stated = {"arrived_ns": arrived} if self.arrivals and message.sent <= arrived <= now else {}
+        self._log(me, message.kind, gap, **key, **size, **stated)
 
     def _read_again(self, me: _Worker, argument: int, gap: int) -> None:
         """Log the read of a message once more."""
@@ -259,6 +265,7 @@ def small_traces(
     skewed: bool = False,
     damaged: bool = False,
     instant: bool = True,
+    arrivals: bool = False,
     complete: bool | None = None,
 ) -> SmallTrace:
     """Return traces of a few workers.
@@ -275,6 +282,8 @@ def small_traces(
         Whether events may be missing from the logs.
     instant
         Whether effects may happen at the very instant of their causes, as on coarse clocks.
+    arrivals
+        Whether some reads tell when their message arrived.
     complete
         Whether all workers end all epochs; both when absent.
 
@@ -293,7 +302,7 @@ def small_traces(
         st.integers(0, 31),
         st.sampled_from(_STEPS if instant else _STEPS[1:]),
     )
-    program = _Program(starts, instant=instant)
+    program = _Program(starts, instant=instant, arrivals=arrivals)
     for number in range(count) if complete else ():
         program.act(_Step(number, "start", number, 1))
     for taken in draw(st.lists(step, min_size=1, max_size=max_steps)):
@@ -311,7 +320,7 @@ def small_traces(
     errors = draw(st.lists(st.sampled_from((0, 2, 50)), min_size=2, max_size=2)) if skewed else [0, 0]
     offsets = draw(st.lists(st.integers(-50, 10**12), min_size=count, max_size=count))
     events = (
-        tuple(replace(event, t_ns=event.t_ns - offset + errors[process]) for event in log)
+        tuple(event.shifted(errors[process] - offset) for event in log)
         for log, offset, process in zip(logs, offsets, processes, strict=True)
     )
     uncertainty = draw(st.lists(st.sampled_from((None, 0, 2, 30)), min_size=count, max_size=count))

@@ -4,6 +4,7 @@ use std::time::Duration;
 use timely::order::Product;
 use timely::progress::Timestamp;
 
+use crate::Arrivals;
 use crate::overflow::Overflow;
 use crate::send::Target;
 use crate::streams::Registration;
@@ -45,6 +46,7 @@ pub struct Config {
     pub(crate) overflow: Option<Overflow>,
     pub(crate) spill: u64,
     pub(crate) finish_within: Duration,
+    pub(crate) arrivals: Option<Arrivals>,
 }
 
 impl std::fmt::Debug for Config {
@@ -67,6 +69,7 @@ impl std::fmt::Debug for Config {
             .field("overflow", &self.overflow)
             .field("spill", &self.spill)
             .field("finish_within", &self.finish_within)
+            .field("arrivals", &self.arrivals)
             .finish()
     }
 }
@@ -100,6 +103,7 @@ impl Config {
             overflow: None,
             spill: 1 << 30,
             finish_within: Duration::from_secs(10),
+            arrivals: None,
         }
         .usual::<()>()
         .usual::<usize>()
@@ -222,6 +226,13 @@ impl Config {
     /// How long the process' last worker waits for the follower to take what is left; 10 s unless told.
     pub fn finish_within(mut self, time: Duration) -> Self {
         self.finish_within = time;
+        self
+    }
+
+    /// Also records when messages of other processes arrived, of a program that `arrivals` has started: see
+    /// [`Arrivals`].
+    pub fn arrivals(mut self, arrivals: &Arrivals) -> Self {
+        self.arrivals = Some(arrivals.clone());
         self
     }
 

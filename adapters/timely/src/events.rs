@@ -14,6 +14,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, Type};
 
 use crate::Error;
+use crate::arrivals::Inbox;
 use crate::directory::Directory;
 use crate::record::{APPLICATIONS, BOOTSTRAP, Kind, NAMES, Record, TYPES};
 use crate::send::Portion;
@@ -21,7 +22,7 @@ use crate::send::Portion;
 /// Rows of a row group; a reader skips by them.
 const GROUP: usize = 128 * 1024;
 
-const SCHEMA: &str = "message schema {
+const SCHEMA: &str = "
     REQUIRED INT32 worker;
     REQUIRED INT64 seq;
     REQUIRED INT64 epoch;
@@ -36,10 +37,15 @@ const SCHEMA: &str = "message schema {
     OPTIONAL INT64 records;
     OPTIONAL INT64 bytes;
     OPTIONAL INT64 timeout_ns;
-}";
+";
 
-static TYPE: LazyLock<Arc<Type>> =
-    LazyLock::new(|| Arc::new(parse_message_type(SCHEMA).expect("the schema is written correctly")));
+static TYPE: LazyLock<Arc<Type>> = LazyLock::new(|| schema(""));
+static TYPE_WITH_ARRIVALS: LazyLock<Arc<Type>> = LazyLock::new(|| schema("OPTIONAL INT64 arrived_ns;"));
+
+fn schema(more: &str) -> Arc<Type> {
+    let text = format!("message schema {{ {SCHEMA} {more} }}");
+    Arc::new(parse_message_type(&text).expect("the schema is written correctly"))
+}
 
 static KINDS: LazyLock<[ByteArray; NAMES.len()]> = // Static bytes are copied without counting references.
     LazyLock::new(|| NAMES.map(|name| ByteArray::from(Bytes::from_static(name.as_bytes()))));
@@ -77,6 +83,7 @@ fn properties() -> WriterProperties {
         "records",
         "bytes",
         "timeout_ns",
+        "arrived_ns",
     ] {
         properties = properties.set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED);
     }
@@ -119,6 +126,8 @@ struct Columns {
     records: Optional<i64>,
     bytes: Optional<i64>,
     timeout_ns: Optional<i64>,
+    /// Empty where nobody listens to arrivals.
+    arrived_ns: Optional<i64>,
 }
 
 impl Columns {
@@ -167,6 +176,7 @@ impl Columns {
             &mut self.records,
             &mut self.bytes,
             &mut self.timeout_ns,
+            &mut self.arrived_ns,
         ] {
             column.clear();
         }
@@ -193,11 +203,20 @@ pub(crate) struct EventFile {
 
 impl EventFile {
     /// Begins the file `number` of a worker, whose first row has the number `seq`.
-    pub(crate) fn create(directory: &Directory, worker: u32, number: usize, seq: i64) -> Result<Self, Error> {
+    ///
+    /// With `arrivals` it says when messages arrived, as far as that is known.
+    pub(crate) fn create(
+        directory: &Directory,
+        worker: u32,
+        number: usize,
+        seq: i64,
+        arrivals: bool,
+    ) -> Result<Self, Error> {
+        let of = if arrivals { &TYPE_WITH_ARRIVALS } else { &TYPE };
         let path = directory.events(worker, number);
         let hidden = path.with_extension("parquet.tmp");
         let file = File::create(&hidden).map_err(Error::at(&hidden))?;
-        let writer = SerializedFileWriter::new(file, Arc::clone(&TYPE), Arc::clone(&PROPERTIES));
+        let writer = SerializedFileWriter::new(file, Arc::clone(of), Arc::clone(&PROPERTIES));
         let writer = writer.map_err(|error| refused(&hidden, &error))?;
         Ok(Self {
             writer,
@@ -224,7 +243,12 @@ impl EventFile {
     }
 
     /// Appends events, the first of which is of `epoch`; returns the epoch after them.
-    pub(crate) fn append(&mut self, records: &[Record], mut epoch: i64) -> Result<i64, Error> {
+    pub(crate) fn append(
+        &mut self,
+        records: &[Record],
+        mut epoch: i64,
+        mut inbox: Option<&mut Inbox>,
+    ) -> Result<i64, Error> {
         for record in records {
             if record.kind == Kind::Lost {
                 self.lost.push((self.next, self.next + record.count - 1));
@@ -232,6 +256,9 @@ impl EventFile {
                 continue;
             }
             self.columns.push(record, self.next, epoch);
+            if let Some(inbox) = &mut inbox {
+                self.columns.arrived_ns.push(inbox.of(record));
+            }
             self.last = self.next;
             self.next += 1;
             self.rows += 1;
@@ -283,6 +310,9 @@ fn write_group(writer: &mut SerializedFileWriter<File>, columns: &Columns, worke
     optional::<Int64Type>(&mut group, &columns.records.values, &columns.records.levels)?;
     optional::<Int64Type>(&mut group, &columns.bytes.values, &columns.bytes.levels)?;
     optional::<Int64Type>(&mut group, &columns.timeout_ns.values, &columns.timeout_ns.levels)?;
+    if !columns.arrived_ns.levels.is_empty() {
+        optional::<Int64Type>(&mut group, &columns.arrived_ns.values, &columns.arrived_ns.levels)?;
+    }
     group.close()?;
     Ok(())
 }

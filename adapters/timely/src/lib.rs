@@ -57,6 +57,7 @@
 //! - Where steps end, and that the program itself ran until the next event: `step_stop` and `program`, two rows a step
 //!   ([`Config::steps`]). [`Tracer::before_step`] says to the nanosecond when a step begins.
 //! - When input was due, given and done: [`Tracer::inputs`].
+//! - When messages of other processes arrived, in `arrived_ns` of their reads: [`Config::arrivals`].
 //! - Empty steps, see below.
 //!
 //! Events of one worker carry `seq` 1, 2, 3, … without gaps, in the order of time; at equal times of different streams
@@ -130,6 +131,7 @@
 
 #![deny(missing_docs)]
 
+mod arrivals;
 mod between;
 mod clock;
 mod config;
@@ -148,6 +150,7 @@ mod tables;
 mod tracer;
 mod writer;
 
+pub use arrivals::Arrivals;
 pub use config::{Config, Sink};
 pub use directory::assemble;
 pub use error::Error;

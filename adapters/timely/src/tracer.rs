@@ -55,6 +55,8 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
 
     let path = std::path::absolute(&config.path).map_err(Error::at(&config.path))?;
     let limits = limits(config, 0);
+    // Before any other worker may send something.
+    let inbox = config.arrivals.as_ref().map(|arrivals| arrivals.inbox(worker.index() as u32, timer));
     // Whoever cannot send says so before anybody waits for him.
     let target = config.target.as_ref().map(send::Target::check).transpose()?;
     // Who sends removes what was taken, and so has a folder of his own.
@@ -84,7 +86,9 @@ fn open(worker: &mut Worker, timer: Instant, config: &Config) -> Result<Arc<Lane
             writer
         }
     };
-    Ok(writer.lane(worker.index() as u32).expect("the meeting knows this worker"))
+    let lane = writer.lane(worker.index() as u32).expect("the meeting knows this worker");
+    inbox.into_iter().for_each(|inbox| lane.listen(inbox));
+    Ok(lane)
 }
 
 /// Enters a trace that others began and go on with: for a worker that comes later.
@@ -104,13 +108,16 @@ pub fn join(worker: &mut Worker, config: Config, epoch: i64) -> Result<Tracer, E
             if config.target.is_some() {
                 return Err(Error::Write("nobody can join a trace that is sent to a follower".to_owned()));
             }
+            let inbox = config.arrivals.as_ref().map(|arrivals| arrivals.inbox(worker.index() as u32, timer));
             if config.founders.is_some_and(|founders| founders.min(worker.peers()) > 1) {
                 // The founders met over a channel: from there on, numbers must be the same on all workers.
                 worker.new_identifier();
             }
             let (directory, meeting) = Directory::enter(&path, meeting::newcomer(worker, timer))?;
             let writer = Writer::start(directory, &meeting.listed(), limits(&config, epoch), None)?;
-            Some(writer.lane(worker.index() as u32).expect("it is the only one"))
+            let lane = writer.lane(worker.index() as u32).expect("it is the only one");
+            inbox.into_iter().for_each(|inbox| lane.listen(inbox));
+            Some(lane)
         }
         Sink::Discard => None,
     };

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::arrivals::Inbox;
 use crate::directory::Directory;
 use crate::events::EventFile;
 use crate::inputs::{self, InputRow};
@@ -57,6 +58,7 @@ struct Pending {
     inputs: Vec<InputRow>,
     dropped: Dropped,
     stalled: Duration,
+    inbox: Option<Inbox>,
     /// Whether the program finished as it should; known when the worker is gone.
     closed: Option<bool>,
 }
@@ -69,6 +71,8 @@ pub(crate) struct Taken {
     pub(crate) inputs: Vec<InputRow>,
     pub(crate) dropped: Dropped,
     pub(crate) stalled: Duration,
+    /// Once, from where the writer learns when messages arrived.
+    pub(crate) inbox: Option<Inbox>,
     pub(crate) closed: Option<bool>,
 }
 
@@ -159,6 +163,7 @@ impl Lane {
             inputs: std::mem::take(&mut pending.inputs),
             dropped: pending.dropped,
             stalled: pending.stalled,
+            inbox: pending.inbox.take(),
             closed: pending.closed,
         };
         let full = std::mem::take(&mut pending.full);
@@ -180,6 +185,11 @@ impl Lane {
         let room = 4usize.saturating_sub(pending.spare.len());
         pending.spare.extend(spare.into_iter().take(room));
         taken
+    }
+
+    /// Lets the writer say when the messages arrived that the worker reads.
+    pub(crate) fn listen(&self, inbox: Inbox) {
+        locked(&self.pending).inbox = Some(inbox);
     }
 
     /// Tells the writer's first error.
@@ -286,6 +296,7 @@ struct Output {
     closed: Option<bool>,
     dropped: Dropped,
     stalled: Duration,
+    inbox: Option<Inbox>,
 }
 
 impl Output {
@@ -301,6 +312,7 @@ impl Output {
             closed: None,
             dropped: Dropped::default(),
             stalled: Duration::ZERO,
+            inbox: None,
         }
     }
 }
@@ -384,6 +396,11 @@ impl Work {
         output.dropped = taken.dropped;
         output.stalled = taken.stalled;
         output.inputs.extend(taken.inputs);
+        output.inbox = taken.inbox.or(output.inbox.take());
+        if let Some(inbox) = &mut output.inbox {
+            // After the events: what they read has come by now.
+            inbox.take();
+        }
         self.tables.learn(taken.structure);
         self.make_room(&mut taken.records);
         let mut records = taken.records.as_slice();
@@ -398,14 +415,15 @@ impl Work {
                 continue;
             }
             if output.file.is_none() {
-                output.file = Some(EventFile::create(&self.directory, output.lane.worker, output.files, output.seq)?);
+                let (worker, arrivals) = (output.lane.worker, output.inbox.is_some());
+                output.file = Some(EventFile::create(&self.directory, worker, output.files, output.seq, arrivals)?);
                 output.files += 1;
             }
             let Some(file) = &mut output.file else { continue };
             let room = self.limits.rows_per_file - file.rows();
             let (now, later) = records.split_at(records.len().min(room));
             self.tables.see(now);
-            output.epoch = file.append(now, output.epoch)?;
+            output.epoch = file.append(now, output.epoch, output.inbox.as_mut())?;
             output.seq = file.next();
             records = later;
             if file.rows() >= self.limits.rows_per_file {

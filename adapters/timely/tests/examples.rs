@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
@@ -248,15 +249,53 @@ const SMALL: [&str; 6] = ["--nodes", "200", "--edges", "400", "--rounds", "5"];
 fn two_processes() {
     let place = Place::new("two");
     let plain = checksum(example("bfs").args(SMALL));
-    for step in [false, true] {
-        let directory = place.0.join(format!("trace-{step}"));
+    for more in ["--arrivals", "--step"] {
+        let directory = place.0.join(format!("trace{more}"));
         let mut arguments = SMALL.to_vec();
-        arguments.extend(step.then_some("--step"));
+        arguments.push(more);
         assert_eq!(run_two(&place.0, &arguments, [&directory, &directory]), Some(plain.clone()));
         let trace = Trace::read(&directory);
         trace.check();
         check_processes(&trace);
+        if more == "--arrivals" {
+            check_arrivals(&trace);
+        }
     }
+}
+
+/// Messages of other processes, and no others, say when they arrived: after they were sent, and before they were read.
+fn check_arrivals(trace: &Trace) {
+    let of = |name: &'static str| {
+        move |row: &support::Row| (int(row, "worker").expect("a worker"), int(row, name).expect(name))
+    };
+    let offsets: HashMap<i64, i64> = trace.workers.iter().map(of("offset_ns")).collect();
+    let processes: HashMap<i64, i64> = trace.workers.iter().map(of("process")).collect();
+    let mut sent = HashMap::new();
+    for event in trace.events.iter().filter(|event| text(event, "kind").ends_with("send")) {
+        let worker = int(event, "worker").expect("a worker");
+        let key = (int(event, "channel"), Some(worker), int(event, "peer"), int(event, "message_seq"));
+        sent.insert(key, int(event, "t_ns").expect("a time") + offsets[&worker]);
+    }
+    let (mut known, mut unknown) = (0, 0);
+    for event in trace.events.iter() {
+        let (kind, worker, peer) = (text(event, "kind"), int(event, "worker").expect("a worker"), int(event, "peer"));
+        let arrived = int(event, "arrived_ns");
+        if !kind.ends_with("receive") || processes[&worker] == processes[&peer.expect("a sender")] {
+            assert_eq!(arrived, None, "{event:?}");
+            continue;
+        }
+        let Some(arrived) = arrived else {
+            unknown += 1;
+            continue;
+        };
+        known += 1;
+        let target = if kind == "receive" { Some(worker) } else { None };
+        let sent = sent[&(int(event, "channel"), peer, target, int(event, "message_seq"))] - offsets[&worker];
+        assert!(arrived <= int(event, "t_ns").expect("a time"), "{event:?}");
+        assert!(arrived - sent >= -1_000, "{event:?} arrived {} ns before it was sent", sent - arrived);
+    }
+    // What a communication thread has passed on and not yet reported when the writer asks stays unknown.
+    assert!(known > 100 && unknown * 20 <= known, "{unknown} of {} arrivals are not known", known + unknown);
 }
 
 #[test]

@@ -67,7 +67,9 @@ def _without(names: list[str], *left_out: str) -> tuple[str, ...]:
 TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not ActivityType.WAITING)
 """Properties of a `Segment`: its time by type."""
 
-WORKER = NodeTable(label="Worker", key=("worker",), columns=tuple(TRACE_WORKERS.names))
+LOG = ("log_file", "log_from_row", "log_rows", "log_from_seq", "log_to_seq")
+"""Properties of a `Worker`, lists of the same length: which rows of the trace's files hold which of its events."""
+WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
 OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
 NAMELESS = NodeTable(label="Operator", key=("operator",), columns=("operator",))
 """Operators that did something; what is known of them beside is left as it is, and may be nothing."""
@@ -235,6 +237,7 @@ PROPERTIES = tuple(
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
             *("command", "user", "host", "began"),
+            *("file_names", "file_bytes", "file_crc32", "last_epoch", "names", "values"),
         )
     )
 )

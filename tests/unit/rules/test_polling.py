@@ -26,10 +26,14 @@ KINDS = (
 def random_log(seed: int) -> list[dict[str, Any]]:
     """Rows of a worker 0, whose peers are worker 1 of the same process and worker 2 of another one."""
     draw = random.Random(seed)
+    losing = random.Random(seed)
     now, stack, log = 0, [], []
 
     def add(kind: str, operator: int | None = None, peer: int = -1, sent: int | None = None) -> None:
-        log.append({"t": now, "kind": kind, "operator": operator, "peer": peer, "sent": sent})
+        arrived = None if sent is None or draw.random() < 0.7 else now - draw.choice([0, 2, 20])
+        after_gap = seed % 3 == 0 and bool(log) and losing.random() < 0.1
+        row = {"t": now, "kind": kind, "operator": operator, "peer": peer, "sent": sent, "arrived": arrived}
+        log.append(row | {"after_gap": after_gap})
 
     for _ in range(draw.randint(1, 40)):
         now += draw.choice([0, 1, 1, 2, 5, 20])
@@ -55,23 +59,34 @@ def random_log(seed: int) -> list[dict[str, Any]]:
     return log
 
 
+def came(row: dict[str, Any]) -> int | None:
+    """When a message arrived at the earliest, unless its send is unknown or contradicts the clocks."""
+    if row["sent"] is None or row["sent"] > row["t"]:
+        return None
+    return max(row["sent"], row["sent"] if row["arrived"] is None else row["arrived"])
+
+
 def test_stretches_are_those_of_the_definition() -> None:
     counts = set()
     for seed in range(LOGS):
         log = random_log(seed)
         kind = np.array([KIND_CODES[row["kind"]] for row in log], np.int8)
         operator = np.array([-1 if row["operator"] is None else row["operator"] for row in log], np.int64)
-        innermost, role, _, _ = act.activations(kind, operator, np.full(len(log), -1, np.int64))
+        gaps = np.flatnonzero([row["after_gap"] for row in log])
+        innermost, role, _, _ = act.activations(kind, operator, np.full(len(log), -1, np.int64), gaps)
         reads = np.flatnonzero((kind == act.RECEIVE) | (kind == act.PROGRESS_RECEIVE)).astype(np.int32)
         rows: Any = SimpleNamespace(
             worker=0,
             starts_run=True,
+            before_t=NEVER,
+            gaps=gaps,
             kind=kind,
             t=np.array([row["t"] for row in log], np.int64),
             operator=operator,
             peer=np.array([row["peer"] for row in log], np.int64),
             reads=reads,
             sent=np.array([NEVER if log[row]["sent"] is None else log[row]["sent"] for row in reads], np.int64),
+            arrived=np.array([NEVER if row["arrived"] is None else row["arrived"] for row in log], np.int64),
         )
         same = [
             PolledRow(
@@ -80,8 +95,10 @@ def test_stretches_are_those_of_the_definition() -> None:
                 operator=row["operator"],
                 depth=int(innermost[place] >= 0),
                 works=bool(kind[place] == act.START and role[place] in {act.PROCESSING, act.INFERRED}),
-                sent=row["sent"] if row["sent"] is not None and row["sent"] <= row["t"] else None,
+                sent=came(row),
                 same_process=row["peer"] != 2,
+                after_gap=row["after_gap"],
+                logged=row["arrived"] is not None,
             )
             for place, row in enumerate(log)
         ]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pag_timely::{Activities, Activity, Config, Error, Inputs, Schedule, Sink, Tracer};
+use pag_timely::{Activities, Activity, Arrivals, Config, Error, Inputs, Schedule, Sink, Tracer};
 use timely::worker::Worker;
 
 /// A number that can be given on the command line.
@@ -27,6 +27,7 @@ pub struct Arguments {
     replace: bool,
     send: Option<(String, PathBuf)>,
     step: bool,
+    arrivals: Option<Arrivals>,
     timely: Option<timely::Config>,
 }
 
@@ -53,6 +54,7 @@ impl Arguments {
         options.optopt("", "send", "a follower that listens; what it has not taken stays in the trace", "HOST:PORT");
         options.optopt("", "token-file", "with --send: file of mode 600 with the follower's token", "FILE");
         options.optflag("", "step", "spin with step instead of parking with step_or_park");
+        options.optflag("", "arrivals", "record when messages of other processes arrived");
         options.optflag("", "help", "print this help");
         let program = std::env::args().next().unwrap_or_default();
         let usage =
@@ -93,6 +95,7 @@ impl Arguments {
                     _ => return Err("--send and --token-file: give both, or neither".to_owned()),
                 },
                 step: matches.opt_present("step"),
+                arrivals: matches.opt_present("arrivals").then(Arrivals::new),
                 timely: Some(timely),
             })
         });
@@ -142,12 +145,17 @@ impl Arguments {
         program: impl Fn(&mut Worker, &Run) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let config = self.timely.take().expect("it runs once");
-        let guards = timely::execute(config, move |worker| {
+        let arrivals = self.arrivals.clone();
+        let whole = move |worker: &mut Worker| {
             let run = Run::begin(worker, self.clone())?;
             let result = program(worker, &run);
             run.end(worker)?;
             Ok(result)
-        });
+        };
+        let guards = match arrivals {
+            Some(arrivals) => arrivals.execute(config, whole),
+            None => timely::execute(config, whole),
+        };
         let guards = guards.unwrap_or_else(|error| {
             eprintln!("{error}");
             std::process::exit(1);
@@ -209,6 +217,9 @@ impl Run {
             let mut config = Config::new(directory).sink(arguments.sink).replace(arguments.replace);
             if let Some((address, token_file)) = &arguments.send {
                 config = config.send(address, token_file);
+            }
+            if let Some(arrivals) = &arguments.arrivals {
+                config = config.arrivals(arrivals);
             }
             pag_timely::attach(worker, config)
         });
