@@ -4,6 +4,11 @@
 // returns: one row per port or number of workers, best first: rank, kind, operator_name, new_threads, utility, predicted_ns,
 //   low_ns, high_ns, verdict, reason, moved (operators whose work would go along)
 // example: skewed --epoch 4
+//   rank | kind  | operator_name | new_threads | utility | predicted_ns | low_ns  | high_ns | verdict     | reason   | moved
+//   1    | widen |               | 1           | 0.2216  | 3835220      | 1195689 | 3890893 | cannot_tell | skew     | 0
+//   2    | port  | Filter        | 1           | 0.9786  | 3808138      | 3808138 | 4030845 | cannot_tell | transfer | 1
+//   3    | port  | InspectBatch  | 1           | 0.9946  | 3870495      | 3870264 | 4943270 | cannot_tell | transfer | 2
+//   5 rows
 
 MATCH (:Epoch {run: $run, epoch: $epoch, published: true})-[:HAS_SNAPSHOT]->(:Snapshot {current: true})
       -[:CONTAINS]->(advice:Advice)

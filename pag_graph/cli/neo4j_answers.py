@@ -35,8 +35,7 @@ def advise(
 
     pag = Pag(store)
     known = None if state is None else read_state(state)
-    where = {} if epoch is None else {"epoch": epoch}
-    advice = pag.advise(**where, until=until, beta=beta, cores=cores, state=None if state is None else str(state))
+    advice = pag.advise(epoch=epoch, until=until, beta=beta, cores=cores, state=None if state is None else str(state))
     server = reach(home, uri)
     with server.open() as driver:
         count = write_advice(driver, pag.run, advice, known)

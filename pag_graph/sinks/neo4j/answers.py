@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from pag_graph.analyses.advising.advice_state import AdviceState
     from pag_graph.analyses.rescaling.report import Rescaling
     from pag_graph.graph.run import Run
+    from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
+
+    _Tables = list[tuple[NodeTable | RelationshipTable, pl.DataFrame]]
 
 _BATCH_ROWS = 5_000
 
@@ -93,7 +96,7 @@ def write_advice(driver: neo4j.Driver, run: Run, advice: Advice, state: AdviceSt
         prepare_schema(driver)
         with leases.held(driver, run_id, lanes=1) as lease:
             writer = Writer(driver, lease)
-            tables = [
+            tables: _Tables = [
                 (ADVISED, nodes),
                 (AT, _frame(AT.all_columns, [row for row in named if row["operator"] is not None])),
                 (MOVES, _frame(MOVES.all_columns, list(_moves(advice, named)))),
@@ -139,7 +142,7 @@ def write_rescalings(driver: neo4j.Driver, answer: Rescaling) -> int:
         "SERVED_BY": [(n, birth.by_worker) for n, course in _courses(answer) for birth in course.births],
     }
     bounds = list(_bounds(answer))
-    tables = [
+    tables: _Tables = [
         (RESCALING, _frame(RESCALING.columns, answer.table.to_pylist())),
         (PHASE, _frame(PHASE.columns, phases)),
         (BOOTSTRAP_STEP, _frame(BOOTSTRAP_STEP.columns, steps)),
@@ -171,7 +174,7 @@ def write_rescalings(driver: neo4j.Driver, answer: Rescaling) -> int:
                     pass
             writer.merge_all(tables, _BATCH_ROWS)
             writer.write(load_query("load/rescalings").text, link)
-    return answer.table.num_rows + len(phases) + len(steps)
+    return len(answer.courses) + len(phases) + len(steps)
 
 
 def _run_id(run: Run) -> str:
