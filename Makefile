@@ -8,6 +8,9 @@ BIN = .venv/bin
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
+# Tests start hundreds of processes that import the package, which is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo quick test prove adapter adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j

@@ -1,12 +1,12 @@
 """Advice checked by re-execution: what `advise` says of every cut of a pipeline, and how long it then takes.
 
 ``python -m bench.advice`` records the adapter's program `pipeline` on one worker, asks for advice, runs it on two
-workers with each cut, and compares. ``--quick`` makes do with one run of each; ``--only NAME`` with some shapes.
+workers with each cut, and compares. ``--held-out`` takes shapes at which nobody looked when constants were chosen.
+``--quick`` makes do with one run of each; ``--only NAME`` with some shapes.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import statistics
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import harness
-from bench.predictions import first_in_line
+from bench.reexecution import command_line, first_in_line, repeats, rounds, spread
 from pag_graph import api
-from pag_graph.model.enums import EpochRole
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
 
     from pag_graph.api import Pag
 
-RESULT = harness.ROOT / "bench" / "results" / "advice.json"
 PAGE = harness.ROOT / "docs" / "advice.md"
-_WARM = 3
-"""First rounds of a run that do not count."""
+_SIDES = (1, 2)
+"""Operators side by side where the program divides records (``--split``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +66,61 @@ SHAPES = (
     ),
 )
 
+HELD_OUT = (
+    Shape(
+        name="three stages",
+        costs=(1_500, 4_000, 2_500),
+        arguments={"records": 1_200, "batch": 150, "epochs": 20},
+        cuts=(1, 2),
+    ),
+    Shape(
+        name="six stages",
+        costs=(1_500, 500, 3_000, 700, 2_500, 800),
+        arguments={"records": 800, "batch": 80, "epochs": 20},
+        cuts=(1, 2, 3, 4, 5),
+    ),
+    Shape(name="uneven records", costs=(700, 1_400, 1_400, 700), arguments={**_BATCHES, "uneven": 10}),
+    Shape(
+        name="batches of 25",
+        costs=(3_000, 1_000, 2_000, 2_000),
+        arguments={"records": 500, "batch": 25, "epochs": 30},
+    ),
+    Shape(
+        name="two batches", costs=(2_500, 1_000, 2_000, 3_500), arguments={"records": 600, "batch": 300, "epochs": 20}
+    ),
+    Shape(name="diamond, 70 to 30", costs=(1_500, 4_000, 2_500, 2_000), arguments={**_BATCHES, "split": 70}),
+    Shape(name="diamond, uneven", costs=(500, 6_000, 1_000, 3_000), arguments={**_BATCHES, "split": 40, "uneven": 4}),
+    Shape(name="512 byte payload", costs=(1_000, 3_000, 1_000, 2_000), arguments={**_BATCHES, "payload": 512}),
+    Shape(
+        name="2 epochs in flight",
+        costs=(1_000, 2_000, 3_000, 1_000),
+        arguments={"records": 400, "batch": 50, "epochs": 40, "inflight": 2},
+    ),
+    Shape(
+        name="one message at a time",
+        costs=(2_000, 1_000, 4_000, 1_000),
+        arguments={"records": 800, "batch": 40, "epochs": 20, "atonce": 1},
+    ),
+)
+"""Chosen after the constants of replays, and before any of them was run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Shapes that are reported together."""
+
+    name: str
+    """Of the generated section and the result."""
+    shapes: tuple[Shape, ...]
+
+    @property
+    def result(self) -> Path:
+        """The file of the result."""
+        return harness.ROOT / "bench" / "results" / f"{self.name}.json"
+
+
+FITTED, UNSEEN = Part(name="advice", shapes=SHAPES), Part(name="advice-held-out", shapes=HELD_OUT)
+
 
 @dataclass(slots=True, kw_only=True)
 class Cut:
@@ -94,7 +147,7 @@ class Cut:
     @property
     def spread(self) -> float:
         """By how much runs with the same arguments differ: (slowest - fastest) / median, with the cut or without."""
-        return max((max(runs) - min(runs)) / statistics.median(runs) for runs in (self.recorded_ns, self.measured_ns))
+        return spread(self.recorded_ns, self.measured_ns)
 
     @property
     def inside(self) -> bool:
@@ -104,35 +157,37 @@ class Cut:
         return low * (1 - self.spread) <= measured <= high * (1 + self.spread)
 
 
-def command(program: Path, shape: Shape, cut: int | None) -> list[str]:
-    """Return how to run a shape, cut before an operator or not at all."""
-    places = [int(cut is not None and stage >= cut) for stage in range(len(shape.costs))]
+def cut_places(shape: Shape, cut: int | None) -> list[int]:
+    """Return the worker of each operator: those downstream of a cut are on the second one; all on the first without."""
+    if cut in _SIDES and "split" in shape.arguments:
+        # What follows either side reads on both workers.
+        return [int(stage == cut) for stage in range(len(shape.costs))]
+    return [int(cut is not None and stage >= cut) for stage in range(len(shape.costs))]
+
+
+def command(program: Path, shape: Shape, places: Sequence[int]) -> list[str]:
+    """Return how to run a shape with its operators on some workers."""
     words = [word for name, value in shape.arguments.items() for word in (f"--{name}", str(value))]
     return [
         *(str(program), "--costs", ",".join(map(str, shape.costs)), "--place", ",".join(map(str, places))),
-        *("-w", "1" if cut is None else "2", *words),
+        *("-w", str(max(places) + 1), *words),
     ]
 
 
-def recorded(program: Path, shape: Shape, cut: int | None, place: Path, *, rt: bool) -> Pag:
+def recorded(program: Path, shape: Shape, places: Sequence[int], place: Path, *, rt: bool) -> Pag:
     """Run a shape once and build its graph."""
-    words = [*command(program, shape, cut), "--trace", str(place / "trace")]
+    words = [*command(program, shape, places), "--trace", str(place / "trace")]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, preexec_fn=first_in_line if rt else None)
     api.build(place / "trace", place / "store", engine="local")
     return api.open(place / "store")
 
 
-def untraced_ns(program: Path, shape: Shape, cut: int | None, *, rt: bool) -> int:
+def untraced_ns(program: Path, shape: Shape, places: Sequence[int], *, rt: bool) -> int:
     """Return how long a run takes that nobody records."""
-    words = command(program, shape, cut)
+    words = command(program, shape, places)
     done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=first_in_line if rt else None)
     [said] = re.findall(r"elapsed_ns (\d+)", done.stdout + done.stderr)
     return int(said)
-
-
-def rounds(pag: Pag) -> list[api.Window]:
-    """Return the rounds that count."""
-    return [window for window in pag.run.windows() if window.role is EpochRole.ROUND][_WARM:]
 
 
 def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
@@ -140,20 +195,21 @@ def check(program: Path, shape: Shape, *, repeat: int, rt: bool) -> list[Cut]:
     cuts = {cut: Cut(shape=shape.name, operator=f"stage {cut}") for cut in shape.cuts}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
-            pag = recorded(program, shape, None, Path(folder), rt=rt)
-            window = rounds(pag)
-            alone_ns = untraced_ns(program, shape, None, rt=rt)
+            alone = cut_places(shape, None)
+            pag = recorded(program, shape, alone, Path(folder), rt=rt)
+            window = rounds(pag.run)
+            alone_ns = untraced_ns(program, shape, alone, rt=rt)
             advice = pag.advise(epoch=window[0].epoch, until=window[-1].epoch, beta=0.0)
             said = {row["operator_name"]: row for row in advice.table.to_pylist()}
             for number, cut in cuts.items():
-                row = said[cut.operator]
+                row, places = said[cut.operator], cut_places(shape, number)
                 for name in ("low_ns", "predicted_ns", "high_ns", "rank", "verdict", "utility"):
                     getattr(cut, name).append(row[name])
                 cut.recorded_ns.append(window[-1].end_ns - window[0].start_ns)
                 with tempfile.TemporaryDirectory() as other:
-                    after = rounds(recorded(program, shape, number, Path(other), rt=rt))
+                    after = rounds(recorded(program, shape, places, Path(other), rt=rt).run)
                 cut.measured_ns.append(after[-1].end_ns - after[0].start_ns)
-                cut.untraced.append(alone_ns / untraced_ns(program, shape, number, rt=rt))
+                cut.untraced.append(alone_ns / untraced_ns(program, shape, places, rt=rt))
     return list(cuts.values())
 
 
@@ -212,30 +268,26 @@ def section(result: Mapping[str, Any]) -> str:
     return "\n".join([head, "", names, "|" + " --- |" * (names.count("|") - 1), *map(line, cuts)])
 
 
-def write_page(result: Mapping[str, Any]) -> None:
-    """Replace the generated part of ``docs/advice.md``."""
-    text = harness.with_section(PAGE.read_text(encoding="utf-8"), "advice", section(result))
+def write_page(part: Part, result: Mapping[str, Any]) -> None:
+    """Replace a generated part of ``docs/advice.md``."""
+    text = harness.with_section(PAGE.read_text(encoding="utf-8"), part.name, section(result))
     PAGE.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.advice", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one run of each instead of five; writes no file")
-    parser.add_argument("--repeat", type=int, help="runs of each")
-    parser.add_argument("--only", action="append", help="shapes to try; writes no file")
-    parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
-    parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
-    parser.add_argument("--page", action="store_true", help="only write docs/advice.md anew from the result")
+    parser = command_line("advice", __doc__, recordings="recording", subjects="shapes", page=PAGE)
+    parser.add_argument("--held-out", action="store_true", help="shapes that no constant was chosen by")
     given = parser.parse_args(arguments)
+    part = UNSEEN if given.held_out else FITTED
     if given.page:
-        write_page(harness.load(RESULT))
+        write_page(part, harness.load(part.result))
         return 0
     program = given.program or build_program("pipeline")
-    repeat = given.repeat or (1 if given.quick else 5)
+    repeat = repeats(given)
     facts, begun = harness.machine(), datetime.now(UTC)
     cuts = []
-    for shape in SHAPES:
+    for shape in part.shapes:
         if given.only and shape.name not in given.only:
             continue
         for cut in check(program, shape, repeat=repeat, rt=given.first_in_line):
@@ -245,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.quick and not given.only:
         result = {
             "format": harness.FORMAT,
-            "bench": "advice",
+            "bench": part.name,
             "machine": {**facts, "load_average_after": round(os.getloadavg()[0], 2)},
             "begun": begun.isoformat(timespec="seconds"),
             "repeat": repeat,
@@ -253,9 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "commit": harness.commit(),
             "cuts": [asdict(cut) for cut in cuts],
         }
-        RESULT.parent.mkdir(exist_ok=True)
-        harness.save(result, RESULT)
-        write_page(result)
+        part.result.parent.mkdir(exist_ok=True)
+        harness.save(result, part.result)
+        write_page(part, result)
     return 0
 
 

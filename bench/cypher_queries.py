@@ -55,12 +55,12 @@ def _queries(session: Session, driver: neo4j.Driver, opened: Run) -> None:
             against=idle,
             target="1 s",
         )
-        figure.values = {"rows": len(profiled.rows), "touched": _hits(profiled.plan)}
+        figure.values = {"rows": len(profiled.rows), "touched": hits(profiled.plan)}
 
 
-def _hits(plan: Mapping[str, Any]) -> int:
+def hits(plan: Mapping[str, Any]) -> int:
     """Return what all steps of a plan touched."""
-    return int(plan["args"].get("DbHits", 0)) + sum(_hits(child) for child in plan.get("children", ()))
+    return int(plan["args"].get("DbHits", 0)) + sum(hits(child) for child in plan.get("children", ()))
 
 
 def _longest_wait(driver: neo4j.Driver, opened: Run) -> int:

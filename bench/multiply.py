@@ -6,7 +6,7 @@ messages go on where the copy before ended. So every message of the recording is
 copies share a key, and all workers stay on the clocks that they had. What differs from a run of that length: nothing
 drifts, and the run's startup and shutdown come again in every copy.
 
-As one epoch all copies are the first one: a single round that is as long as them all.
+Where epochs are given as copies, so many copies are one: a round that is as long as they are.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SEED = 1
 _GAP_NS = (1_000_000, 2_000_000)
 
 
-def multiplied(session: Session, recorded: Path, times: int, *, one_epoch: bool = False) -> Path:
+def multiplied(session: Session, recorded: Path, times: int, *, per_epoch: int | None = None) -> Path:
     """Return a recorded trace many times over: a fixed input, with the gaps of seed 1."""
     stem = f"{recorded.name.removesuffix('.trace')}-x{times}-{_SEED}"
-    make = partial(multiply, recorded, times=times, seed=_SEED, one_epoch=one_epoch)
-    return session.fixed(f"{stem}-one.trace" if one_epoch else f"{stem}.trace", make)
+    make = partial(multiply, recorded, times=times, seed=_SEED, per_epoch=per_epoch)
+    return session.fixed(f"{stem}.trace" if per_epoch is None else f"{stem}-by-{per_epoch}.trace", make)
 
 
-def multiply(source: Path, target: Path, *, times: int, seed: int, one_epoch: bool = False) -> None:
+def multiply(source: Path, target: Path, *, times: int, seed: int, per_epoch: int | None = None) -> None:
     """Write a trace that repeats another one.
 
     Parameters
@@ -54,8 +54,8 @@ def multiply(source: Path, target: Path, *, times: int, seed: int, one_epoch: bo
         How many copies, at least one.
     seed
         Of the gaps between them.
-    one_epoch
-        Whether all rows are of one epoch, which ends where the last copy ends.
+    per_epoch
+        How many copies are one epoch, which ends where the last of them does; None for the epochs as they were.
     """
     trace = Trace.open(source)
     draw = random.Random(seed)
@@ -83,16 +83,17 @@ def multiply(source: Path, target: Path, *, times: int, seed: int, one_epoch: bo
                     pl.col("seq") + copy * (last - first + 1),
                     pl.col("message_seq") + copy * numbers,
                 )
-                if one_epoch:
-                    ends = pl.col("kind") == EventKind.EPOCH_END
-                    later = later.filter(~ends | (ends.reverse().cum_sum().reverse() == 1) & (copy == times - 1))
+                if per_epoch is not None:
+                    ends, last = pl.col("kind") == EventKind.EPOCH_END, copy % per_epoch == per_epoch - 1
+                    later = later.filter(~ends | (ends.reverse().cum_sum().reverse() == 1) & last)
+                    epoch = int(log["epoch"][0]) + copy // per_epoch
                     later = later.with_columns(
-                        epoch=pl.lit(log["epoch"][0], pl.Int64), seq=sent[worker] + pl.int_range(pl.len())
+                        epoch=pl.lit(epoch, pl.Int64), seq=sent[worker] + pl.int_range(1, pl.len() + 1)
                     )
                     sent[worker] += later.height
                 yield f"worker-{worker:07}-{copy:07}", later.to_arrow()
 
-    made = f"{trace.meta.trace_id} {times} {seed}{' one epoch' if one_epoch else ''}"
+    made = f"{trace.meta.trace_id} {times} {seed}{'' if per_epoch is None else f' by {per_epoch}'}"
     identity = sha256(made.encode()).hexdigest()[:32]
     write_trace(
         target,

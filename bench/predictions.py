@@ -7,24 +7,21 @@ with these costs, and compares. ``--quick`` makes do with one recording of each;
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import polars as pl
-
 from bench import harness
+from bench.reexecution import command_line, first_in_line, repeats, rounds, spread
 from pag_graph import api
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
-from pag_graph.model.enums import EpochRole
+from pag_graph.model.ranks import rank_of
 from pag_graph.sources.record import build_program
 
 if TYPE_CHECKING:
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 
 RESULT = harness.ROOT / "bench" / "results" / "predictions.json"
 PAGE = harness.ROOT / "docs" / "predictions.md"
-_WARM = 3
-"""First rounds of a run that do not count: memory is new, and so are the threads."""
 
 Numbers = dict[str, int]
 OPERATORS = {"before": "before", "cost": "middle", "after": "after", "slow": "middle", "prepare": "prepare"}
@@ -159,15 +154,7 @@ class Pair:
         """By how much runs with the same arguments differ: (slowest - fastest) / median, with the change or without."""
         if len(self.measured_ns) < 2:  # noqa: PLR2004
             return None
-        return max((max(runs) - min(runs)) / statistics.median(runs) for runs in (self.recorded_ns, self.measured_ns))
-
-
-def first_in_line() -> None:
-    """Let this process run before all others of the machine, if the system allows it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except (AttributeError, OSError) as error:
-        print(f"runs at usual priority: {error}", file=sys.stderr)
+        return spread(self.recorded_ns, self.measured_ns)
 
 
 class Recorded(NamedTuple):
@@ -190,26 +177,22 @@ def execute(
     report = api.latency(place / "trace")
     if report.loop == "closed":
         return Recorded(run, {})
-    first = report.rows().group_by("number").agg(pl.col("due_ns").min() - run.info.run["origin_unix_ns"])
-    return Recorded(run, dict(first.iter_rows()))
+    origin = run.info.run["origin_unix_ns"]
+    return Recorded(run, {number: due - origin for number, due in report.first_due().items()})
 
 
 def spans(recorded: Recorded) -> list[int]:
     """Return the lengths of the rounds that count; where input comes by the clock, from when it was due."""
-    windows = _windows(recorded.run)
+    windows = rounds(recorded.run)
     return [window.span_ns - due for window, due in zip(windows, _due(recorded), strict=True)]
 
 
 def _due(recorded: Recorded) -> list[int]:
     """Return when the input of each round was due, from the round's start: before it, where the one before was late."""
-    windows = _windows(recorded.run)
+    windows = rounds(recorded.run)
     if not recorded.due_ns:
         return [0] * len(windows)
     return [recorded.due_ns[window.epoch] - window.start_ns for window in windows if window.epoch is not None]
-
-
-def _windows(run: Run) -> list[api.Window]:
-    return [window for window in run.windows() if window.role is EpochRole.ROUND][_WARM:]
 
 
 def predicted(recorded: Recorded, old: Mapping[str, int], new: Mapping[str, int]) -> list[int]:
@@ -218,7 +201,7 @@ def predicted(recorded: Recorded, old: Mapping[str, int], new: Mapping[str, int]
     changes = list(_changes(run, old, new))
     return [
         what_if(run.snapshot(window), changes).span_ns - due
-        for window, due in zip(_windows(run), _due(recorded), strict=True)
+        for window, due in zip(rounds(run), _due(recorded), strict=True)
     ]
 
 
@@ -275,13 +258,12 @@ def line(pair: Pair) -> str:
 def summary(pairs: Sequence[Pair]) -> dict[str, float]:
     """Return what the pairs that count say together; a percentile is the nearest rank."""
     sizes = sorted(abs(pair.error) for pair in pairs if not pair.extra)
-    rank = -(-95 * len(sizes) // 100) - 1
     counted = [pair for pair in pairs if not pair.extra]
     beyond = sum(pair.noise is not None and abs(pair.error) > pair.noise for pair in counted)
     return {
         "pairs": len(sizes),
         "median": statistics.median(sizes),
-        "p95": sizes[rank],
+        "p95": sizes[rank_of(0.95, len(sizes)) - 1],
         "most": sizes[-1],
         "beyond_spread": beyond,
     }
@@ -357,20 +339,14 @@ def write(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bench.predictions", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one recording of each instead of five; writes no file")
-    parser.add_argument("--repeat", type=int, help="recordings of each")
-    parser.add_argument("--only", action="append", help="programs to try; writes no file but with --save")
+    parser = command_line("predictions", __doc__, recordings="recording", subjects="programs", page=PAGE)
     parser.add_argument("--save", action="store_true", help="with --only: replace their pairs in the result")
-    parser.add_argument("--first-in-line", action="store_true", help="run before all other processes (as root)")
-    parser.add_argument("--program", type=Path, help="the compiled program; cargo builds it where absent")
-    parser.add_argument("--page", action="store_true", help="only write docs/predictions.md anew from the result")
     given = parser.parse_args(arguments)
     if given.page:
         write_page(harness.load(RESULT))
         return 0
     executable = given.program or build_program("adjustable")
-    repeat = given.repeat or (1 if given.quick else 5)
+    repeat = repeats(given)
     facts, begun = harness.machine(), datetime.now(UTC)
     pairs = []
     for program in PROGRAMS:

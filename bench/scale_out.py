@@ -152,7 +152,7 @@ def _cluster(session: Session, trace: Path, slice_events: int) -> None:
 def _one_epoch(session: Session, recorded: Path) -> None:
     """Build a trace that is one epoch, in slices that are much smaller."""
     copies, slice_events = (24, DEFAULT_SLICE_EVENTS) if not session.quick else (2, 100_000)
-    trace = multiplied(session, recorded, copies, one_epoch=True)
+    trace = multiplied(session, recorded, copies, per_epoch=copies)
     name = f"one epoch of {Trace.open(trace).rows / 1e6:.1f} M events, in process"
     _watch(session, name, trace, LocalEngine(), slice_events)
     built = api.open(session.scratch / "output" / "build.pag")

@@ -11,8 +11,6 @@ from bench.harness import Bench, Session, Yardstick
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pag_graph.sources.spans.requests import Requests
-
 _REQUESTS = 4_000
 _QUICK_REQUESTS = 200
 _SIBLINGS = 10_000
@@ -41,17 +39,11 @@ def wide(target: Path) -> None:
     target.write_bytes(orjson.dumps({"traceID": "t", "spans": named, "processes": {"p": {"serviceName": "s"}}}))
 
 
-def _answered(file: Path) -> Requests:
-    from pag_graph.diagnosis.spans.aggregates import by_call_path, by_latency, by_operation, counted
-    from pag_graph.sources.spans.files import read_spans
-    from pag_graph.sources.spans.requests import requests
+def _answered(file: Path) -> int:
+    from pag_graph.diagnosis.spans.answer import answer
 
-    made = requests(read_spans([file]))
-    chosen = counted(made)
-    by_operation(made, chosen)
-    by_latency(made, chosen)
-    by_call_path(made, chosen)
-    return made
+    with answer([file]) as told:
+        return told.requests.spans
 
 
 def _parsed(file: Path) -> Yardstick:
@@ -66,7 +58,7 @@ def run(session: Session) -> None:
     count = _QUICK_REQUESTS if session.quick else _REQUESTS
     for name in ("jaeger", "zipkin", "otlp", "protobuf"):
         file = session.fixed(f"spans-{name}-{count}-v1", lambda path, name=name: make(name, path, count))
-        spans = len(_answered(file).row)
+        spans = _answered(file)
         session.measure(
             f"read and sum {name}",
             lambda file=file: _answered(file),

@@ -1,24 +1,26 @@
 """What `pag spark` predicts, beside what the same programs took once its advice was followed.
 
     python -m bench.spark_truth --run             # runs every program as it was and mended, and writes the page anew
-    python -m bench.spark_truth --run --pairs 6   # more often
+    python -m bench.spark_truth --run --pairs 5 --lines 2000000   # more often, with larger tables for the held-out half
+    python -m bench.spark_truth --run --half held-out --only h-band
     python -m bench.spark_truth                   # the page anew, from the result that is kept
 
-Programs are those of `bench/spark_causes/plan_programs.py`. A pair is one run with the planted cause and one with the
-advice applied; pairs alternate (ABBA), so what a machine does meanwhile meets both. The application's time since its
-first job counts.
+Programs of the training half are those of `bench/spark_causes/plan_programs.py`, of the held-out half those of
+`query_programs.py`. A pair is one run with the planted cause and one with the advice applied; pairs alternate (ABBA),
+so what a machine does meanwhile meets both. Every change of a setting that an answer proposes is applied as well, to
+the planted program, whatever the cause. The application's time since its first job counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import os
 import statistics
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -31,12 +33,18 @@ from pag_graph.sources.spark.reader import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
-__all__ = ["Run", "Truth", "compare", "section", "wilson"]
+    from spark_causes.plan_programs import Program
+
+    from pag_graph.diagnosis.spark.changes import Change
+
+__all__ = ["Run", "Tried", "Truth", "compare", "half", "section", "tried", "wilson"]
 
 RESULT = harness.ROOT / "bench" / "results" / "spark-truth.json"
 PAGE = harness.ROOT / "docs" / "spark-truth.md"
 _SCRIPTS = harness.ROOT / "bench" / "spark_causes"
+HALVES = ("training", "held-out")
 _OF_AN_ESTIMATE, _OF_A_BOUND = 0.5, 0.2
 """Least part of a predicted saving that must come true: of an estimate, and of what is only a bound."""
 
@@ -53,7 +61,15 @@ class Run:
     load: float
     """Of the machine when it ended."""
     ranked: list[dict[str, Any]]
-    """Causes that the answer names, in order: `cause`, `saved_ns`, `upper_bound`, `class`."""
+    """Causes that the answer names, in order: `cause`, `saved_ns`, `upper_bound`, `class`, `settings` (proposed)."""
+    half: str = "training"
+    """``training`` if rules were made with the program in view, else ``held-out``."""
+    lines: int = 0
+    """Of the largest table, where programs share tables."""
+    sha256: str = ""
+    """Of the log as it was written, without what tells of the machine."""
+    advice: str = ""
+    """For the role ``advised``: the setting with its proposed value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +98,65 @@ class Truth:
     @property
     def true(self) -> bool:
         """Whether the advice saved more than noise, and enough of what was predicted."""
-        least = (_OF_A_BOUND if self.bound else _OF_AN_ESTIMATE) * self.predicted_ns
-        return self.rank is not None and self.measured_ns > self.noise_ns and self.measured_ns >= least
+        return self.rank is not None and _came_true(
+            self.predicted_ns, self.measured_ns, self.noise_ns, bound=self.bound
+        )
 
     @property
     def held(self) -> bool | None:
         """Whether no more was saved than the bound says; None for an estimate."""
         return self.measured_ns <= self.predicted_ns if self.bound else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A setting that an answer proposed, and what came of it: medians over the runs of a program."""
+
+    program: str
+    cause: str
+    advice: str
+    bound: bool
+    predicted_ns: int
+    measured_ns: int
+    noise_ns: int
+    """Largest difference between runs of one kind."""
+
+    @property
+    def true(self) -> bool:
+        """Whether it saved more than noise, and enough of what was predicted."""
+        return _came_true(self.predicted_ns, self.measured_ns, self.noise_ns, bound=self.bound)
+
+
+def _came_true(predicted: int, measured: int, noise: int, *, bound: bool) -> bool:
+    least = (_OF_A_BOUND if bound else _OF_AN_ESTIMATE) * predicted
+    return measured > noise and measured >= least
+
+
+def tried(runs: Iterable[Run]) -> list[Tried]:
+    """Return one row per program, cause and setting that was applied."""
+    planted: dict[str, list[Run]] = {}
+    advised: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.role == "planted":
+            planted.setdefault(run.program, []).append(run)
+        elif run.role == "advised":
+            advised.setdefault((run.program, run.advice), []).append(run)
+    return [row for (program, advice), own in advised.items() for row in _tried(program, advice, planted[program], own)]
+
+
+def _tried(program: str, advice: str, planted: list[Run], advised: list[Run]) -> Iterator[Tried]:
+    before, after = ([run.active_ns for run in own] for own in (planted, advised))
+    for cause in sorted({row["cause"] for run in planted for row in run.ranked if advice in row.get("settings", ())}):
+        rows = [row for run in planted for row in run.ranked if row["cause"] == cause]
+        yield Tried(
+            program=program,
+            cause=cause,
+            advice=advice,
+            bound=bool(rows[0]["upper_bound"]),
+            predicted_ns=int(statistics.median(row["saved_ns"] for row in rows)),
+            measured_ns=int(statistics.median(before) - statistics.median(after)),
+            noise_ns=max(max(values) - min(values) for values in (before, after)),
+        )
 
 
 def compare(runs: Iterable[Run]) -> list[Truth]:
@@ -139,6 +207,57 @@ def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, (middle - spread) / (1 + extra)), min(1.0, (middle + spread) / (1 + extra))
 
 
+def _part(hits: int, of: int) -> str:
+    low, high = wilson(hits, of)
+    return f"{hits} of {of} ({low:.0%} to {high:.0%})"
+
+
+def half(runs: Sequence[Run]) -> str:
+    """Return what the page says of one half: planted causes, settings that were applied, and what else was named."""
+    rows, settings = compare(runs), tried(runs)
+    planted = {row.program: row.cause for row in rows}
+    right = sum(row.rank is not None for row in rows)
+    still = sum(row.twins_named + row.false for row in rows)
+    others = [row for row in settings if row.cause != planted.get(row.program)]
+    wrong = still + sum(not row.true for row in others)
+    right_names = right + sum(row.true for row in others)
+    told = [
+        f"- recall, programs whose planted cause is named in every run: {_part(right, len(rows))}",
+        f"- precision, names that are right of those that could be checked: {_part(right_names, right_names + wrong)}",
+        f"- names that nobody could check, because their advice is no setting: {_unchecked(runs, planted, settings)}",
+    ]
+    healthy = [run for run in runs if run.role == "healthy"]
+    if healthy:
+        names = sorted({f"{run.program} `{row['cause']}`" for run in healthy for row in run.ranked})
+        count = sum(bool(run.ranked) for run in healthy)
+        listed = f": {', '.join(names)}" if names else ""
+        told.append(f"- queries without a planted cause in which one is named: {count} of {len(healthy)}{listed}")
+    if sizes := sorted({run.lines for run in runs if run.lines}):
+        told.append(f"- lines of the largest table: {', '.join(f'{size:,}' for size in sizes)}")
+    told += ["", section(rows, [run.load for run in runs])]
+    if settings:
+        columns = ("program", "cause", "setting", "predicted s", "measured s", "noise s", "true")
+        told += ["", "| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+        for row in settings:
+            most = "at most " if row.bound else ""
+            cells = [row.program, f"`{row.cause}`", f"`{row.advice}`", f"{most}{row.predicted_ns / 1e9:.2f}"]
+            cells += [f"{row.measured_ns / 1e9:.2f}", f"{row.noise_ns / 1e9:.2f}", "yes" if row.true else "no"]
+            told.append("| " + " | ".join(cells) + " |")
+    return "\n".join(told)
+
+
+def _unchecked(runs: Sequence[Run], planted: dict[str, str], settings: Sequence[Tried]) -> str:
+    """Count the programs and names of planted runs that are neither the planted cause nor checked by a setting."""
+    checked = {(row.program, row.cause) for row in settings}
+    names = {(run.program, row["cause"]) for run in runs if run.role == "planted" for row in run.ranked}
+    rest = sorted(
+        f"{program} `{cause}`"
+        for program, cause in names
+        if planted.get(program) != cause and (program, cause) not in checked
+    )
+    return f"{len(rest)}" + (f" ({', '.join(rest)})" if rest else "")
+
+
 def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     """Return the generated part of the page."""
     named = [row for row in found if row.rank is not None]
@@ -148,17 +267,12 @@ def section(found: Sequence[Truth], loads: Sequence[float]) -> str:
     near = sum(row.held is not None and row.measured_ns <= row.predicted_ns + row.noise_ns for row in found)
     decoys, false = sum(row.decoys for row in found), sum(row.false for row in found)
     twins, still = sum(row.pairs for row in found), sum(row.twins_named for row in found)
-
-    def part(hits: int, of: int) -> str:
-        low, high = wilson(hits, of)
-        return f"{hits} of {of} ({low:.0%} to {high:.0%})"
-
     head = [
-        f"- programs whose cause is named in every run: {part(len(named), len(found))}",
-        f"- named first in every run: {part(len(first), len(found))}",
-        f"- advice that came true: {part(len(true), len(found))}",
-        f"- bounds that held: {part(sum(bool(row.held) for row in bounds), len(bounds))}",
-        f"- bounds that held within noise: {part(near, len(bounds))}",
+        f"- programs whose cause is named in every run: {_part(len(named), len(found))}",
+        f"- named first in every run: {_part(len(first), len(found))}",
+        f"- advice that came true: {_part(len(true), len(found))}",
+        f"- bounds that held: {_part(sum(bool(row.held) for row in bounds), len(bounds))}",
+        f"- bounds that held within noise: {_part(near, len(bounds))}",
         f"- decoys that were taken for the cause: {false} of {decoys}",
         f"- mended runs that kept it: {still} of {twins}",
         f"- load of the machine (2 cores) while they ran: {min(loads):.1f} to {max(loads):.1f}",
@@ -182,33 +296,76 @@ def _answered(log: bytes, folder: Path) -> Diagnosis:
     return diagnose(map_log(read_log(LogFiles(name="log", files=(file,)))).schedule)
 
 
-def run_all(pairs: int, only: Sequence[str]) -> Iterator[Run]:
-    """Run all programs: decoy once, then planted and mended in turn; yield every run."""
+def run_all(pairs: int, only: Sequence[str], halves: Sequence[str], lines: int) -> Iterator[Run]:
+    """Run all programs: decoy once, planted and mended in turn, then each proposed setting; yield every run."""
     sys.path.insert(0, str(_SCRIPTS))
     from plan_programs import PROGRAMS
-    from record_plans import records
+    from query_data import write_tables
+    from query_programs import HEALTHY, HELD_OUT
+    from record_plans import record, recording
 
-    order = [role for pair in range(pairs) for role in (("planted", "twin") if pair % 2 == 0 else ("twin", "planted"))]
-    chosen = [program for program in PROGRAMS if not only or program.name in only]
-    with tempfile.TemporaryDirectory(prefix="spark-truth-") as temporary:
-        for program, role, log in records(chosen, ["decoy", *order]):
-            told = _answered(log, Path(temporary))
-            keys = ("cause", "upper_bound", "class")
-            ranked = [
-                {**{key: cause.facts()[key] for key in keys}, "saved_ns": cause.saved_ns} for cause in told.causes
-            ]
-            load = round(os.getloadavg()[0], 1)
-            print(
-                f"{program.name} {role}: {told.active_ns / 1e9:.2f} s, {[row['cause'] for row in ranked]}", flush=True
-            )
-            yield Run(
-                program=program.name,
-                cause=program.cause,
-                role=role,
-                active_ns=told.active_ns,
-                load=load,
-                ranked=ranked,
-            )
+    chosen = [
+        (name, replace(program, prepare=partial(write_tables, lines=lines)) if program.data else program)
+        for name, programs in (("training", PROGRAMS), ("held-out", (*HELD_OUT, *HEALTHY)))
+        for program in programs
+        if name in halves and (not only or program.name in only)
+    ]
+    with recording(PROGRAMS[0]) as folder:
+
+        def one(name: str, program: Program, role: str, advice: str = "") -> Run:
+            changed = dict([advice.split("=", 1)]) if advice else {}
+            log = record(program, "planted" if advice or role == "healthy" else role, folder, changed)
+            run = _run(name, program, "advised" if advice else role, log, folder, advice)
+            return replace(run, lines=lines if program.data else 0)
+
+        for name, program in chosen:
+            if not program.cause:
+                yield one(name, program, "healthy")
+                continue
+            yield one(name, program, "decoy")
+            proposed: set[str] = set()
+            for pair in range(pairs):
+                for role in ("planted", "twin") if pair % 2 == 0 else ("twin", "planted"):
+                    run = one(name, program, role)
+                    if role == "planted":
+                        proposed |= {setting for row in run.ranked for setting in row["settings"]}
+                    yield run
+            mended = {f"{key}={value}" for key, value in program.fixed_settings.items()}
+            for setting in sorted(proposed - mended):
+                for _ in range(pairs):
+                    yield one(name, program, "advised", setting)
+
+
+def _run(half_name: str, program: Program, role: str, log: bytes, folder: Path, advice: str) -> Run:
+    told = _answered(log, folder)
+    ranked = [
+        {
+            "cause": cause.cause,
+            "upper_bound": cause.bound,
+            "class": cause.kind,
+            "saved_ns": cause.saved_ns,
+            "settings": sorted(f"{change.what}={change.proposed}" for change in cause.changes if _mechanical(change)),
+        }
+        for cause in told.causes
+    ]
+    names = [row["cause"] for row in ranked]
+    print(f"{program.name} {role} {advice}: {told.active_ns / 1e9:.2f} s, {names}", flush=True)
+    return Run(
+        program=program.name,
+        cause=program.cause,
+        role=role,
+        active_ns=told.active_ns,
+        load=round(os.getloadavg()[0], 1),
+        ranked=ranked,
+        half=half_name,
+        sha256=hashlib.sha256(log).hexdigest(),
+        advice=advice,
+    )
+
+
+def _mechanical(change: Change) -> bool:
+    """Return whether a change is a setting with a value, which can be applied without looking at the program."""
+    return change.what.startswith("spark.") and " " not in change.proposed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -216,12 +373,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_truth", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--run", action="store_true", help="run the programs; without it the kept result is shown")
     parser.add_argument("--pairs", type=int, default=2, help="pairs of each program")
+    parser.add_argument("--lines", type=int, default=400_000, help="lines of the held-out half's largest table")
+    parser.add_argument("--half", nargs="+", choices=HALVES, default=list(HALVES), help="one half only")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some programs; replaces their runs")
     given = parser.parse_args(arguments)
     kept = [Run(**row) for row in orjson.loads(RESULT.read_bytes())["runs"]] if RESULT.exists() else []
     if given.run:
         again: set[str] = set()
-        for run in run_all(given.pairs, given.only):
+        for run in run_all(given.pairs, given.only, given.half, given.lines):
             if run.program not in again:
                 again.add(run.program)
                 kept = [old for old in kept if old.program != run.program]
@@ -229,7 +388,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # After each run: whoever stops this keeps what was measured.
             rows = [asdict(each) for each in kept]
             harness.save({"format": harness.FORMAT, "bench": "spark-truth", "runs": rows}, RESULT)
-    told = section(compare(kept), [run.load for run in kept])
+    parts = {name: [run for run in kept if run.half == name] for name in HALVES}
+    told = "\n\n".join(f"### {name.capitalize()} half\n\n{half(own)}" for name, own in parts.items() if own)
     print(told)
     PAGE.write_text(harness.with_section(PAGE.read_text(encoding="utf-8"), "truth", told), encoding="utf-8")
     return 0

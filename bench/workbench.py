@@ -7,13 +7,19 @@ import statistics
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench import browser
 from bench.analyses import triangles
 from bench.harness import Bench, Figure, Session, polars_reads
 from pag_graph.workbench import answers
 from pag_graph.workbench.library import Library
+
+if TYPE_CHECKING:
+    from bench.harness import Yardstick
+    from pag_graph.graph.run import Run
 
 _PIXELS = 1_200
 _MOVES = 1_000
@@ -36,6 +42,10 @@ def run(session: Session) -> None:
         target="under 1 s",
     )
     session.keep(_moves(library, name))
+    if browser.lack():
+        session.say(f"{browser.lack()} is missing: nothing is measured in a browser")
+    else:
+        _in_browser(session, store, f"store={name}", run_of, stick)
     window = run_of.slowest()
     chosen = {"epoch": window.epoch}
     snapshot = run_of.snapshot(window)
@@ -54,6 +64,22 @@ def run(session: Session) -> None:
             unit="edges",
             target="" if assumptions == "others" else "under 1 s",
         )
+
+
+def _in_browser(session: Session, store: Path, named: str, run_of: Run, stick: Yardstick) -> None:
+    """Measure what somebody sees."""
+    runs, moves = (3, 40) if session.quick else (7, 300)
+    whole = f"window?{named}&from=0&to={run_of.end_ns}"
+    with browser.opened() as chromium:
+        for rested in (True, False):
+            session.keep(browser.first_paint(store, chromium, whole, stick, runs, rested=rested))
+        served = browser.Served(store, chromium)
+        try:
+            served.open(whole)
+            session.keep(browser.moves(served, moves))
+            session.keep(browser.slider(served, f"what-if?{named}&epoch={run_of.slowest().epoch}", runs))
+        finally:
+            served.close()
 
 
 def first_view(store: Path, begin_ns: int, end_ns: int) -> object:
@@ -102,5 +128,9 @@ BENCH = Bench(
     name="workbench",
     title="The workbench",
     run=run,
-    about="What the server of `pag serve` needs for what a browser asks, on a run of 2.1 M events.",
+    about=(
+        "What the server of `pag serve` needs for what a browser asks, on a run of 2.1 M events, and, where there is a"
+        " Chromium, what somebody sees in it: from the address, or the input, to the end of the frame that shows the"
+        " answer. Processor time is that of the page's own thread, and of the server."
+    ),
 )

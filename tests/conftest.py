@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,14 @@ from hypothesis import HealthCheck, settings
 
 from pag_graph.cli import app
 from pag_graph.store import in_place
+from tests.support.groups import MARK, GroupScheduling, write_groups
+from tests.support.sampling import VARIABLE, left_out, sampling_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 settings.register_profile(
     "default",
@@ -34,13 +40,17 @@ settings.load_profile(
     next((name for name in ("prove", "quick") if os.environ.get(f"PAG_{name.upper()}") == "1"), "default")
 )
 
+PROVE = os.environ.get("PAG_PROVE") == "1"
+
 # What is started is dear: a process that has Neo4j or Spark keeps it for all tests that need it.
 _SHARED = ("neo4j", "spark")
 _LONG_FIRST = ("integration", "properties", "attack")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test the group whose tests run in one process: that of the server that it shares, or its file's."""
+    """Give a test the group whose tests run in one process: its own, its server's or its file's."""
+    if item.get_closest_marker(MARK):
+        return
     kinds = [name for name in _SHARED if item.get_closest_marker(name)]
     if kinds == ["neo4j"] and "neo4j_server" not in getattr(item, "fixturenames", ()):
         # It has a server of its own, if any.
@@ -48,20 +58,68 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.xdist_group(kinds[0] if kinds else item.nodeid.partition("::")[0]))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes, so that no process is left alone with it at the end.
+def pytest_configure() -> None:
+    """Draw once, for all processes."""
+    sampling_seed()
 
-    Tests that only read what Neo4j was loaded with come before those that empty it.
+
+def pytest_report_header() -> str:
+    """Say which cases of sampled tests run, so that they can be run again."""
+    return "sampled tests: all cases" if PROVE else f"sampled tests: cases of {VARIABLE}={sampling_seed()}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw cases, and begin with what takes minutes, so that no process is left alone with it at the end.
+
+    Tests that only read what Neo4j was loaded with come first, then those that begin with it, then who empties it.
     """
+    if not PROVE and (left := left_out(items)):
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     here = Path(__file__).parent
 
-    def place(item: pytest.Item) -> tuple[int, bool, bool]:
+    def place(item: pytest.Item) -> tuple[int, bool, bool, bool]:
         kinds = [number for number, name in enumerate(_SHARED) if item.get_closest_marker(name)]
         names = getattr(item, "fixturenames", ())
         folder = item.path.relative_to(here).parts[0]
-        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, folder not in _LONG_FIRST
+        begins = "bundled_runs" in names and "neo4j_driver" not in names
+        return min(kinds, default=len(_SHARED)), "bundled_driver" not in names, not begins, folder not in _LONG_FIRST
 
     items.sort(key=place)
+
+
+_GROUPS = pytest.StashKey[Path]()
+"""Where processes that run tests write the groups of all tests."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Make a place for the groups, before any process that runs tests is there."""
+    folder = tempfile.TemporaryDirectory(prefix="groups-")
+    config.add_cleanup(folder.cleanup)
+    config.stash[_GROUPS] = Path(folder.name) / "groups.json"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a process that runs tests where to write the groups."""
+    if node.config.getoption("dist") == "loadgroup":
+        node.workerinput["groups"] = str(node.config.stash[_GROUPS])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write the groups, if other processes hand out the tests."""
+    file = getattr(session.config, "workerinput", {}).get("groups")
+    if file is not None:
+        write_groups(session.items, Path(file))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Hand out tests in groups, where that is asked for."""
+    return GroupScheduling(config, log, config.stash[_GROUPS]) if config.getoption("dist") == "loadgroup" else None
 
 
 class _Killed(BaseException):

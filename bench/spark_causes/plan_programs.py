@@ -42,6 +42,8 @@ class Program:
     """What the twin's settings are in place of these; empty where the fix is one of the program."""
     prepare: Callable[[Path], None] | None = None
     """Makes the data, outside of any session."""
+    data: str = ""
+    """Name of the data, where programs share them; else each has its own."""
 
 
 def _sleep(milliseconds: Column | int) -> Column:
@@ -249,15 +251,71 @@ def plan_patterns(spark: SparkSession, role: Role, data: Path) -> None:
     _keep_nothing(ordered.groupBy("key").agg(f.first("id")))
 
 
+def plan_texts(spark: SparkSession, role: Role, data: Path) -> None:
+    """Run queries whose plans' texts show what is dear: a scan that keeps nothing back, text work, many columns."""
+    planted = role == "planted"
+    place = str(data / "rows")
+    rows = spark.read.parquet(place)
+    # A cast keeps the condition from the files.
+    _keep_nothing(rows.filter("cast(id as string) = '17'" if planted else "id = 17"))
+    _keep_nothing(rows.select(f.regexp_replace("text", "[0-9]+", "#") if planted else f.length("text")))
+    columns = [(f.col("id") + number).alias(f"c{number}") for number in range(150 if planted else 15)]
+    _keep_nothing(rows.select(*columns).filter("c1 > 5"))
+    kept = rows.filter("id % 2 = 0").cache()
+    for _ in range(1 if planted else 2):
+        _keep_nothing(kept.select("id"))
+
+
+def _rows_of_text(folder: Path) -> None:
+    (folder / "rows").mkdir(parents=True)
+    ids = range(220_000)
+    table = pa.table({"id": pa.array(ids, pa.int64()), "text": [f"row {number} of many" for number in ids]})
+    pq.write_table(table, folder / "rows" / "part-0.parquet")
+
+
+def stream_frames(spark: SparkSession, role: Role, folder: Path) -> None:
+    """Take a few rows a batch from a stream; the decoy's batches work for long."""
+    batches, rows = (4, 700) if role == "twin" else (28, 100)
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
+    if role == "decoy":
+        batches, source = 12, source.filter(f.col("value") % 4 == 0).withColumn("slept", _sleep(120))
+    _stream(source.selectExpr("*"), folder / f"frames-{role}-{time.monotonic_ns()}", batches, "append")
+
+
+def growing_state(spark: SparkSession, role: Role, folder: Path) -> None:
+    """Count by a key that never comes again; the twin lets groups go, the decoy has few."""
+    source = (
+        spark.readStream.format("rate-micro-batch")
+        .options(rowsPerBatch=12_000, numPartitions=2, advanceMillisPerBatch=1_000, startTimestamp=0)
+        .load()
+    )
+    if role == "twin":
+        counts = source.withWatermark("timestamp", "2 seconds").groupBy(f.window("timestamp", "1 second"), "value")
+    else:
+        counts = source.groupBy(f.col("value") if role == "planted" else f.col("value") % 50)
+    _stream(counts.count(), folder / f"state-{role}-{time.monotonic_ns()}", 15, "update")
+
+
+def _stream(frame: DataFrame, checkpoint: Path, batches: int, mode: str) -> None:
+    """Run a stream until it has had some batches."""
+    writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
+    query = writer.start()
+    while query.isActive and (not query.lastProgress or query.lastProgress["batchId"] < batches - 1):
+        time.sleep(0.05)
+    query.stop()
+
+
 PATTERNS = (
+    Program(name="plan-texts", cause="", run=plan_texts, prepare=_rows_of_text),
     Program(
         name="plan-patterns",
         cause="",
         run=plan_patterns,
         settings={"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.shuffle.partitions": "4"},
     ),
+    Program(name="growing-state", cause="", run=growing_state, settings={"spark.sql.shuffle.partitions": "2"}),
 )
-"""Programs whose plans show what has no time in the log."""
+"""Programs whose plans show what has no time in the log, and streams that show what costs none of theirs."""
 
 PROGRAMS = (
     Program(name="python-udf", cause="python_udf", run=python_udf),
@@ -289,6 +347,12 @@ PROGRAMS = (
         cause="repeated_subplan",
         run=repeated_subplan,
         settings={"spark.sql.shuffle.partitions": "4"},
+    ),
+    Program(
+        name="stream-frames",
+        cause="batch_overrun",
+        run=stream_frames,
+        settings={"spark.sql.shuffle.partitions": "2"},
     ),
     Program(
         name="cache-recomputed",

@@ -2,7 +2,8 @@
 
     python bench/spark_causes/record_plans.py --out logs                       # all: logs/NAME-ROLE.zstd
     python bench/spark_causes/record_plans.py --out logs --only python-udf
-    python bench/spark_causes/record_plans.py --out tests/data/spark/plans     # what the tests read
+    python bench/spark_causes/record_plans.py --out tests/data/spark/plans     # what the tests read, and
+    python bench/spark_causes/record_plans.py --out tests/data/spark/streams --only h-no-broadcast --roles planted twin
 
 Every run is an application of its own within one JVM, warmed up by a run that is not kept. Logs are scrubbed as those
 of `make_logs.py`. The programs with a pandas UDF need pandas.
@@ -15,18 +16,21 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from make_logs import packed, scrub
 from plan_programs import PATTERNS, PROGRAMS, ROLES, Program, Role
+from query_programs import HELD_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["record", "records"]
+__all__ = ["record", "recording"]
 
 _SETTINGS = {
     "spark.driver.memory": "700m",
@@ -71,7 +75,7 @@ def record(program: Program, role: Role, folder: Path, settings: Mapping[str, st
     bytes
         The log as text, scrubbed.
     """
-    logs, data = folder / "events", folder / "data" / program.name
+    logs, data = folder / "events", folder / "data" / (program.data or program.name)
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     if not data.exists():
@@ -89,32 +93,40 @@ def record(program: Program, role: Role, folder: Path, settings: Mapping[str, st
     return log.read_bytes()
 
 
-def records(programs: list[Program], roles: list[Role]) -> Iterator[tuple[Program, Role, bytes]]:
-    """Yield the log of every program in every role; the first run of all is one that does not count."""
+@contextmanager
+def recording(first: Program) -> Iterator[Path]:
+    """Yield a folder to record in; the first run of all is one that does not count.
+
+    Parameters
+    ----------
+    first
+        What runs before anything counts.
+    """
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_USER": "spark", "HADOOP_USER_NAME": "spark"}
     with tempfile.TemporaryDirectory(prefix="spark-plans-") as temporary:
         folder = Path(temporary)
-        record(programs[0], "twin", folder)
-        for program in programs:
-            for role in roles:
-                yield program, role, record(program, role, folder)
+        record(first, "twin", folder)
+        yield folder
 
 
 def main() -> None:
     """Read the options and record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    known = [*PROGRAMS, *PATTERNS]
+    known = [*PROGRAMS, *PATTERNS, *HELD_OUT]
     names = [program.name for program in known]
+    usual = [program.name for program in (*PROGRAMS, *PATTERNS)]
     parser.add_argument("--out", type=Path, required=True, help="folder for the logs")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", choices=names, default=usual, metavar="NAME", help=", ".join(names))
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     chosen = [program for program in known if program.name in given.only]
-    for program, role, log in records(chosen, given.roles):
-        target = given.out / f"{program.name}-{role}.zstd"
-        target.write_bytes(packed(log))
-        print(f"{target.name}: {len(log) / 1e6:.2f} MB, {target.stat().st_size:,} bytes kept", flush=True)
+    with recording(chosen[0]) as folder:
+        for program, role in product(chosen, given.roles):
+            log = record(program, role, folder)
+            target = given.out / f"{program.name}-{role}.zstd"
+            target.write_bytes(packed(log))
+            print(f"{target.name}: {len(log) / 1e6:.2f} MB, {target.stat().st_size:,} bytes kept", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 // param trace_id: id of the trace that it was built from
 // param rules: rule set that it was built with
 // param parameters: parameters of the rule set, as JSON
+// param parameter_names: names of the parameters
+// param parameter_values: their values, each as JSON
 // param parameters_id: hash of the parameters
 // param product_version: release that built it
 // param origin_unix_ns: Unix time at which its times are 0
@@ -60,4 +62,6 @@ FOREACH (known IN CASE WHEN size($file_names) > 0 THEN [trace] ELSE [] END |
 MERGE (run)-[:WAS_DERIVED_FROM]->(trace)
 MERGE (:RuleSet {name: $rules})
 MERGE (given:Parameters {id: $parameters_id})
-SET given.json = $parameters;
+SET given.json = $parameters,
+    given.names = $parameter_names,
+    given.values = $parameter_values;

@@ -9,6 +9,11 @@ CREATE CONSTRAINT segment_key IF NOT EXISTS FOR (segment:Segment) REQUIRE (segme
 CREATE CONSTRAINT snapshot_key IF NOT EXISTS FOR (snapshot:Snapshot) REQUIRE (snapshot.run, snapshot.id) IS UNIQUE;
 CREATE CONSTRAINT step_key IF NOT EXISTS FOR (step:CriticalStep) REQUIRE (step.run, step.epoch, step.step) IS UNIQUE;
 CREATE CONSTRAINT finding_key IF NOT EXISTS FOR (finding:Finding) REQUIRE (finding.run, finding.id) IS UNIQUE;
+CREATE CONSTRAINT advice_key IF NOT EXISTS FOR (advice:Advice) REQUIRE (advice.run, advice.id) IS UNIQUE;
+CREATE CONSTRAINT trial_key IF NOT EXISTS FOR (trial:Trial) REQUIRE (trial.run, trial.id) IS UNIQUE;
+CREATE CONSTRAINT rescaling_key IF NOT EXISTS FOR (rescaling:Rescaling) REQUIRE (rescaling.run, rescaling.operation) IS UNIQUE;
+CREATE CONSTRAINT phase_key IF NOT EXISTS FOR (phase:Phase) REQUIRE (phase.run, phase.operation, phase.phase) IS UNIQUE;
+CREATE CONSTRAINT bootstrap_step_key IF NOT EXISTS FOR (step:BootstrapStep) REQUIRE (step.run, step.operation, step.number) IS UNIQUE;
 CREATE CONSTRAINT job_key IF NOT EXISTS FOR (job:Job) REQUIRE job.id IS UNIQUE;
 CREATE CONSTRAINT trace_key IF NOT EXISTS FOR (trace:Trace) REQUIRE trace.id IS UNIQUE;
 CREATE CONSTRAINT rule_set_key IF NOT EXISTS FOR (rules:RuleSet) REQUIRE rules.name IS UNIQUE;

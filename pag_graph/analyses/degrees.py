@@ -18,13 +18,12 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.membership import labels
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
+    from collections.abc import MutableMapping
 
     from numpy.typing import NDArray
 
     from pag_graph.analyses.standing import Delta
     from pag_graph.graph.run import Run
-    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
 
@@ -129,7 +128,7 @@ def degrees(run: Run, parameters: DegreesParameters, last: int) -> pa.Table:
         Rows of `SCHEMA`, by degree. An edge counts if it carries one of the epochs.
     """
     counted = DegreeCounts()
-    counted.apply(_sources(run, _latest(run.windows(), parameters, last)), np.empty(0, np.int64))
+    counted.apply(_sources(run, _latest(run, parameters, last)), np.empty(0, np.int64))
     return counted.rows.to_arrow().cast(SCHEMA)
 
 
@@ -159,27 +158,26 @@ class DegreeAnalysis(Analysis[DegreesParameters]):
             it the edges of these epochs are read once more.
         """
         del before
-        then, now = (_latest(delta.windows, parameters, last) for last in (delta.before, delta.answered))
+        then, now = (_latest(delta.state, parameters, last) for last in (delta.before, delta.answered))
         counted = warm.get("counts")
         if counted is None or delta.labelled:
-            counted, then = DegreeCounts(), []
-        epochs = [{window.epoch for window in windows} for windows in (then, now)]
-        came = _sources(delta.state, [window for window in now if window.epoch not in epochs[0]])
-        gone = _sources(delta.state, [window for window in then if window.epoch not in epochs[1]])
+            counted, then = DegreeCounts(), then[:0]
+        came = _sources(delta.state, np.setdiff1d(now, then))
+        gone = _sources(delta.state, np.setdiff1d(then, now))
         counted.apply(came, gone)
         warm["counts"] = counted
         return counted.rows
 
 
-def _latest(windows: Sequence[Window], parameters: DegreesParameters, last: int) -> list[Window]:
-    return [window for window in windows if (window.epoch or 0) <= last][-parameters.last :]
+def _latest(run: Run, parameters: DegreesParameters, last: int) -> I64:
+    return run.epochs["epoch"].filter(run.epochs["epoch"] <= last).tail(parameters.last).to_numpy()
 
 
-def _sources(run: Run, windows: list[Window]) -> I64:
-    """Return where the edges begin that carry an epoch of windows that follow each other."""
-    if not windows:
+def _sources(run: Run, epochs: I64) -> I64:
+    """Return where the edges begin that carry epochs that follow each other."""
+    if not len(epochs):
         return np.empty(0, np.int64)
-    low, high = labels(run, windows)
+    low, high = labels(run, epochs)
     return run.between("edges", int(low.min()), int(high.max())).select("src").collect()["src"].to_numpy()
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pag_graph.errors import TraceFormatError
 from pag_graph.model.input_tables import INPUT_LATENCIES, LOAD_CURVE
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.units import duration
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class LatencyReport:
         assert isinstance(rows, pl.DataFrame)  # noqa: S101
         return rows if worker is None else rows.filter(pl.col("worker") == worker)
 
+    def first_due(self) -> dict[int, int]:
+        """Return, per number of an input, when it was due first on any worker (Unix time)."""
+        return dict(self.rows().group_by("number").agg(pl.col("due_ns").min()).sort("number").iter_rows())
+
     def slowest(self) -> dict[str, Any] | None:
         """Return the row of the input that took longest (ties: the lowest worker and number)."""
         rows = self.rows().sort("latency_ns", "worker", "number", descending=[True, False, False])
@@ -97,8 +102,8 @@ def quantile(latency_ns: NDArray[np.int64], censored: NDArray[np.bool_], share: 
     >>> quantile(latency, censored, 0.5), quantile(latency, censored, 1.0)
     (Quantile(ns=7, at_least=False), Quantile(ns=9, at_least=True))
     """
-    ordered = np.sort(latency_ns)
-    value = int(ordered[max(int(np.ceil(share * len(ordered) - 1e-9)), 1) - 1])
+    value = nearest_rank(latency_ns, share)
+    assert value is not None  # noqa: S101  (there is an input)
     return Quantile(value, bool((censored & (latency_ns <= value)).any()))
 
 

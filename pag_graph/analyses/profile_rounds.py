@@ -13,6 +13,7 @@ from pag_graph.analyses.definition import Chart, RunAnalysis
 from pag_graph.analyses.expressions import rounds
 from pag_graph.analyses.profile import DIVISIONS, OTHER, ProfileParameters, divided, ranks_by
 from pag_graph.graph.needs import Needs
+from pag_graph.model.ranks import rank_of
 from pag_graph.model.tables import PROFILE_ROUNDS
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def profile_rounds(run: Run, parameters: ProfileParameters, *, parts: pa.Table) 
 
     def percentile(share: int) -> pl.Expr:
         # Rounds without the key are zeros before all others.
-        rank = (share * count + 99) // 100 - 1
-        at = rank - missing.cast(pl.Int64)
-        return pl.when(at < 0).then(0).otherwise(pl.col("path_ns").sort().gather(at.clip(lower_bound=0)).first())
+        place = rank_of(share / 100, count) - 1 - missing.cast(pl.Int64)
+        nth = pl.col("path_ns").sort().gather(place.clip(lower_bound=0)).first()
+        return pl.when(place < 0).then(0).otherwise(nth)
 
     longest = pl.col("path_ns") == pl.col("path_ns").max()
     result = (

@@ -21,6 +21,7 @@ from pag_graph.analyses.profile import ProfileParameters, divided
 from pag_graph.analyses.view import IS_LOCAL, WAITING, worker_of
 from pag_graph.errors import InvalidParameterError
 from pag_graph.graph.needs import Needs
+from pag_graph.model.ranks import rank_of
 from pag_graph.model.tables import SAMPLE
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def _percentiles(lengths: F64, population: I64, design: _Design, confidence: flo
     ordered = np.sort(population)
     rows = []
     for percent in _PERCENTILES:
-        exact = float(ordered[_rank(percent, len(ordered)) - 1])
+        exact = float(ordered[rank_of(percent / 100, len(ordered)) - 1])
         if len(design.sizes) == 1:
             estimate, low, high = quantile_interval(lengths, len(population), percent, confidence)
         else:
@@ -337,11 +338,6 @@ def _percentiles(lengths: F64, population: I64, design: _Design, confidence: flo
             _row("length", f"p{percent}", "ns", estimate=estimate, low=low, high=high, count=len(lengths), exact=exact)
         )
     return rows
-
-
-def _rank(percent: int, count: int) -> int:
-    """Return which value, from 1, is not exceeded by so many percent of all."""
-    return max(1, -(-percent * count // 100))
 
 
 def quantile_interval(
@@ -372,13 +368,13 @@ def quantile_interval(
     lowest x(u) that is below it with as small a chance. O(values).
     """
     ordered, drawn = np.sort(values), len(values)
-    rank, tail = _rank(percent, population), (1 - confidence) / 2
+    rank, tail = rank_of(percent / 100, population), (1 - confidence) / 2
     # x(l) is above the percentile if fewer than l values are among the lowest K; x(u) below it if u are among K - 1.
     above = np.cumsum(hypergeometric(population, rank, drawn))[:-1]
     below = np.cumsum(hypergeometric(population, rank - 1, drawn)[::-1])[::-1][1:]
     lows, highs = np.flatnonzero(above <= tail), np.flatnonzero(below <= tail)
     return (
-        float(ordered[_rank(percent, drawn) - 1]),
+        float(ordered[rank_of(percent / 100, drawn) - 1]),
         float(ordered[lows[-1]]) if len(lows) else None,
         float(ordered[highs[0]]) if len(highs) else None,
     )

@@ -192,45 +192,58 @@ class Delta:
         none = pl.DataFrame(schema=dict.fromkeys(_PLACE, pl.Int64))
         return cls(state=state, edges=none, before=NEVER, answered=answered, renamed=False, redrawn=frozenset())
 
-    @cached_property
-    def windows(self) -> list[Window]:
-        """Windows of all epochs of the state."""
-        return self.state.windows()
+    def epochs(self, since: int, last: int) -> list[int]:
+        """Return the epochs of the state between two numbers, both included."""
+        known = self.state.epochs["epoch"]
+        return known.filter(known.is_between(since, last)).to_list()
 
     @cached_property
     def new(self) -> list[int]:
         """Epochs that are answered now and were not before."""
-        return [w.epoch for w in self.windows if w.epoch is not None and self.before < w.epoch <= self.answered]
+        return self.epochs(self.before + 1, self.answered)
 
     @cached_property
-    def _old(self) -> list[Window]:
-        """Windows that were answered before and may have another answer now."""
-        return [w for w in self.windows if w.epoch is not None and w.epoch <= min(self.before, self.answered)]
+    def _old(self) -> pl.DataFrame:
+        """Epochs that were answered before and may have another answer now, as the table has them."""
+        return self.state.epochs.filter(pl.col("epoch") <= min(self.before, self.answered))
 
     def _redone(self) -> set[int]:
         """Return the epochs whose windows are others, or all where names are."""
         gone = {epoch for epoch in self.redrawn if epoch <= self.before}
-        return gone | {w.epoch for w in self._old if w.epoch is not None} if self.renamed else gone
+        return gone | set(self._old["epoch"]) if self.renamed else gone
 
     @cached_property
     def touched(self) -> list[int]:
         """Epochs that were answered before, and whose windows show an edge that came or went."""
-        found = self._redone()
-        if self._old and self.edges.height:
-            _, places = members(self.state, self._old, self.edges, "touches")
-            found |= {self._old[place].epoch or 0 for place in np.unique(places).tolist() if place >= 0}
-        return sorted(found | set(self.labelled))
+        redone = self._redone()
+        if windows := self._near():
+            _, places = members(self.state, windows, self.edges, "touches")
+            redone |= {windows[place].epoch or 0 for place in np.unique(places).tolist() if place >= 0}
+        return sorted(redone | set(self.labelled))
+
+    def _near(self) -> list[Window]:
+        """Return the windows of old epochs that edges can touch; a run may have many others."""
+        if not (self._old.height and self.edges.height):
+            return []
+        if self.state.epochs_are_islands:
+            close = pl.col("epoch").is_in(self.edges["epoch"].implode())
+        else:
+            end = self.edges["start_ns"] + self.edges["duration_ns"]
+            first, last = (min(self.edges["start_ns"].min(), end.min()), max(self.edges["start_ns"].max(), end.max()))  # type: ignore[type-var]
+            close = (pl.col("end_ns") >= first) & (pl.col("start_ns") <= last)
+        return self.state.windows(self._old.filter(close)["epoch"].to_list())
 
     @cached_property
     def labelled(self) -> list[int]:
         """Epochs that were answered before, and whose label an edge carries that came or went."""
-        found = self._redone()
-        if self._old and self.edges.height:
-            low, high = labels(self.state, self._old)
+        redone = self._redone()
+        if self._old.height and self.edges.height:
+            old = self._old["epoch"].to_numpy()
+            low, high = labels(self.state, old)
             epochs = np.unique(self.edges["epoch"].to_numpy())
             hit = np.searchsorted(epochs, high, side="right") > np.searchsorted(epochs, low)
-            found |= {self._old[place].epoch or 0 for place in np.flatnonzero(hit).tolist()}
-        return sorted(found)
+            redone |= set(old[hit].tolist())
+        return sorted(redone)
 
     def revised(self, kind: Standing) -> list[int]:
         """Return the epochs that were answered before and may have another answer to a query of a kind."""

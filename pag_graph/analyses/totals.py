@@ -35,7 +35,7 @@ class SumAnalysis(TableAnalysis[P]):
 
     def over(self, run: Run, last: int, parameters: P | None = None) -> pa.Table:
         """Return the sums over all windows of epochs up to one; they are of no epoch."""
-        windows = [window for window in run.windows() if window.epoch is not None and window.epoch <= last]
+        windows = run.windows(run.until(last).epochs["epoch"].to_list())
         return self.added([], run, windows, parameters).to_arrow().cast(self.schema)
 
     def step(
@@ -45,8 +45,8 @@ class SumAnalysis(TableAnalysis[P]):
         del warm
         if not delta.labelled:
             return self.added([before], delta.state, delta.state.windows(delta.new), parameters)
-        answered = [window for window in delta.windows if (window.epoch or 0) <= delta.answered]
-        return self.added([], delta.state, answered, parameters)
+        answered = delta.state.until(delta.answered).epochs["epoch"].to_list()
+        return self.added([], delta.state, delta.state.windows(answered), parameters)
 
     def added(
         self, before: Iterable[pl.DataFrame], run: Run, windows: list[Window], parameters: P | None = None

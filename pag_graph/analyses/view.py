@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import polars as pl
 
-from pag_graph.graph.membership import can_touch, epochs_between, labels, members
+from pag_graph.graph.membership import can_touch, epochs_between, epochs_of, labels, members
 from pag_graph.graph.snapshot import Snapshot, read_together
 from pag_graph.graph.tiling import read_tiling, scan_near, tile
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
@@ -229,7 +229,7 @@ class View:
 
     def _labelled(self, engine: Engine) -> Frame:
         """Return the edges that carry the epoch of the only window."""
-        low, high = labels(self.run, self.windows)
+        low, high = labels(self.run, epochs_of(self.windows))
         epoch, first, last = nw.col("epoch"), int(low[0]), int(high[0])
         return engine.edges(epochs_between(first, last)).filter(epoch >= first, epoch <= last)
 

@@ -34,6 +34,8 @@ class FollowOptions(TypedDict, total=False):
     """When to stop: ``complete``, ``forever``, or ``idle:30s`` (nothing new for so long)."""
     commit_every_s: float
     """The least time between two commits, in seconds; 0.25 where absent."""
+    settle_s: float
+    """Time of the trace after which an epoch is answered though messages of it are unread, in seconds; 1 if absent."""
     replace: bool
     """Take the place of a store that exists."""
     observers: Sequence[Observer]
@@ -124,6 +126,7 @@ def _receiving(source: str | os.PathLike[str], options: FollowOptions) -> Iterat
 def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], options: FollowOptions) -> Following:
     # What needs compiled kernels is loaded by whom it serves.
     from pag_graph.api.standing import standings
+    from pag_graph.builder.frontier import SETTLE_NS
     from pag_graph.engines.following import Following, Until
 
     rules = options.get("rules")
@@ -135,6 +138,7 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
         parameters=options.get("parameters"),
         until=Until.of(options.get("until", "complete")),
         commit_every_s=options.get("commit_every_s", 0.25),
+        settle_s=options.get("settle_s", SETTLE_NS / 1e9),
         replace=options.get("replace", False),
         observers=options.get("observers", ()),
         stop=options.get("stop"),

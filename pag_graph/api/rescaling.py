@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from pag_graph.analyses.rescaling.latencies import DueTimes
     from pag_graph.analyses.rescaling.overhead import Overhead
     from pag_graph.analyses.rescaling.report import Rescaling
+    from pag_graph.graph.run import Run
 
 
 def rescale(
@@ -21,6 +23,7 @@ def rescale(
     *,
     period_ns: int | None = None,
     first_ns: int | None = None,
+    inputs: str | os.PathLike[str] | None = None,
     cores: int | None = None,
     weight: Literal["epochs", "records"] = "epochs",
     routing: str | os.PathLike[str] | None = None,
@@ -34,6 +37,9 @@ def rescale(
     period_ns, first_ns
         When input was due: that of epoch 0 at `first_ns` from the run's origin, and then every `period_ns`. Without
         them latencies are service times.
+    inputs
+        Or the trace of this run, whose program said when input was due, in an open loop (`docs/latency.md`): input n
+        is that of epoch n.
     cores
         Cores of each host, to say where workers outnumber them.
     weight
@@ -52,7 +58,10 @@ def rescale(
     UnsupportedPlanError
         If the run has no operation, or its clocks are not aligned.
     InvalidParameterError
-        If only one of `period_ns` and `first_ns` is given, or a number is out of range.
+        If only one of `period_ns` and `first_ns` is given, or these and `inputs`; if a number is out of range; or if
+        the trace is of another run, of a closed loop, or does not know of an epoch.
+    TraceFormatError
+        If the trace does not say when input was due.
 
     Examples
     --------
@@ -68,10 +77,34 @@ def rescale(
     if weight not in {"epochs", "records"}:
         message = f"weight is {weight!r}; it must be 'epochs' or 'records'."
         raise InvalidParameterError(message)
-    schedule = None if period_ns is None or first_ns is None else Schedule(period_ns, first_ns)
     moves = None if routing is None else Path(routing)
     pag = store if isinstance(store, Pag) else Pag(Path(store))
+    schedule: Schedule | DueTimes | None = None
+    if period_ns is not None and first_ns is not None:
+        schedule = Schedule(period_ns, first_ns)
+    if inputs is not None:
+        if schedule is not None:
+            message = "When input was due is said by a trace or by a period, not by both."
+            raise InvalidParameterError(message, "Give `--inputs`, or `--period` and `--first`.")
+        schedule = _due_times(pag.run, Path(inputs))
     return ask(pag.run, Setting(schedule=schedule, cores=cores, weight=weight, moves=moves))
+
+
+def _due_times(run: Run, trace: Path) -> DueTimes:
+    """Read when the input of a run's epochs was due."""
+    from pag_graph.analyses.rescaling.latencies import DueTimes
+    from pag_graph.api.latency import latency
+    from pag_graph.store.trace import Trace
+
+    if Trace.open(trace).meta.trace_id != run.info.run["trace_id"]:
+        message = f"{trace} is no trace of the run in {run.info.path}."
+        raise InvalidParameterError(message, "Give the trace that the store was built from.", {"trace": str(trace)})
+    report = latency(trace)
+    if report.loop == "closed":
+        message = f"In {trace} input was due when it was given: its latencies are service times."
+        raise InvalidParameterError(message, "Leave out `--inputs`.", {"trace": str(trace)})
+    origin = run.info.run["origin_unix_ns"]
+    return DueTimes({number: due - origin for number, due in report.first_due().items()})
 
 
 def rescale_overhead(

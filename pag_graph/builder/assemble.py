@@ -30,7 +30,7 @@ from pag_graph.rules.rows import (
     Stack,
     Survey,
     WorkerRows,
-    application_rows,
+    application_marks,
     application_types,
     opened,
 )
@@ -204,22 +204,26 @@ def _worker_graph(
 
 def _with_applications(rows: WorkerRows, graph: Graph, before: Stack) -> tuple[Graph, I8]:
     """Lay application activities over everything but waiting; return also what is wrong with each row."""
-    at, starts = application_rows(rows)
+    marks = application_marks(rows)
+    at, starts, marked = marks
     trouble = np.zeros(rows.rows, np.int8)
     if not len(at) and not before:
         return graph, trouble
     # States of earlier releases do not name the type.
     kinds = [activity.kind if activity.kind >= 0 else _APPLICATION for activity in before]
     outer = [activity.operator for activity in before], [activity.pos for activity in before], kinds
-    innermost, _, wrong, _ = applications(starts, rows.operator[at], np.array(outer[0], np.int64))
-    trouble[at] = wrong
+    innermost, _, wrong, _ = applications(starts, marked, np.array(outer[0], np.int64))
+    trouble[at[wrong > 0]] = wrong[wrong > 0]
     pos, kind, operator, activation, records, flags = graph[1], *graph[4:]
     # An edge is inside what was open before the row that it ends at, or leads up to.
     row = np.minimum((pos + 1) // 2 - rows.first_order, rows.rows)
     inside = innermost[np.searchsorted(at, row, side="left")]
-    here = rows.operator[at], 2 * (rows.first_order + at), application_types(rows, at)[0]
+    here = marked, 2 * (rows.first_order + at), application_types(rows, marks)[0]
     number, position, types = opened(inside, here, outer, (-1, -1, -1))
     covered = (inside != -1) & (kind != _WAITING) & (kind != NO_EDGE)
+    # What the worker did while rows are missing nobody knows.
+    crossing = np.searchsorted(row, rows.gaps)
+    covered[crossing[crossing < len(row)]] = False
     return (
         *graph[:4],
         np.where(covered, types.astype(np.int8), kind),

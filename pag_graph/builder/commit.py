@@ -76,9 +76,11 @@ def nothing_more(state: StoreInfo, kept: StoreInfo | None, answered: int, *, onl
 
 
 def last_to_answer(built: Finished, trace: Trace) -> int:
-    """Return the last epoch that standing queries answer: the last closed; of a log that has ended, the last; or -1."""
+    """Return the last epoch that standing queries answer (see `answered`); of a log that has ended, the last; or -1."""
     last: int | None = pc.max(built.open_epochs["epoch"]).as_py() if trace.meta.complete else None
-    return built.last_closed if last is None else last
+    if last is None:
+        return built.last_closed if trace.meta.complete else built.last_answered
+    return last
 
 
 def small_tables(trace: Trace) -> dict[str, pa.Table]:
@@ -205,4 +207,7 @@ def _last_of(info: StoreInfo) -> int:
     begin = saved.load(info)
     complete = begin is not None and begin.complete
     last = info.scan("epochs").select(pl.col("epoch").max()).collect().item() if complete else None
-    return int(info.run["last_closed_epoch"] if last is None else last)
+    if last is not None:
+        return int(last)
+    # Releases that did not tell closed from answered answered what was closed.
+    return int(info.run.get("last_answered_epoch", info.run["last_closed_epoch"]))

@@ -8,15 +8,15 @@ import numpy as np
 import polars as pl
 
 from pag_graph.builder.rule_choice import INFERRED_WAITS
-from pag_graph.builder.scan import application_marks
+from pag_graph.builder.scan import application_stack, cut_by_gaps
 from pag_graph.builder.state import still_open
-from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, OPEN
+from pag_graph.kernels.activations import CLOSES_NOTHING, CLOSES_OUTER, CUT_BY_GAP, OPEN
 from pag_graph.kernels.messages import EVERYONE
 from pag_graph.model.enums import Severity
 from pag_graph.model.ids import MAX_POSITION, POSITION_BITS
 from pag_graph.rules.protocol import Remark
 from pag_graph.rules.registry import wait_rules
-from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows, application_rows, application_types
+from pag_graph.rules.rows import EXIT, Stack, Survey, WorkerRows, application_marks, application_types
 from pag_graph.store.findings import findings, no_findings
 
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ def of_rows(plan: RunPlan, remarks: WorkerRemarks) -> list[pa.Table]:
     """Return findings about the rows of one worker, each with what the build made of it."""
     rows, survey, judged, applied, negative = remarks
     warning = Severity.WARNING
-    stop, other, open_ = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER, OPEN))
+    stop, other = (np.flatnonzero(judged.trouble == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
     found = [
         Remark("stop_without_start", warning, "ignored; the time before it has the type of what was open", stop),
         Remark("stop_of_outer_activation", warning, "closed the activations inside it as well", other),
     ]
-    if rows.ends_log:
-        found.append(Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", open_))
+    # Where rows are missing, no stop of what is open there will come.
+    never = np.flatnonzero(np.isin(judged.trouble, (CUT_BY_GAP, OPEN) if rows.ends_log else (CUT_BY_GAP,)))
+    found.append(Remark("activation_not_stopped", Severity.INFO, "typed by what the log shows of it", never))
     stop, other = (np.flatnonzero(applied == code) for code in (CLOSES_NOTHING, CLOSES_OUTER))
     found += [
         Remark("application_stop_without_start", warning, "ignored", stop),
@@ -117,8 +118,8 @@ def after_exit(plan: RunPlan, begin: RunState, now: RunState) -> tuple[pa.Table,
 
 def _of_other_type(rows: WorkerRows) -> NDArray[np.int64]:
     """Return the rows that start an activity of the program of a type that none has."""
-    marks, starts = application_rows(rows)
-    return marks[starts & application_types(rows, marks)[1]]
+    marks = application_marks(rows)
+    return marks.row[marks.starts & application_types(rows, marks)[1]]
 
 
 def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> pa.Table:
@@ -137,22 +138,23 @@ def _of_remark(plan: RunPlan, rows: WorkerRows, remark: Remark, **more: Any) -> 
 
 
 def never_stopped(plan: RunPlan, rows: WorkerRows, survey: Survey, before: WorkerState) -> list[pa.Table]:
-    """Return findings about activities that are open where a worker's log ends, in whatever slice they started."""
-    if not rows.ends_run:
-        return []
+    """Return findings about activities open where a worker's log ends or lacks rows, in whatever slice they started."""
+    to_the_end = "goes on to the end of the worker's log"
+    activity, application = "activation_not_stopped", "application_not_stopped"
+    stacks: list[tuple[str, Stack, str]] = [
+        (application, cut_by_gaps(rows, before.applications), "ends where rows of the worker's log are missing")
+    ]
+    if rows.ends_run:
+        stacks.append((activity, still_open(before.activities, survey.marks), to_the_end))
+        stacks.append((application, still_open(before.applications, application_stack(rows)), to_the_end))
     result = []
-    stacks: dict[str, tuple[Stack, Stack]] = {
-        "activation_not_stopped": (before.activities, survey.marks),
-        "application_not_stopped": (before.applications, application_marks(rows)),
-    }
-    for name, (outer, marks) in stacks.items():
-        left = still_open(outer, marks)
+    for name, left, action in stacks:
         if left:
             result.append(
                 findings(
                     name,
                     Severity.INFO,
-                    "goes on to the end of the worker's log",
+                    action,
                     rows=len(left),
                     worker=rows.worker,
                     vertex=[rows.worker << POSITION_BITS | activity.pos for activity in left],

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pag_graph.builder import findings
 from pag_graph.builder.append import check_unchanged
-from pag_graph.builder.frontier import answered, closed_for_good
+from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
 from pag_graph.builder.made import Made
 from pag_graph.builder.saved import Saved
 from pag_graph.builder.state import lives_of
@@ -71,7 +71,7 @@ def finish_islands(islands: Islands) -> Finished:
     )
 
 
-def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) -> Finished:
+def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded, settle_ns: int = SETTLE_NS) -> Finished:
     """Find the windows of a run, and what of it is closed.
 
     Parameters
@@ -84,6 +84,8 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
         The state of the store that is appended to.
     folded
         What became of the slices.
+    settle_ns
+        As for `answered`.
 
     Returns
     -------
@@ -108,7 +110,7 @@ def finish(plan: RunPlan, begin: Saved, kept: StoreInfo | None, folded: Folded) 
     last_closed, count = closed.last, closed.epochs
     if not plan.tail:
         last_closed, count = span.last_left, begin.closed.epochs + len(span.completed)
-    known = answered(plan, span, closed, folded.frontier, folded.behind, begin.answered)
+    known = answered(plan, span, closed, folded.frontier, folded.behind, begin.answered, settle_ns)
     last_answered = known.last if plan.tail else last_closed
     final = pc.less_equal(epochs["epoch"], closed.last if folded.resumable else -1)
     final_epochs, open_epochs = epochs.filter(final), epochs.filter(pc.invert(final))

@@ -18,7 +18,7 @@ from pag_graph.builder.commit import commit_finished, last_to_answer, nothing_mo
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
-from pag_graph.builder.frontier import closed_for_good
+from pag_graph.builder.frontier import SETTLE_NS, answered, closed_for_good
 from pag_graph.builder.made import StoreSink
 from pag_graph.builder.ongoing import ongoing
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS, clocks_by_messages, plan_run
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pag_graph.builder.commit import Derive
     from pag_graph.builder.fold import Folded
-    from pag_graph.builder.made import Made
+    from pag_graph.builder.made import Made, Sink
     from pag_graph.builder.ongoing import Ongoing
     from pag_graph.builder.plan import RunPlan
     from pag_graph.builder.state import RunState
@@ -78,6 +78,10 @@ class Follower:
         About how many events are worked on at a time; the result does not depend on it.
     derive
         Makes what is committed beside the graph.
+    settle_ns
+        As for `pag_graph.builder.frontier.answered`.
+    sink
+        Where rows go; into the store where absent.
 
     Raises
     ------
@@ -95,8 +99,11 @@ class Follower:
         parameters: RuleParameters | None = None,
         slice_events: int = DEFAULT_SLICE_EVENTS,
         derive: Derive = nothing_more,
+        settle_ns: int = SETTLE_NS,
+        sink: Sink | None = None,
     ) -> None:
-        self._target, self._sink, self._slice_events = target, StoreSink(target), slice_events
+        self._settle_ns = settle_ns
+        self._target, self._sink, self._slice_events = target, sink or StoreSink(target), slice_events
         self._rules, self._parameters = rules, parameters or RuleParameters()
         self._derive = derive
         self._compaction = Compaction(target)
@@ -109,6 +116,10 @@ class Follower:
         self._checked = kept is None
         self.ongoing: Ongoing | None = None
         """What the run is doing, as of the last step."""
+        self.answers = False
+        """Whether the last step found epochs to be answered that no commit holds as such."""
+        self.answered: tuple[int, ...] = ()
+        """Epochs that are answered since the last commit, ascending."""
         self.scanned = 0
         """Rows that were read to look at them, those that were looked at again included."""
         self.decided = sum(self._state.rows.values())
@@ -178,8 +189,8 @@ class Follower:
         if not last and self._clocks_are_unknown(trace, rules, log):
             return 0
         begin = self._begin or Saved()
-        known = replace(begin, state=self._state).known(self._run) if self._run is not None else None
-        plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=known, log=log)
+        before = replace(begin, state=self._state).known(self._run) if self._run is not None else None
+        plan = plan_run(trace, rules, self._parameters, slice_events=self._slice_events, known=before, log=log)
         self.scanned += sum(part.events for part in plan.slices)
         folded = fold(plan, self._sink, self._state.copy(), begin.closed, silent, show=last)
         self.scanned += folded.scanned_again
@@ -189,6 +200,10 @@ class Follower:
             self._run, self._state = plan.metadata(), folded.frontier
             self.decided = sum(self._state.rows.values())
         closed = closed_for_good(plan, folded.whole.span, folded.frontier, folded.behind)
+        known = answered(
+            plan, folded.whole.span, closed, folded.frontier, folded.behind, begin.answered, self._settle_ns
+        )
+        self.answers = known.last > begin.answered.last
         self.ongoing = ongoing(plan, folded, closed)
         return closed.epochs - begin.closed.epochs
 
@@ -212,7 +227,7 @@ class Follower:
         plan, folded = self._steps()
         begin = self._begin
         folded = folded._replace(decided=self._made)
-        built = finish(plan, begin or Saved(), self._kept, folded)
+        built = finish(plan, begin or Saved(), self._kept, folded, self._settle_ns)
         rows = pa.concat_tables([built.epochs, built.open_epochs]).to_pylist()
         closed = [
             ClosedEpoch(row["epoch"], row["end_ns"], max(row["end_ns"], row["exit_ns"] or 0), row["events"])
@@ -220,7 +235,10 @@ class Follower:
             if row["epoch"] <= built.last_closed
         ]
         _, forced = choose_rules(plan.trace, plan.rules)
-        derive = partial(self._derive, kept=self._kept, answered=last_to_answer(built, plan.trace))
+        last = last_to_answer(built, plan.trace)
+        pending = (epoch for epoch, _ in (begin or Saved()).answered.pending)
+        self.answered = tuple(epoch for epoch in (*pending, *(row.epoch for row in closed)) if epoch <= last)
+        derive = partial(self._derive, kept=self._kept, answered=last)
         swaps = {} if begin is None else self._compaction.ready()
         info, parts = commit_finished(
             self._target, plan, built, begin, forced, self._previous, derive=derive, followed=True, swaps=swaps

@@ -11,6 +11,7 @@ import polars as pl
 
 from pag_graph.builder.epochs import epoch_frame, merged_epochs
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.store.tail import TailLog
 
 if TYPE_CHECKING:
     from pag_graph.builder.epochs import Closed
@@ -24,6 +25,7 @@ HOLDING = {
     "not_ended": "it has not ended the epoch",
     "unmatched_read": "it read a message that nobody has logged to have sent",
     "open_activation": "an activation goes on in which the epoch ended",
+    "missing_rows": "a file of its log lacks, though later ones are there",
     "undecided_wait": "what ended its last idle interval is not known before the next one begins",
 }
 """Why a worker holds the frontier, in words (see `Holder`)."""
@@ -35,9 +37,9 @@ class Holder(NamedTuple):
     worker: int
     why: str
     """``unborn``: it has logged nothing. ``silent``: it has logged nothing since the others ended the epoch.
-    ``not_ended``: it goes on, and has not ended the epoch. ``unmatched_read``: it read what nobody has logged to have
-    sent. ``open_activation``: an activity goes on in which the epoch ended. ``undecided_wait``: what ended its last
-    idle interval is not known yet."""
+    ``missing_rows``: a file of its log lacks, though later ones are there. ``not_ended``: it goes on, and has not ended
+    the epoch. ``open_activation``: an activity goes on in which the epoch ended. ``unmatched_read``: it read what
+    nobody has logged to have sent. ``undecided_wait``: what ended its last idle interval is not known yet."""
     since_ns: int
     """Since when, from the run's origin: its last event, its read, or the last instant up to which it is decided."""
 
@@ -103,7 +105,9 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     return Ongoing(
         as_of_ns=as_of,
         epoch=epoch,
-        holder=None if epoch is None else _holder(folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
+        holder=None
+        if epoch is None
+        else _holder(plan, folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
         epoch_ns=max(as_of - closed.end_ns, 0),
         unread=unread,
         oldest_unread_ns=None if oldest is None else oldest[0],
@@ -123,8 +127,11 @@ def _standing(worker: int, folded: Folded) -> Standing:
     return Standing(worker, last.t if last else None, decided, last.epoch if last else None, ended)
 
 
-def _holder(folded: Folded, epoch: pl.DataFrame, workers: tuple[Standing, ...], closed: Closed) -> Holder | None:
+def _holder(
+    plan: RunPlan, folded: Folded, epoch: pl.DataFrame, workers: tuple[Standing, ...], closed: Closed
+) -> Holder | None:
     """Say whom an epoch waits for, of which these are the rows that each worker logged."""
+    awaited = plan.log.awaited if isinstance(plan.log, TailLog) else frozenset()
     for known in workers:
         if known.logged_ns is None:
             return Holder(known.worker, "unborn", 0)
@@ -134,6 +141,8 @@ def _holder(folded: Folded, epoch: pl.DataFrame, workers: tuple[Standing, ...], 
         behind = min(lacking, key=lambda known: (known.logged_ns or 0, known.worker))
         first = min(ended.values(), default=None)
         since = behind.logged_ns or 0
+        if behind.worker in awaited:
+            return Holder(behind.worker, "missing_rows", since)
         return Holder(behind.worker, "silent" if first is not None and since < first else "not_ended", since)
     if len(folded.behind) > 1 and (read := _unmatched(folded)) is not None:
         return read

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pag_graph.builder.reading import KINDS, read_columns
+from pag_graph.builder.reading import KINDS, read_columns, rows_after_gaps
 from pag_graph.kernels.applications import applications
 from pag_graph.rules.polling import pauses_of
-from pag_graph.rules.rows import APPLICATION_START, APPLICATION_STOP
+from pag_graph.rules.rows import PolledRows, application_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +21,19 @@ if TYPE_CHECKING:
 
     I64 = NDArray[np.int64]
 
-_COLUMNS = ("kind", "operator", "t_ns")
+_COLUMNS = ("kind", "operator", "t_ns", "seq")
 
 
-def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, pause_ns: int) -> I64:
+class Sought(NamedTuple):
+    """Which stretches without anything to do are looked for."""
+
+    pause_ns: int
+    """As for `pag_graph.rules.polling.polled_intervals`."""
+    gapless: bool
+    """Whether events are missing where their numbers have gaps (`TraceMeta.gapless`): nothing reaches over those."""
+
+
+def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, sought: Sought) -> I64:
     """Find the rows of a worker with which a stretch without anything to do begins for certain.
 
     Parameters
@@ -35,8 +44,8 @@ def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, pause_ns:
         The first of them, outside of all activations and activities.
     clock
         Of the worker.
-    pause_ns
-        As for `pag_graph.rules.polling.polled_intervals`.
+    sought
+        What to look for.
 
     Returns
     -------
@@ -46,9 +55,11 @@ def pause_begins(log: TraceLog, worker: int, start: int, clock: Clock, pause_ns:
     none = np.empty(0, np.int64)
     found, open_applications, first = [none], none, start
     for block, whole in _blocks(log, worker, start):
-        begins, done = pauses_of(block["kind"], clock.common(block["t_ns"]), block["operator"], pause_ns)
+        gaps = rows_after_gaps(block["seq"]) if sought.gapless else none
+        rows = PolledRows(block["kind"], clock.common(block["t_ns"]), block["operator"], gaps)
+        begins, done = pauses_of(rows, sought.pause_ns)
         end = len(block["kind"]) if whole else done
-        outside, open_applications = _outside(block, open_applications, end)
+        outside, open_applications = _outside(rows, open_applications, end)
         begins = begins[begins <= end]
         found.append(first + begins[outside[begins]])
         first += end
@@ -76,14 +87,12 @@ def _blocks(log: TraceLog, worker: int, start: int) -> Iterator[tuple[dict[str, 
             known = len(block["kind"])
 
 
-def _outside(block: dict[str, Any], open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:
+def _outside(rows: PolledRows, open_applications: I64, end: int) -> tuple[NDArray[np.bool_], I64]:
     """Say before which rows no activity of the program is open, and which ones are open before row `end`."""
-    kind = block["kind"]
-    marks = np.flatnonzero((kind == APPLICATION_START) | (kind == APPLICATION_STOP))
-    starts, number = kind[marks] == APPLICATION_START, block["operator"][marks]
+    row, starts, number = application_marks(rows)
     innermost = applications(starts, number, open_applications)[0]
-    outside = innermost[np.searchsorted(marks, np.arange(len(kind) + 1), side="left")] == -1
-    done = int(np.searchsorted(marks, end, side="left"))
+    outside = innermost[np.searchsorted(row, np.arange(len(rows.kind) + 1), side="left")] == -1
+    done = int(np.searchsorted(row, end, side="left"))
     left = applications(starts[:done], number[:done], open_applications)[3]
     # The first one that was open before has the number -2.
     return outside, np.concatenate((number, open_applications[::-1], [-1]))[left]

@@ -14,7 +14,7 @@ import numpy as np
 from pag_graph.builder.clocks import Clock, ClockEstimate, estimate_clocks, messages_between_clocks
 from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.cuts import cut_by_epoch, cut_by_time, ever_parks
-from pag_graph.builder.pauses import pause_begins
+from pag_graph.builder.pauses import Sought, pause_begins
 from pag_graph.errors import InvalidParameterError, TraceFormatError
 from pag_graph.rules.protocol import Setting
 from pag_graph.rules.registry import of, wait_rules
@@ -255,7 +255,8 @@ def _slices(plan: RunPlan, start: Mapping[int, int], parks: Collection[int], sli
         slices = [{w: (start[w], log.rows_of(w)) for w in workers}]
     else:
         clocks, rules = plan.clocks, wait_rules(plan.rules)
-        pauses = partial(_pauses, clocks, start, plan.parameters.busy_below_ns) if plan.idle_inferred else None
+        sought = Sought(plan.parameters.busy_below_ns, plan.trace.meta.gapless)
+        pauses = partial(_pauses, clocks, start, sought) if plan.idle_inferred else None
         slices = cut_by_time(rules, log, clocks, slice_events, start=start, parks=parks, pauses=pauses, tail=plan.tail)
     last = len(slices) - 1
     return tuple(Slice(number=number, rows=rows, ends_run=number == last) for number, rows in enumerate(slices))
@@ -308,8 +309,8 @@ def clocks_by_messages(trace: Trace, rules: RuleSet, parameters: RuleParameters)
     return wanted and of(rules).aligned
 
 
-def _pauses(clocks: Mapping[int, Clock], start: Mapping[int, int], pause_ns: int, log: TraceLog, worker: int) -> I64:
-    return pause_begins(log, worker, start[worker], clocks[worker], pause_ns)
+def _pauses(clocks: Mapping[int, Clock], start: Mapping[int, int], sought: Sought, log: TraceLog, worker: int) -> I64:
+    return pause_begins(log, worker, start[worker], clocks[worker], sought)
 
 
 @cache

@@ -177,3 +177,10 @@ def check_order(trace: Trace, log: TraceLog, worker: int, low: int, high: int, c
     table = log.read(worker, low, high, ORDER_COLUMNS)
     before = log.read(worker, low - 1, low, ORDER_COLUMNS) if low else None
     check_events(trace, table, previous=before)
+
+
+def rows_after_gaps(seq: I64) -> I64:
+    """Return the rows right before which numbers are missing, where `seq` counts the events of a worker."""
+    if not len(seq) or seq[-1] - seq[0] == len(seq) - 1:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.diff(seq) != 1) + 1

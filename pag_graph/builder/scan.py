@@ -11,12 +11,12 @@ from pag_graph.builder.conflicts import another_story
 from pag_graph.builder.epochs import epoch_frame
 from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
-from pag_graph.builder.reading import check_order, nothing, read_columns
-from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan
+from pag_graph.builder.reading import check_order, nothing, read_columns, rows_after_gaps
+from pag_graph.builder.state import RowAt, SliceScan, Spawn, VertexAt, WorkerScan, still_open
 from pag_graph.errors import TraceFormatError
 from pag_graph.kernels import NEVER, epochs
 from pag_graph.kernels.activations import EPOCH_END, PARK, PUSH_PROGRESS, RECEIVE, SEND, START, STOP
-from pag_graph.kernels.applications import unbalanced
+from pag_graph.kernels.applications import EVERYTHING, unbalanced
 from pag_graph.kernels.decoding import decode
 from pag_graph.kernels.epochs import epochs_of_rows, mark_numbers
 from pag_graph.rules.registry import of, wait_rules
@@ -30,7 +30,7 @@ from pag_graph.rules.rows import (
     Stack,
     Survey,
     WorkerRows,
-    application_rows,
+    application_marks,
     application_types,
 )
 from pag_graph.runtime.threads import each
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.builder.plan import RunPlan, Slice
+    from pag_graph.rules.rows import ApplicationMarks
 
     I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
@@ -176,6 +177,7 @@ def read_rows(plan: RunPlan, worker: int, part: Slice, *, whole: bool = True) ->
         timeout=columns["timeout_ns"],
         activity=columns.get("activity", _NONE),
         inferred=columns.get("inferred", _NONE),
+        gaps=rows_after_gaps(table["seq"]) - (low - first) if plan.trace.meta.gapless else _NO_TIMES,
         arrived=_arrivals(plan, worker, columns),
     )
 
@@ -263,7 +265,7 @@ def _worker_scan(rows: WorkerRows, survey: Survey, part: Slice) -> WorkerScan:
         last=last,
         depth=survey.depth,
         activities=survey.marks,
-        applications=application_marks(rows),
+        applications=application_stack(rows),
         last_row=last_row,
         exit_ns=int(rows.t[-1]) if ended else None,
         parks=bool((rows.kind == PARK).any()),
@@ -297,13 +299,28 @@ def _spawns(rows: WorkerRows) -> list[Spawn]:
     ]
 
 
-def application_marks(rows: WorkerRows) -> Stack:
+def application_stack(rows: WorkerRows) -> Stack:
     """Return the starts and stops of application activities that do not cancel each other, in order."""
-    at, starts = application_rows(rows)
-    left = unbalanced(starts, rows.operator[at])
-    position = np.where(starts, 2 * (rows.first_order + at), -1)
-    fields = (rows.operator[at], position, rows.seq[at], application_types(rows, at)[0])
-    return tuple(Open(*mark) for mark in zip(*(values[left].tolist() for values in fields), strict=True))
+    marks = application_marks(rows)
+    return _stack(rows, marks, unbalanced(marks.starts, marks.number))
+
+
+def cut_by_gaps(rows: WorkerRows, before: Stack) -> Stack:
+    """Return the application activities that are open where rows are missing; `before` are those before all rows."""
+    marks = application_marks(rows)
+    gaps = np.flatnonzero(marks.number == EVERYTHING).tolist()
+    cut: list[Open] = []
+    open_before = before
+    for first, gap in zip([0, *(gap + 1 for gap in gaps)], gaps, strict=False):
+        cut += still_open(open_before, _stack(rows, marks, np.arange(first, gap)))
+        open_before = ()
+    return tuple(cut)
+
+
+def _stack(rows: WorkerRows, marks: ApplicationMarks, chosen: I64) -> Stack:
+    position = np.where(marks.starts, 2 * (rows.first_order + marks.row), -1)
+    fields = (marks.number, position, rows.seq[marks.row], application_types(rows, marks)[0])
+    return tuple(Open(*mark) for mark in zip(*(values[chosen].tolist() for values in fields), strict=True))
 
 
 def _epoch_rows(rows: WorkerRows, survey: Survey) -> I64:

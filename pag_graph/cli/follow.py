@@ -47,6 +47,10 @@ def follow(
     commit_every: Annotated[
         str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
     ] = "250ms",
+    settle: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more."),
+    ] = "1s",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
     listen: Annotated[
         str | None,
@@ -74,7 +78,7 @@ def follow(
     from pag_graph import api
     from pag_graph.builder.engine import silent
 
-    every_s = nanoseconds(commit_every) / 1e9
+    every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
     quiet = form is not Format.TABLE
     with (
         delivering(store, to, fail_on) as delivery,
@@ -88,6 +92,7 @@ def follow(
             rules=rules,
             until=until,
             commit_every_s=every_s,
+            settle_s=settle_s,
             replace=replace,
             observers=[delivery],
             queries=query or (),

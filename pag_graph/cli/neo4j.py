@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pag_graph.cli import neo4j_answers
 from pag_graph.cli.neo4j_load import export, follow, load, remove
 from pag_graph.cli.neo4j_queries import add_commands
 from pag_graph.cli.neo4j_reach import Home  # noqa: TC001  (read by Typer when a command is called)
@@ -80,6 +81,8 @@ app.command()(load)
 app.command()(export)
 app.command()(follow)
 app.command()(remove)
+app.command()(neo4j_answers.advise)
+app.command()(neo4j_answers.rescale)
 
 
 @app.command()

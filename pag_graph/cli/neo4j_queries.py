@@ -246,9 +246,9 @@ def _print_table(
 
 
 def _print_left_out(answer: Answer, form: Format) -> None:
-    """Say which epochs were left out, and that there may be more rows: after a table, beside what programs read."""
+    """Say what was left out, and that there may be more rows: after a table, beside what programs read."""
     out = stdout() if form is Format.TABLE else stderr()
-    if answer.coverage is not None and (line := answer.coverage.line()):
+    for line in answer.lines():
         out.print(line)
     if answer.limit is not None:
         out.print(f"There may be more than these {answer.limit:,} rows; --limit says how many to return.")

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path  # noqa: TC003  (Typer reads it)
+from typing import Annotated
 
+import typer
+
+from pag_graph.builder.engine import silent
 from pag_graph.cli.analyses import FormatOption, StoreArgument  # noqa: TC001  (Typer reads them)
-from pag_graph.cli.output import Format, print_csv, print_json, print_rows, stdout
+from pag_graph.cli.output import Format, compiling, print_csv, print_json, print_rows, stdout
 from pag_graph.model.units import duration
 
 
-def ongoing(store: StoreArgument, form: FormatOption = Format.TABLE) -> None:
+def ongoing(
+    store: StoreArgument,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="TRACE", help="The trace that is followed: show the critical path so far as well."),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Say what a run that is followed is doing: which epoch goes on, whom it waits for, and what can only grow.
 
     It is what the follower saw when it looked last. None of it is final, and none of it is in a table of the store.
+    With --trace the rows that are not committed are looked at, for the critical path from the end of the last closed
+    epoch to where the slowest log is; what still waits there is unknown.
 
-    Example: pag ongoing run.pag
+    Example: pag ongoing run.pag --trace run.trace
     """
     from pag_graph.builder.ongoing import HOLDING
     from pag_graph.store.live import read_status
 
-    now = read_status(store)
+    now, path = read_status(store), None
+    if trace is not None:
+        from pag_graph.engines.so_far import path_so_far
+
+        with compiling("build", quiet=form is not Format.TABLE, report=silent):
+            path = path_so_far(trace, store)
     if form is Format.JSON:
-        print_json({"store": str(store), **now})
+        print_json({"store": str(store), **now, "path": path and path.summary()})
         return
     if form is Format.CSV:
         print_csv(now["workers"], list(now["workers"][0]))
@@ -41,4 +60,6 @@ def ongoing(store: StoreArgument, form: FormatOption = Format.TABLE) -> None:
     if now["unread"]:
         age = duration(max(now["as_of_ns"] - now["oldest_unread_ns"], 0))
         out.print(f"{now['unread']:,} messages are unread; the oldest, of worker {now['oldest_unread_by']}, for {age}.")
+    if path is not None:
+        out.print(f"So far, {path.headline()}", markup=False)
     print_rows(now["workers"], list(now["workers"][0]))

@@ -67,6 +67,9 @@ def rescale(
     first: Annotated[
         str | None, typer.Option(metavar="TIME", help="When the input of epoch 0 was due, from the run's origin.")
     ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says when input was due.")
+    ] = None,
     cores: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Cores of each host: says where workers outnumber them.")
     ] = None,
@@ -90,6 +93,7 @@ def rescale(
         store,
         period_ns=None if period is None else nanoseconds(period),
         first_ns=None if first is None else nanoseconds(first),
+        inputs=inputs,
         cores=cores,
         weight=weight.value,
         routing=routing,

@@ -71,8 +71,8 @@ def spans(
     with (
         progress(quiet=form is not Format.TABLE) as report,
         compiling("spans", quiet=form is not Format.TABLE, report=report),
+        answer(traces, sync=sync or (), request=request, against=against or ()) as told,
     ):
-        told = answer(traces, sync=sync or (), request=request, against=against or ())
         store = None if out is None else _keep(told, out, (slowest, request), replace=replace)
     if form is Format.JSON:
         print_json(told.facts())
@@ -93,26 +93,19 @@ def _refuse_options(policy: Policy, *, given: bool) -> None:
 def _keep(told: SpanAnswer, out: Path, wanted: tuple[int | None, str | None], *, replace: bool) -> Path:
     """Write trace and store of the requests that are wanted; returns the store."""
     from pag_graph import api
-    from pag_graph.diagnosis.spans.answer import of_trace, slowest_of
-    from pag_graph.sources.spans.convert import convertible, write_requests
 
     count, request = wanted
-    if request is not None and count is None:
-        chosen = of_trace(told.requests, request)
-    elif count is not None:
-        chosen = slowest_of(told.requests, count)
-    else:
-        chosen = convertible(told.requests)
-    write_requests(told.requests, chosen, out / "trace", replace=replace)
+    told.write(out / "trace", slowest=count, request=request, replace=replace)
     api.build(out / "trace", out / "pag", engine="local", mode="replace" if replace else "error")
     return out / "pag"
 
 
 def _compare(traces: list[Path], policy: Policy, top: int, form: Format) -> None:
     from pag_graph.diagnosis.spans.comparison import compared
-    from pag_graph.sources.spans.files import read_spans
+    from pag_graph.sources.spans.files import read_parts
 
-    facts = compared(read_spans(traces), str(policy))
+    with read_parts(traces) as parts:
+        facts = compared((read() for read in parts.tables), str(policy))
     if form is Format.JSON:
         print_json(facts)
     elif form is Format.CSV:

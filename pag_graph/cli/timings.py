@@ -52,4 +52,7 @@ def timings(
     ]
     print_rows(shown, list(shown[0]), f"{known.num_rows:,} epochs")
     if unknown := info.closed_epochs - known.num_rows:
-        out.print(f"Of {unknown:,} more epochs nothing is noted: their follower was killed.", style="yellow")
+        out.print(
+            f"Of {unknown:,} more epochs nothing is noted: they are not answered yet, or their follower ended.",
+            style="yellow",
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pag_graph.builder.clocks import Clock
 from pag_graph.builder.commit import commit_derived, nothing_more
 from pag_graph.builder.follow import Follower
+from pag_graph.builder.frontier import SETTLE_NS
 from pag_graph.builder.plan import DEFAULT_SLICE_EVENTS
 from pag_graph.errors import InvalidParameterError, StoreError, TraceFormatError
 from pag_graph.graph.following import Committed
@@ -145,6 +146,8 @@ class Following:
         How often to look.
     derive
         Makes what is committed beside the graph.
+    settle_s
+        Time of the trace after which an epoch is answered though messages of it are still unread.
     """
 
     def __init__(
@@ -163,10 +166,13 @@ class Following:
         tell: Callable[[Progress], None] | None = None,
         look_every_s: float = LOOK_EVERY_S,
         derive: Derive = nothing_more,
+        settle_s: float = SETTLE_NS / 1e9,
     ) -> None:
-        if commit_every_s < 0:
-            message = f"commit_every is {commit_every_s} s, and must not be negative."
-            raise InvalidParameterError(message)
+        for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
+            if seconds < 0:
+                message = f"{name} is {seconds} s, and must not be negative."
+                raise InvalidParameterError(message)
+        self._settle_ns = round(settle_s * 1e9)
         self._source, self._store, self._replace = source, store.absolute(), replace
         self._rules, self._parameters = rules, parameters
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
@@ -174,6 +180,7 @@ class Following:
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
         self._derive = derive
         self._commits, self._closed_ns = 0, 0
+        self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
         self._trouble: str | None = None
         self._report: FollowReport | None = None
@@ -235,6 +242,7 @@ class Following:
                 parameters=self._parameters,
                 slice_events=self._slice_events,
                 derive=self._derive,
+                settle_ns=self._settle_ns,
             )
             held.callback(follower.close)
             yield from self._follow(follower, Tail(self._source, follower.done))
@@ -259,7 +267,7 @@ class Following:
                 tail.forget(follower.done)
                 stepped, new = now, False
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
-                if closed or tail.complete or (late and follower.pending):
+                if closed or follower.answers or tail.complete or (late and follower.pending):
                     yield self._commit(follower, tail)
                     committed = time.monotonic()
                     self._say(follower, tail)
@@ -268,7 +276,8 @@ class Following:
     def _ending(self, tail: Tail, idle_s: float) -> Ending | None:
         if tail.complete and self._until.complete:
             return "complete"
-        if self._until.idle_s is not None and idle_s >= self._until.idle_s:
+        # Behind a file that lacks there are others, which are read when nobody waits for it any more.
+        if self._until.idle_s is not None and idle_s >= self._until.idle_s and not tail.awaited:
             return "idle"
         return None
 
@@ -285,7 +294,7 @@ class Following:
             closed = follower.advance(tail.trace(), log, show=show)
             self._closed_ns = time.time_ns()
             self._note(follower, tail)
-            if show or closed or (follower.closed and follower.pending):
+            if show or closed or follower.answers or (follower.closed and follower.pending):
                 yield self._commit(follower, tail)
         self._say(follower, tail)
         self._report = FollowReport(
@@ -304,20 +313,21 @@ class Following:
         info, closed = follower.commit()
         committed = time.time_ns()
         self._commits += 1
-        epochs = tuple(row.epoch for row in closed)
         commit = Committed(
             path=self._store,
             version=info.versions["epochs"],
-            closed=epochs,
-            answered=epochs,
+            closed=tuple(row.epoch for row in closed),
+            answered=follower.answered,
             complete=follower.complete,
         )
         for observer in self._observers:
             observer.committed(commit)
         clocks, origin = info.run["clocks"], info.run["origin_unix_ns"]
-        known = [self._timing(row, tail, clocks, origin) for row in closed]
-        after = {"committed_ns": committed, "answered_ns": time.time_ns(), "commit": commit.version}
-        self._untimed += [row | after for row in known]
+        at_commit = {"committed_ns": committed, "commit": commit.version}
+        self._unanswered += [self._timing(row, tail, clocks, origin) | at_commit for row in closed]
+        now, told = {"answered_ns": time.time_ns()}, set(commit.answered)
+        self._untimed += [row | now for row in self._unanswered if row["epoch"] in told]
+        self._unanswered = [row for row in self._unanswered if row["epoch"] not in told]
         if self._beside(partial(add_timings, self._store / LIVE, self._untimed)):
             self._untimed = []
         return commit

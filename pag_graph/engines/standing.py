@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -17,11 +18,12 @@ from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
 from pag_graph.model.live_tables import ALERTS, CHANGES, STANDING
 from pag_graph.motif.alerts import Rule
+from pag_graph.runtime import threads
 from pag_graph.store.contents import Live
 from pag_graph.store.parts import write_part
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
@@ -135,6 +137,20 @@ class Standings:
         return Live(parts={"changes": written.flush(), **commit.of_alerts()}, content=content, kept=kept)
 
 
+class _Answer(NamedTuple):
+    """What a query answers about some epochs, and what it answered before."""
+
+    query: Query
+    epochs: Sequence[int] = ()
+    """Those that rules look at, ascending."""
+    now: pl.DataFrame = _NOTHING
+    """`ANSWERS`."""
+    before: pl.DataFrame = _NOTHING.with_columns(diff=pl.lit(1, pl.Int64))
+    """`ANSWERS`, with how often each row was there (``diff``)."""
+    remembered: pl.DataFrame | None = None
+    """What the query remembers, rows of `STANDING`; None of one that remembers nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Commit:
     """One commit: what queries answer differently, and who looks at it."""
@@ -151,43 +167,56 @@ class _Commit:
 
     def follow(self, delta: Delta, queries: Sequence[Query]) -> None:
         """Find the changes of some queries, and look at them."""
-        kept = self.kept if delta.before > NEVER else None
+        of_windows = [query for query in queries if query.standing in {Standing.WINDOW, Standing.LABEL}]
+        tasks: list[Callable[[], Iterator[_Answer]]] = []
         for query in queries:
             if query.standing is Standing.ORDERED:
-                self._resume(delta, query)
+                tasks.append(partial(self._resumed, delta, query))
             if query.standing is Standing.LINEAR:
-                self._add(delta, query)
-        revised = {q: delta.revised(q.standing) for q in queries if q.standing in {Standing.WINDOW, Standing.LABEL}}
+                tasks.append(partial(self._added, delta, query))
+        if of_windows:
+            tasks.append(partial(self._of_windows, delta, of_windows))
+        if delta.before > NEVER:
+            # What a commit adds fits into memory; what many epochs answer is written as it comes.
+            for answers_of_task in threads.each(lambda task: list(task()), tasks):
+                self._take(answers_of_task)
+        else:
+            for task in tasks:
+                self._take(task())
+
+    def _of_windows(self, delta: Delta, queries: Sequence[Query]) -> Iterator[_Answer]:
+        """Answer queries about windows: those that are new, and those that may look different."""
+        kept = self.kept if delta.before > NEVER else None
+        revised = {query: delta.revised(query.standing) for query in queries}
         before = {query: history(kept, query, epochs) for query, epochs in revised.items()}
-        there = {window.epoch for window in delta.windows}
+        there = set(delta.state.epochs["epoch"])
         wanted = {
             query: [epoch for epoch in (*epochs, *delta.new) if epoch in there and epoch <= delta.answered]
             for query, epochs in revised.items()
         }
         for query, epochs, now in answers(delta.state, wanted):
-            self._changed(query, epochs, now, before[query].filter(pl.col("epoch").is_in(epochs)))
+            yield _Answer(query, epochs, now, before[query].filter(pl.col("epoch").is_in(epochs)))
         for query, epochs in revised.items():
             if gone := sorted(set(epochs) - set(wanted[query])):
-                self._changed(query, gone, _NOTHING, before[query].filter(pl.col("epoch").is_in(gone)))
+                yield _Answer(query, gone, _NOTHING, before[query].filter(pl.col("epoch").is_in(gone)))
 
-    def _resume(self, delta: Delta, query: Query) -> None:
-        """Find the changes of a query whose epochs are answered one after the other."""
+    def _resumed(self, delta: Delta, query: Query) -> Iterator[_Answer]:
+        """Answer a query whose epochs are answered one after the other."""
         analysis: Any = query.analysis
         remembered = self.memory.filter(pl.col("owner") == query.id)
         epochs = [*delta.revised(query.standing), *delta.new]
         if not epochs:
-            self.remembered.append(remembered)
+            yield _Answer(query, remembered=remembered)
             return
         go_on = import_module(analysis.resume).resume
         end = go_on(delta.state, delta.answered, query.parameters, min(epochs), remembered.drop("owner"))
         before = history(self.kept, query, range(end.since, max(delta.before, delta.answered) + 1))
-        about = {window.epoch or 0 for window in delta.windows if end.since <= (window.epoch or 0) <= delta.answered}
-        looked = sorted(about | set(before["epoch"].to_list()))
-        self._changed(query, looked, encoded(end.rows.select(query.schema.names)), before)
-        self.remembered.append(end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns))
+        looked = sorted({*delta.epochs(end.since, delta.answered), *before["epoch"]})
+        kept = end.memory.with_columns(owner=pl.lit(query.id)).select(remembered.columns)
+        yield _Answer(query, looked, encoded(end.rows.select(query.schema.names)), before, kept)
 
-    def _add(self, delta: Delta, query: Query) -> None:
-        """Find the changes of sums over epochs: only keys of new epochs have any."""
+    def _added(self, delta: Delta, query: Query) -> Iterator[_Answer]:
+        """Answer with sums over epochs: only keys of new epochs have others."""
         analysis: Any = query.analysis
         remembered = self.memory.filter(pl.col("owner") == query.id)
         nothing = pl.DataFrame(pl.from_arrow(analysis.schema.empty_table()))
@@ -197,17 +226,19 @@ class _Commit:
         if delta.new or delta.labelled:
             now = analysis.step(before, delta, query.parameters, self.warm.setdefault(query.id, {}))
         rows = [encoded(sums.to_arrow().cast(analysis.schema), delta.answered) for sums in (before, now)]
-        signed = [part.with_columns(diff=pl.lit(sign, pl.Int64)) for part, sign in zip(rows, (-1, 1), strict=True)]
-        self.written.add(query.id, summed(pl.concat(signed)))
         kept = rows[1].select(owner=pl.lit(query.id), part=pl.lit("sum"), epoch="epoch", key=pl.lit(""), value="row")
-        self.remembered.append(kept)
+        yield _Answer(query, (), rows[1], rows[0].with_columns(diff=pl.lit(1, pl.Int64)), kept)
 
-    def _changed(self, query: Query, epochs: Sequence[int], now: pl.DataFrame, before: pl.DataFrame) -> None:
-        signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
-        self.written.add(query.id, summed(pl.concat([part.select("epoch", "row", "diff") for part in signed])))
-        for watch in self.watches:
-            if watch.query == query:
-                watch.look(epochs, now, before)
+    def _take(self, found: Iterable[_Answer]) -> None:
+        """Write what changed, and let rules look at it."""
+        for query, epochs, now, before, remembered in found:
+            if remembered is not None:
+                self.remembered.append(remembered)
+            signed = [before.with_columns(diff=-pl.col("diff")), now.with_columns(diff=pl.lit(1, pl.Int64))]
+            self.written.add(query.id, summed(pl.concat([part.select("epoch", "row", "diff") for part in signed])))
+            for watch in self.watches:
+                if watch.query == query and epochs:
+                    watch.look(epochs, now, before)
 
     def look_back(self, watch: Watch, last: int) -> None:
         """Let a new rule look at what its query has answered so far."""

@@ -57,7 +57,7 @@ def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr
         epochs = [window.epoch or 0 for window in windows]
         return epochs_between(min(epochs), max(epochs)), pl.col("epoch").is_in(epochs)
     if belongs == "labels" and windows[0].epoch is not None:
-        low, high = labels(run, windows)
+        low, high = labels(run, epochs_of(windows))
         first, final = int(low.min()), int(high.max())
         return epochs_between(first, final), pl.col("epoch").is_between(first, final)
     lowest, last = min(window.lowest_epoch for window in windows), max(window.end_ns for window in windows)
@@ -65,14 +65,19 @@ def near(run: Run, windows: Sequence[Window], belongs: Belongs) -> tuple[pl.Expr
     return can_touch(lowest, last, min(window.after_ns for window in windows)), rows
 
 
-def labels(run: Run, windows: Sequence[Window]) -> tuple[I64, I64]:
-    """Return the first and the last epoch that each row of `epochs` stands for, of windows of epochs."""
+def epochs_of(windows: Sequence[Window]) -> I64:
+    """Return the epochs of windows of epochs."""
+    return np.array([window.epoch for window in windows], np.int64)
+
+
+def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
+    """Return the first and the last epoch that rows of `epochs` stand for, of those with these numbers."""
     # A row stands for all epochs after the row before it; where the run ends with the last one, also for later ones. A
     # run that is being followed goes on: what carries a later epoch belongs to windows that nobody knows yet.
     known = run.epochs["epoch"].to_numpy()
     ended = run.epochs["end_ns"][-1] >= run.end_ns
     last = np.iinfo(np.int64).max if ended else known[-1]
-    at = places(known, np.array([window.epoch for window in windows], np.int64))
+    at = places(known, epochs)
     low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
     high = np.append(known[:-1], last)
     return low[at], high[at]
@@ -101,7 +106,7 @@ def members(run: Run, windows: Sequence[Window], edges: pl.DataFrame, belongs: B
     if run.epochs_are_islands:
         return None, places(np.array([w.epoch for w in windows], np.int64), edges["epoch"].to_numpy())
     if belongs == "labels" and windows[0].epoch is not None:
-        return None, _among(edges["epoch"].to_numpy(), *labels(run, windows))
+        return None, _among(edges["epoch"].to_numpy(), *labels(run, epochs_of(windows)))
     start = edges["start_ns"].to_numpy()
     end = start + edges["duration_ns"].to_numpy()
     after, ends = (np.array([getattr(w, name) for w in windows], np.int64) for name in ("after_ns", "end_ns"))

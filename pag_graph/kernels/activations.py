@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pag_graph.kernels.compiling import kernel
+from pag_graph.kernels.search import among
 
 I8 = NDArray[np.int8]
 I32 = NDArray[np.int32]
@@ -19,7 +20,7 @@ PARK, UNPARK, PUSH_PROGRESS, EPOCH_END, OTHER = 6, 7, 8, 9, 10
 PROGRAM = 16
 
 # What can be wrong with a row.
-CLOSES_NOTHING, CLOSES_OUTER, OPEN = 1, 2, 3
+CLOSES_NOTHING, CLOSES_OUTER, OPEN, CUT_BY_GAP = 1, 2, 3, 4
 
 # What an activation turned out to be.
 SCOPE, SPINNING, PROCESSING, INFERRED = 0, 1, 2, 3
@@ -53,13 +54,15 @@ class Reasons(NamedTuple):
 
 
 @kernel
-def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8]:
+def activations(kind: I8, operator: I64, records: I64, gaps: I64) -> tuple[I32, I8, I64, I8]:
     """Assign every row to the innermost activation that is open after it, and say what each activation did.
 
     Parameters
     ----------
     kind, operator, records
         Rows of one worker in log order; absent values are -1.
+    gaps
+        Rows right before which others are missing, ascending.
 
     Returns
     -------
@@ -72,17 +75,18 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8
         Per row; meaningful for `start` rows: records received inside (not in nested activations), or -1.
     trouble
         Per row: `CLOSES_NOTHING` for a `stop` that closes nothing, `CLOSES_OUTER` for one that closes others than the
-        innermost, `OPEN` for a `start` that is still open at the end; else 0.
+        innermost, `OPEN` for a `start` that is still open at the end, `CUT_BY_GAP` where rows are missing; else 0.
 
     Notes
     -----
     One pass, O(rows). A `stop` of an operator that is open further out closes everything inside it; one of an
-    operator that is not open closes nothing.
+    operator that is not open closes nothing. What is open where rows are missing ends there, as its stop may be among
+    them.
 
     Examples
     --------
-    >>> kind = np.array([START, RECEIVE, STOP], np.int8)
-    >>> innermost, role, consumed, trouble = activations(kind, np.array([7, -1, 7]), np.array([-1, 4, -1]))
+    >>> kind, no_gaps = np.array([START, RECEIVE, STOP], np.int8), np.empty(0, np.int64)
+    >>> innermost, role, consumed, trouble = activations(kind, np.array([7, -1, 7]), np.array([-1, 4, -1]), no_gaps)
     >>> innermost, role[0] == PROCESSING, consumed[0], trouble.any()
     (array([ 0,  0, -1], dtype=int32), np.True_, np.int64(4), np.False_)
     """
@@ -94,13 +98,21 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8
     # Known of rows that start something, as is what they consumed.
     parent = np.empty(rows, np.int32)
     top = -1
+    gap = 0
     for row in range(rows):
         code = kind[row]
+        follows = row > 0
+        if gap < gaps.shape[0] and gaps[gap] == row:
+            gap += 1
+            follows = False
+            while top >= 0:
+                trouble[top] = CUT_BY_GAP
+                top = parent[top]
         if code == START:
             if top >= 0:
                 role[top] = SCOPE
             parent[row], consumed[row] = top, -1
-            pushed = row > 0 and kind[row - 1] == PUSH_PROGRESS and operator[row - 1] == operator[row]
+            pushed = follows and kind[row - 1] == PUSH_PROGRESS and operator[row - 1] == operator[row]
             role[row] = INFERRED if pushed else SPINNING
             top = row
         elif code == STOP:
@@ -126,7 +138,7 @@ def activations(kind: I8, operator: I64, records: I64) -> tuple[I32, I8, I64, I8
 
 
 @kernel
-def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, I8, I64]:
+def at_level(innermost: I32, role: I8, consumed: I64, level: int, gaps: I64) -> tuple[I32, I8, I64]:
     """Let activations nested deeper than a level count as part of the one at that level.
 
     Parameters
@@ -135,6 +147,8 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, 
         From `activations`.
     level
         Deepest level that is kept, from 1 for activations inside no other.
+    gaps
+        As for `activations`.
 
     Returns
     -------
@@ -151,7 +165,8 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, 
     What runs inside the activation that row 0 starts counts as part of it.
 
     >>> role, records = np.array([SCOPE, PROCESSING, 0, 0], np.int8), np.array([-1, 4, -1, -1])
-    >>> innermost, role, consumed = at_level(np.array([0, 1, 0, -1], np.int32), role, records, 1)
+    >>> innermost, no_gaps = np.array([0, 1, 0, -1], np.int32), np.empty(0, np.int64)
+    >>> innermost, role, consumed = at_level(innermost, role, records, 1, no_gaps)
     >>> innermost, role[0] == PROCESSING, consumed[0]
     (array([ 0,  0,  0, -1], dtype=int32), np.True_, np.int64(4))
     """
@@ -162,7 +177,7 @@ def at_level(innermost: I32, role: I8, consumed: I64, level: int) -> tuple[I32, 
     new_role, new_consumed = role.copy(), consumed.copy()
     for row in range(rows):
         if innermost[row] == row:
-            parent = innermost[row - 1] if row > 0 else -1
+            parent = innermost[row - 1] if row > 0 and not among(gaps, row) else -1
             depth[row] = depth[parent] + 1 if parent >= 0 else 1
             if depth[row] <= level:
                 kept[row] = row
@@ -188,13 +203,15 @@ def _busier(one: int, other: int) -> int:
 
 
 @kernel
-def idle_intervals(kind: I8) -> Intervals:
+def idle_intervals(kind: I8, gaps: I64) -> Intervals:
     """Find the candidate idle intervals: parks, with parks that follow each other directly merged into one.
 
     Parameters
     ----------
     kind
         Kinds of one worker's rows in log order.
+    gaps
+        As for `activations`: what rows are missing between does not follow each other.
 
     Returns
     -------
@@ -209,7 +226,7 @@ def idle_intervals(kind: I8) -> Intervals:
 
     Examples
     --------
-    >>> idle_intervals(np.array([PARK, UNPARK, PARK, UNPARK, START], np.int8))
+    >>> idle_intervals(np.array([PARK, UNPARK, PARK, UNPARK, START], np.int8), np.empty(0, np.int64))
     Intervals(parks=array([0]), unparks=array([3]), last_parks=array([2]))
     """
     rows = kind.shape[0]
@@ -219,9 +236,11 @@ def idle_intervals(kind: I8) -> Intervals:
     count = 0
     row = 0
     while row + 1 < rows:
-        if kind[row] == PARK and kind[row + 1] == UNPARK:
+        if kind[row] == PARK and kind[row + 1] == UNPARK and not among(gaps, row + 1):
             parks[count] = row
             while row + 3 < rows and kind[row + 2] == PARK and kind[row + 3] == UNPARK:
+                if among(gaps, row + 2) or among(gaps, row + 3):
+                    break
                 row += 2
             last_parks[count] = row
             unparks[count] = row + 1
@@ -255,7 +274,8 @@ def leave_out(kind: I8, peer: I64, worker: int, intervals: Intervals, reasons: R
     Examples
     --------
     >>> kind = np.array([SEND, PARK, UNPARK, PARK, UNPARK], np.int8)
-    >>> leave_out(kind, np.array([3, -1, -1, -1, -1]), 3, idle_intervals(kind), Reasons(1, 2, 3))
+    >>> intervals = idle_intervals(kind, np.empty(0, np.int64))
+    >>> leave_out(kind, np.array([3, -1, -1, -1, -1]), 3, intervals, Reasons(1, 2, 3))
     array([1, 0, 3, 3, 0], dtype=int8)
     """
     rows = kind.shape[0]

@@ -10,6 +10,9 @@ from pag_graph.kernels.compiling import kernel
 
 Flags = NDArray[np.bool_]
 
+EVERYTHING = -2
+"""Number of a stop that closes all that is open: rows are missing right before it."""
+
 
 @kernel
 def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -> tuple[I64, I64, I8, I64]:
@@ -18,7 +21,8 @@ def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -
     Parameters
     ----------
     starts, number
-        Per mark, in log order: whether an activity starts (or stops) there, and its number.
+        Per mark, in log order: whether an activity starts (or stops) there, and its number; `EVERYTHING` for a stop of
+        all that is open, which never is in trouble.
     open_number
         Numbers of the activities that are open before the first mark, outermost first.
     level
@@ -65,6 +69,9 @@ def applications(starts: Flags, number: I64, open_number: I64, level: int = 0) -
             stack[size], numbers[size] = mark, number[mark]
             size += 1
             continue
+        if number[mark] == EVERYTHING:
+            size = 0
+            continue
         found = size - 1
         while found >= 0 and numbers[found] != number[mark]:
             found -= 1
@@ -110,6 +117,8 @@ def unbalanced(starts: Flags, number: I64) -> I64:
         if cancels:
             size -= 1
         else:
+            if not starts[mark] and number[mark] == EVERYTHING:
+                size = 0
             left[size] = mark
             size += 1
     return left[:size].copy()

@@ -33,6 +33,8 @@ class Rows(NamedTuple):
     operator: I64
     dropped: I8
     """Not 0 for rows that become no vertex."""
+    gaps: I64
+    """Rows right before which others are missing, ascending: what the worker did there nobody knows."""
 
 
 class Judged(NamedTuple):
@@ -124,18 +126,19 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     A worker logs two rows, at 0 and 9, and exits.
 
     >>> nothing = np.empty(0, np.int64)
-    >>> rows = Rows(*np.full((1, 2), PARK + 4, np.int8), np.array([0, 9]), np.array([-1, -1]), np.zeros(2, np.int8))
+    >>> kinds = np.full(2, PARK + 4, np.int8)
+    >>> rows = Rows(kinds, np.array([0, 9]), np.full(2, -1), np.zeros(2, np.int8), nothing)
     >>> running = Activations(np.full(2, -1, np.int32), np.zeros(2, np.int8), np.full(2, -1))
     >>> stretch = Stretch(1, -1, 0, -1, True, True, False, True, 9)
     >>> local_graph(rows, running, Judged(nothing, nothing.astype(np.int8), nothing), stretch).edge
     array([-1,  2], dtype=int8)
     """
-    kind, t, operator, dropped = rows
+    kind, t, operator, dropped, gaps = rows
     innermost, role, consumed = running
     unparks, verdicts, arrivals = intervals
     row_of, pos_of, t_of, segment_of, edge, operator_of, activation_of, records, flags = graph
     first_order, born = stretch.first_order, stretch.born
-    segment, vertices, interval = stretch.segment, 0, 0
+    segment, vertices, interval, gap = stretch.segment, 0, 0, 0
     previous_row = -1
     have_previous = not stretch.starts_run
     for row in range(kind.shape[0]):
@@ -145,6 +148,10 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
         code, who, activation, size, inferred = UNKNOWN, -1, -1, -1, 0
         # A vertex that no event stands behind, right before this one.
         inserted, when, ends = 0, 0, NO_EDGE
+        crosses_gap = False
+        while gap < gaps.shape[0] and gaps[gap] <= row:
+            crosses_gap = True
+            gap += 1
         if not have_previous:
             segment = pos
             code = NO_EDGE
@@ -169,7 +176,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
                     code = IDLE
                 elif verdict == VERDICT_INPUT_WAIT:
                     code = INPUT_WAIT
-            elif previous_row < 0 or kind[previous_row] != PARK:
+            elif not crosses_gap and (previous_row < 0 or kind[previous_row] != PARK):
                 top = innermost[previous_row] if previous_row >= 0 else -1
                 if top < 0 and kind[row] == PROGRAM:
                     code = PROGRAM_EDGE

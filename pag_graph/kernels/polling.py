@@ -41,6 +41,8 @@ class LoggedRows(NamedTuple):
     """The same."""
     by_itself: NDArray[np.bool_]
     """Rows by which the worker does something of its own accord where no activation is open."""
+    gaps: I64
+    """Rows right before which others are missing, ascending."""
 
 
 class Steps(NamedTuple):
@@ -51,8 +53,8 @@ class Steps(NamedTuple):
     end: I64
     """Per row: row at which its step ended; the row itself outside of steps."""
     number: I64
-    """Per row: number of the last step that began up to it. Between two steps with a pause of their own lies a number
-    that no step has: what happened before such a pause reaches no further than it."""
+    """Per row: number of the last step that began up to it. Between two steps with a pause of their own, or with rows
+    missing, lies a number that no step has: what happened before that reaches no further than it."""
 
 
 class Causes(NamedTuple):
@@ -83,14 +85,21 @@ def steps(rows: LoggedRows, pause_ns: int) -> Steps:
     A scope starts at 0 and stops at 4; at 9 the worker logs something outside of it.
 
     >>> kind, t, none = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.full(3, -1)
-    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), np.array([0, -1, -1], np.int32), none > 0)
+    >>> innermost, no_gaps = np.array([0, -1, -1], np.int32), np.empty(0, np.int64)
+    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), innermost, none > 0, no_gaps)
     >>> steps(log, 100).begin, steps(log, 100).end
     (array([0, 0, 2]), array([1, 1, 2]))
     """
     count = rows.kind.shape[0]
     begin, end, number = np.arange(count), np.arange(count), np.zeros(count, np.int64)
-    current, first, stopped = 0, -1, _NEVER
+    current, first, stopped, gap = 0, -1, _NEVER, 0
     for row in range(count):
+        if gap < rows.gaps.shape[0] and rows.gaps[gap] == row:
+            gap += 1
+            current += 2
+            if first >= 0:
+                end[first:row] = row - 1
+                first, stopped = -1, rows.t[row - 1]
         if first < 0 and rows.innermost[row] >= 0:
             current += 1 if stopped == _NEVER or rows.t[row] - stopped < pause_ns else 2
             first = row
@@ -132,7 +141,7 @@ def own_causes(rows: LoggedRows, steps: Steps, operators: int) -> Causes:
 
     >>> kind, t, operator = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.array([0, 0, -1])
     >>> role, innermost = np.array([PROCESSING, 0, 0], np.int8), np.array([0, -1, -1], np.int32)
-    >>> log = LoggedRows(kind, t, operator, role, innermost, np.array([False, False, True]))
+    >>> log = LoggedRows(kind, t, operator, role, innermost, np.array([False, False, True]), np.empty(0, np.int64))
     >>> own_causes(log, steps(log, 100), 1)
     Causes(begin=array([0, 9]), end=array([4, 9]))
     """
@@ -198,7 +207,8 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
 
     Notes
     -----
-    What happens outside of steps is no place to begin at unless it is the end of an epoch: it may be no vertex.
+    What happens outside of steps is no place to begin at unless it is the end of an epoch: it may be no vertex. Nor is
+    one where rows are missing within the two steps.
 
     Examples
     --------
@@ -208,7 +218,7 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
     >>> kind, t = np.array([0, 1, 0, 1, 0, 1], np.int8), np.array([0, 4, 6, 7, 9, 10])
     >>> role = np.array([PROCESSING, 0, SPINNING, 0, SPINNING, 0], np.int8)
     >>> innermost, none = np.array([0, -1, 2, -1, 4, -1], np.int32), np.full(6, -1)
-    >>> log = LoggedRows(kind, t, none, role, innermost, none > 0)
+    >>> log = LoggedRows(kind, t, none, role, innermost, none > 0, np.empty(0, np.int64))
     >>> certain_pauses(log, steps(log, 100), 100)
     array([2])
     """
@@ -224,8 +234,10 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
         stirs[end] |= works or code not in (START, STOP)
         read[end] |= code in (RECEIVE, PROGRESS_RECEIVE)
     found = np.empty(count, np.int64)
-    places = 0
+    places, gap = 0, 0
     for first in range(1, count):
+        while gap < rows.gaps.shape[0] and rows.gaps[gap] < first:
+            gap += 1
         end = steps.end[first]
         whole = steps.begin[first] == first and end > first and rows.innermost[end] < 0
         pause = rows.t[first] - rows.t[first - 1]
@@ -236,7 +248,8 @@ def certain_pauses(rows: LoggedRows, steps: Steps, pause_ns: int) -> I64:
             following = steps.end[end + 1]
             rests = steps.begin[end + 1] == end + 1 and following > end + 1 and rows.innermost[following] < 0
             rests = rests and not stirs[following] and rows.t[end + 1] > rows.t[end]
-        if rests:
+        reach = steps.end[end + 1] if rests and end + 1 < count else end
+        if rests and not (gap < rows.gaps.shape[0] and rows.gaps[gap] <= reach):
             found[places] = first
             places += 1
     return found[:places].copy()
@@ -270,7 +283,8 @@ def pauses(causes: Causes, rows: LoggedRows, steps: Steps, pause_ns: int) -> tup
     A worker has something to do until 4 and from 9 on, and 5 ns are long enough for a pause.
 
     >>> kind, t, none = np.array([0, 1, 9], np.int8), np.array([0, 4, 9]), np.full(3, -1)
-    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), np.array([0, -1, -1], np.int32), none > 0)
+    >>> innermost, no_gaps = np.array([0, -1, -1], np.int32), np.empty(0, np.int64)
+    >>> log = LoggedRows(kind, t, none, np.zeros(3, np.int8), innermost, none > 0, no_gaps)
     >>> pauses(Causes(np.array([0, 9]), np.array([4, 9])), log, steps(log, 100), 5)
     (array([1]), array([2]))
     """

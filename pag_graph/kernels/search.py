@@ -32,6 +32,19 @@ def not_below(values: Any, wanted: Any) -> int:
 
 
 @kernel
+def among(values: I64, wanted: int) -> bool:
+    """Say whether a number is one of sorted values. O(log values).
+
+    Examples
+    --------
+    >>> among(np.array([2, 4, 9]), 4), among(np.array([2, 4, 9]), 5)
+    (True, False)
+    """
+    place = not_below(values, wanted)
+    return place < values.shape[0] and values[place] == wanted  # type: ignore[no-any-return]
+
+
+@kernel
 def above(values: I64, wanted: int) -> int:
     """Return the place of the first of sorted values that is above a number. O(log values).
 

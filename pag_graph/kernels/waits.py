@@ -27,6 +27,8 @@ class Rows(NamedTuple):
     timeout: I64
     before_t: int
     """Time of the row before them, at which the first interval may begin: its park is -1 then."""
+    gaps: I64
+    """Rows right before which others are missing, ascending."""
 
 
 class Reads(NamedTuple):
@@ -111,7 +113,8 @@ def judge_intervals(
 
     Notes
     -----
-    Messages that are read after the interval and before the next one are looked at once: O(rows).
+    Messages that are read after the interval, before the next one and before rows are missing, are looked at once:
+    O(rows). What is missing may have explained the interval, so of one that nothing else does nothing is known.
 
     A message of which nobody logged the arrival arrives, for all one can tell from the worker's log, when the worker is
     unparked.
@@ -120,7 +123,8 @@ def judge_intervals(
     --------
     Worker 1 parks at 10, is unparked at 50, and reads what worker 0 of its process sent at 40.
 
-    >>> rows = Rows(np.array([10, 50, 60]), np.array([6, 7, 3], np.int8), np.zeros(3, np.int8), np.full(3, -1), 0)
+    >>> kind, no_gaps = np.array([6, 7, 3], np.int8), np.empty(0, np.int64)
+    >>> rows = Rows(np.array([10, 50, 60]), kind, np.zeros(3, np.int8), np.full(3, -1), 0, no_gaps)
     >>> row, who, number = np.array([2], np.int32), np.array([-1, -1, 0]), np.array([-1, -1, 5])
     >>> reads = Reads(row, np.array([40]), np.array([True]), who, number, number)
     >>> intervals = Intervals(np.array([0]), np.array([1]), np.array([0]))
@@ -129,7 +133,7 @@ def judge_intervals(
     (array([ True]), array([2]), array([40]))
     """
     # Helpers for the two loops would take over all columns once per interval: half of the time more.
-    t, kind, role, timeout, before_t = rows
+    t, kind, role, timeout, before_t, gaps = rows
     parks, unparks, last_parks = intervals
     reads, came, arrival_known, sender, channel, message_seq = messages
     worker = clocks.worker
@@ -137,11 +141,15 @@ def judge_intervals(
     verdict = np.full(count, UNKNOWN, np.int8)
     ender, arrival = np.full(count, -1, np.int64), np.zeros(count, np.int64)
     alternatives = np.zeros(count, np.int64)
-    upto = 0
+    upto, gap = 0, 0
     for interval in range(count):
         begin = t[parks[interval]] if parks[interval] >= 0 else before_t
         end, last_park = t[unparks[interval]], last_parks[interval]
         until = parks[interval + 1] if interval + 1 < count else t.shape[0]
+        while gap < gaps.shape[0] and gaps[gap] <= unparks[interval]:
+            gap += 1
+        cut = gap < gaps.shape[0] and gaps[gap] <= until
+        until = gaps[gap] - 1 if cut else until
         first = upto
         while first < reads.shape[0] and reads[first] < unparks[interval]:
             first += 1
@@ -190,6 +198,8 @@ def judge_intervals(
                     alternatives[interval] += 1
         elif last_park >= 0 and timeout[last_park] >= 0 and end - t[last_park] >= timeout[last_park]:
             verdict[interval] = IDLE
+        elif cut:
+            continue
         elif _works(kind, role, unparks[interval], until):
             verdict[interval] = INPUT_WAIT
         elif end - begin < busy_below_ns:

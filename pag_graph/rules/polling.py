@@ -10,12 +10,12 @@ from pag_graph.kernels import NEVER, polling
 from pag_graph.kernels import activations as act
 from pag_graph.kernels.applications import applications
 from pag_graph.model.enums import EventKind
-from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_rows, arrivals
+from pag_graph.rules.rows import EXIT, KIND_CODES, SPAWN, application_marks, arrivals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pag_graph.rules.rows import WorkerRows
+    from pag_graph.rules.rows import PolledRows, WorkerRows
 
     I8 = NDArray[np.int8]
     I32 = NDArray[np.int32]
@@ -48,13 +48,13 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     arrived
         Per row that reads a message: as `pag_graph.rules.rows.arrivals` says, and not before the worker looked in vain.
     """
-    logged = _logged(rows.kind, rows.t, rows.operator, role, innermost)
+    logged = _logged(rows, role, innermost)
     steps = polling.steps(logged, pause_ns)
     started = rows.kind == act.START
     operators = int(rows.operator[started].max(initial=-1)) + 1
     own = polling.own_causes(logged, steps, operators)
     arrived = _arrivals(rows, steps, processes)
-    parts = [own, _buffered(rows, steps, processes, arrived), _applications(rows)]
+    parts = [own, _buffered(rows, steps, processes, arrived), _applications(rows), _missing(rows)]
     if not rows.starts_run:
         # A log is cut only where something to do has just ended (`pauses_of`).
         ended = np.array([rows.before_t])
@@ -64,12 +64,12 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
     return *polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), arrived
 
 
-def pauses_of(kind: I8, t: I64, operator: I64, pause_ns: int) -> tuple[I64, int]:
+def pauses_of(rows: PolledRows, pause_ns: int) -> tuple[I64, int]:
     """Find where a worker that logs no parks had nothing to do for certain, as far as its own log tells.
 
     Parameters
     ----------
-    kind, t, operator
+    rows
         Rows of the worker, which begin where no activation is open.
     pause_ns
         As for `polled_intervals`.
@@ -83,8 +83,9 @@ def pauses_of(kind: I8, t: I64, operator: I64, pause_ns: int) -> tuple[I64, int]
         More rows change nothing in those `begins` that are not above this one; to find others it is enough to begin
         with it.
     """
-    innermost, role, _, _ = act.activations(kind, operator, np.full(len(kind), -1, np.int64))
-    logged = _logged(kind, t, operator, role, innermost)
+    kind = rows.kind
+    innermost, role, _, _ = act.activations(kind, rows.operator, np.full(len(kind), -1, np.int64), rows.gaps)
+    logged = _logged(rows, role, innermost)
     steps = polling.steps(logged, pause_ns)
     begins: I64 = polling.certain_pauses(logged, steps, pause_ns)
     # A stretch is certain when the two steps behind its beginning have ended.
@@ -92,12 +93,13 @@ def pauses_of(kind: I8, t: I64, operator: I64, pause_ns: int) -> tuple[I64, int]
     return begins, int(ends[-_CERTAIN_STEPS]) + 1 if len(ends) >= _CERTAIN_STEPS else 0
 
 
-def _logged(kind: I8, t: I64, operator: I64, role: I8, innermost: I32) -> polling.LoggedRows:
+def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.LoggedRows:
+    kind = rows.kind
     ends_step = (kind == act.STOP) | (kind == act.START)
     by_itself = (innermost < 0) & ~ends_step & (kind != _ARRIVAL) & (kind != act.RECEIVE)
     # Whatever is open, the program itself does these.
     by_itself |= (kind == act.EPOCH_END) | (kind == SPAWN) | (kind == EXIT)
-    return polling.LoggedRows(kind, t, operator, role, innermost, by_itself)
+    return polling.LoggedRows(kind, rows.t, rows.operator, role, innermost, by_itself, rows.gaps)
 
 
 def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
@@ -128,8 +130,15 @@ def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I
 
 def _applications(rows: WorkerRows) -> polling.Causes:
     """Return when the worker was in any activity that the program names."""
-    marks, starts = application_rows(rows)
-    inside = applications(starts, rows.operator[marks], np.empty(0, np.int64))[0] != -1
-    opens, closes = marks[inside[1:] & ~inside[:-1]], marks[inside[:-1] & ~inside[1:]]
-    ends = np.append(closes, len(rows.t) - 1)[np.searchsorted(closes, opens)]
-    return polling.Causes(rows.t[opens], rows.t[ends])
+    marks = application_marks(rows)
+    inside = applications(marks.starts, marks.number, np.empty(0, np.int64))[0] != -1
+    # A row may have two marks: where rows are missing before it, all ends, and something may start.
+    opens, closes = np.flatnonzero(inside[1:] & ~inside[:-1]), np.flatnonzero(inside[:-1] & ~inside[1:])
+    ends = np.append(marks.row[closes], len(rows.t) - 1)[np.searchsorted(closes, opens)]
+    return polling.Causes(rows.t[marks.row[opens]], rows.t[ends])
+
+
+def _missing(rows: WorkerRows) -> polling.Causes:
+    """Return when the worker did what is missing in its log: that is no stretch in which it had nothing to do."""
+    before = np.where(rows.gaps > 0, rows.t[rows.gaps - 1], rows.before_t)
+    return polling.Causes(before, rows.t[rows.gaps])

@@ -9,6 +9,7 @@ import numpy as np
 
 from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
+from pag_graph.kernels.applications import EVERYTHING
 from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class WorkerRows(MessageRows):
     arrived: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     """When the message that a row reads was there (common clock), `NEVER` where the log does not say. Empty where no
     row says so, or the rules do not ask."""
+    gaps: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows right before which the source lost others, ascending: what is open there ends."""
 
     @property
     def rows(self) -> int:
@@ -261,10 +264,35 @@ def arrivals(rows: WorkerRows, processes: I64) -> tuple[I64, NDArray[np.bool_]]:
     return np.where(logged, np.maximum(stated, rows.sent), rows.sent), known | logged
 
 
-def application_rows(rows: WorkerRows) -> tuple[I64, NDArray[np.bool_]]:
-    """Return the rows that start or stop an application activity, and which of them start one."""
-    marks = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
-    return marks, rows.kind[marks] == APPLICATION_START
+class PolledRows(NamedTuple):
+    """Rows of one worker in log order, as far as its polling is concerned."""
+
+    kind: I8
+    t: I64
+    operator: I64
+    gaps: I64
+    """As in `WorkerRows`."""
+
+
+class ApplicationMarks(NamedTuple):
+    """Where application activities of a worker start or stop, in the order of its log."""
+
+    row: I64
+    """A row can come twice: where others are missing right before it, and what was open ends."""
+    starts: NDArray[np.bool_]
+    number: I64
+    """Which activity; `EVERYTHING` where rows are missing."""
+
+
+def application_marks(rows: WorkerRows | PolledRows) -> ApplicationMarks:
+    """Return where application activities start or stop, or end because rows are missing."""
+    row = np.flatnonzero((rows.kind == APPLICATION_START) | (rows.kind == APPLICATION_STOP))
+    starts, number = rows.kind[row] == APPLICATION_START, rows.operator[row]
+    if len(rows.gaps):
+        place = np.searchsorted(row, rows.gaps)
+        row, starts = np.insert(row, place, rows.gaps), np.insert(starts, place, values=False)
+        number = np.insert(number, place, EVERYTHING)
+    return ApplicationMarks(row, starts, number)
 
 
 _FOUND_OUT = (
@@ -281,10 +309,10 @@ APPLICATION_TYPES = tuple(kind for kind in LOCAL_TYPES if kind not in _FOUND_OUT
 _APPLICATION_CODES = np.array([EDGE_CODES[kind] for kind in APPLICATION_TYPES], np.int8)
 
 
-def application_types(rows: WorkerRows, marks: I64) -> tuple[I8, NDArray[np.bool_]]:
-    """Return the types of application activities, as places in `EDGE_TYPES`, and which rows state one that is none."""
+def application_types(rows: WorkerRows, marks: ApplicationMarks) -> tuple[I8, NDArray[np.bool_]]:
+    """Return the types of application activities, as places in `EDGE_TYPES`, and which marks state one that is none."""
     plain = np.int8(EDGE_CODES[ActivityType.APPLICATION])
-    stated = rows.activity[marks] if len(rows.activity) else np.full(len(marks), -1, np.int8)
+    stated = rows.activity[marks.row] if len(rows.activity) else np.full(len(marks.row), -1, np.int8)
     fits = np.isin(stated, _APPLICATION_CODES)
     return np.where(fits, stated, plain), (stated >= 0) & ~fits
 

@@ -101,17 +101,19 @@ def survey(rows: WorkerRows) -> TimelySurvey:
     TimelySurvey
         O(rows) in time and memory.
     """
-    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records)
-    intervals = act.idle_intervals(rows.kind)
+    innermost, role, consumed, trouble = act.activations(rows.kind, rows.operator, rows.records, rows.gaps)
+    intervals = act.idle_intervals(rows.kind, rows.gaps)
     parks, unparks, last_parks = intervals
     open_ = np.flatnonzero(trouble == act.OPEN)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, MERGED))
     # What follows a park that was cut off has its type from it, however many rows that are no vertices lie between.
     kept = dropped[::-1] == 0
     after_park = bool(kept.any() and rows.kind[::-1][kept.argmax()] == act.PARK)
+    # So has what follows missing rows.
+    after_gap = bool(kept.any() and len(rows.gaps) and rows.gaps[-1] >= rows.rows - kept.argmax())
     return TimelySurvey(
         dropped=dropped,
-        depth=len(open_) + after_park,
+        depth=len(open_) + after_park + after_gap,
         idle=int(rows.epoch[unparks[-1]]) if len(unparks) else None,
         active=int(rows.epoch[open_[0]]) if len(open_) else None,
         marks=(),
@@ -150,12 +152,12 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     parameters = setting.parameters
     innermost, role, consumed = seen.innermost, seen.role, seen.consumed
     if parameters.level:
-        innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level)
+        innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
     came, known = arrivals(rows, setting.processes)
     came = came if seen.arrived is None else seen.arrived
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
-        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t),
+        waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
         waits.Reads(rows.reads, came, known, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
@@ -244,7 +246,7 @@ def _is_certain(
 def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, before: Before, life: Life) -> Graph:
     """Return the columns of `local_graph` for one worker (`WaitRules.worker_graph`)."""
     graph: Graph = assembly.local_graph(
-        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped),
+        assembly.Rows(rows.kind, rows.t, rows.operator, seen.dropped, rows.gaps),
         act.Activations(judged.innermost, judged.role, judged.consumed),
         assembly.Judged(seen.unparks, judged.verdict, judged.interval_arrival),
         assembly.Stretch(

@@ -11,6 +11,8 @@ import ctypes
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -55,7 +57,8 @@ def kept() -> Iterator[None]:
 
 
 def give_back() -> None:
-    """Give the system what is free, if the C library can."""
+    """Give the system what is free: what Arrow keeps for later, and the C library if it can."""
+    pa.default_memory_pool().release_unused()
     if trim := _function("malloc_trim"):
         trim(0)
 

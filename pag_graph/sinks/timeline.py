@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 COLOURS: dict[str, str] = {
     ActivityType.PROCESSING: "#2a9d8f",
-    ActivityType.SPINNING: "#a8dadc",
+    ActivityType.SPINNING: "#9be2f0",
     ActivityType.BUSY: "#b8b8c8",
-    ActivityType.PROGRAM: "#9fb4a6",
+    ActivityType.PROGRAM: "#a2b9a6",
     ActivityType.WAITING: "#f4d6d6",
     ActivityType.WAKE_UP: "#e9c46a",
-    ActivityType.INPUT_WAIT: "#d8c8e8",
-    ActivityType.IDLE: "#ececec",
+    ActivityType.INPUT_WAIT: "#aab7de",
+    ActivityType.IDLE: "#f0e2c2",
     ActivityType.UNKNOWN: "#707070",
     ActivityType.DATA_MESSAGE: "#1d6fa5",
     ActivityType.PROGRESS_MESSAGE: "#9a9a9a",

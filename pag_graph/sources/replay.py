@@ -7,7 +7,6 @@ files are made before the first is due, so that writing them costs only their na
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import shutil
 import tempfile
@@ -21,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from pag_graph.errors import InvalidParameterError, StoreError
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.wire.frames import SCHEME, Hello
 from pag_graph.sources.wire.send import Portion, Sender
 from pag_graph.store.access import read_token
-from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals, whole_folder
 from pag_graph.store.log import TraceLog, column
 from pag_graph.store.meta import write_meta
@@ -260,7 +259,7 @@ def _publish(trace: Trace, target: Path, portions: list[_Due], clock: _Clock) ->
 def _send(trace: Trace, address: str, token: str, every_ns: int, clock: _Clock) -> ReplayReport:
     """Hand each file over when it is due, to be sent as soon as the follower takes it."""
     workers = tuple(trace.workers["worker"].to_pylist())
-    gapless = trace.meta.source.format in WITHOUT_GAPS and not trace.meta.prepared
+    gapless = trace.meta.gapless
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         _describe(trace, folder)
@@ -294,13 +293,9 @@ def _in_time(
     seconds = max((now() - start) / 1e9, 1e-9)
     rows = np.array([portion.rows for portion in portions], np.int64)
     events = int(rows.sum())
-    order = np.argsort(late)
-    ranks = np.cumsum(rows[order])
 
     def quantile(share: float) -> int | None:
-        if speed is None:
-            return None
-        return int(late[order][np.searchsorted(ranks, math.ceil(share * events))])
+        return None if speed is None else nearest_rank(late, share, rows)
 
     due_s = portions[-1].due_ns / 1e9 / (speed or 1.0)
     return ReplayReport(

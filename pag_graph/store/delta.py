@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import orjson
 import polars as pl
-import pyarrow as pa
 
 from pag_graph.errors import (
     FormatVersionError,
@@ -43,7 +41,7 @@ from pag_graph.store.delta_log import (
     write_version,
 )
 from pag_graph.store.maker import maker
-from pag_graph.store.parts import check_parts, check_rows, check_sizes, damaged
+from pag_graph.store.parts import BOUNDS, bounds, check_parts, check_rows, check_sizes, damaged
 from pag_graph.store.state_files import files_of_state, read_sends, read_state_file
 from pag_graph.store.traffic import SINCE, TRAFFIC, summed
 
@@ -184,19 +182,8 @@ class StoreInfo:
 
     def bounds(self, name: str) -> pl.DataFrame:
         """Return the least and the largest value of each column of integers: per file ``min_X`` and ``max_X``."""
-        rows: list[dict[str, int | None]] = []
-        columns = [column.name for column in ALL_TABLES[name] if pa.types.is_integer(column.type)]
-        for part in self.table(name).files.values():
-            said = orjson.loads(part.statistics)
-            rows.append(
-                {
-                    f"{bound}_{column}": said.get(f"{bound}Values", {}).get(column)
-                    for bound in ("min", "max")
-                    for column in columns
-                }
-            )
-        schema = {f"{bound}_{column}": pl.Int64 for bound in ("min", "max") for column in columns}
-        return pl.DataFrame(rows, schema=schema).with_row_index("_at")
+        rows = [bounds(name, part.statistics) for part in self.table(name).files.values()]
+        return pl.DataFrame(rows, schema=BOUNDS[name], orient="row").with_row_index("_at")
 
     def files(self, name: str, near: pl.Expr | None = None) -> list[str]:
         """Return the absolute paths of the Parquet files of a table, each found to be as it was committed.

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from pag_graph.store.event_files import EventFile
 
-WITHOUT_GAPS = frozenset({"pag-timely"})
-"""Formats whose writers number a worker's events 1, 2, 3 and so on, without gaps."""
-
 
 class Gaps:
     """Gaps in the numbers of events, as far as footers tell; only some sources promise to leave none."""

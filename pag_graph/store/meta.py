@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_WITHOUT_GAPS = frozenset({"pag-timely"})
+"""Formats whose writers number a worker's events 1, 2, 3 and so on, without gaps."""
 _IDLE_LOGGED = {"st2-raw": False, "st2-lrs": False, "timely-prototype": True, "pag-timely": True}
 """For traces without the entry, by format: whether such logs say when a worker had nothing to do."""
 
@@ -62,6 +64,11 @@ class TraceMeta:
     idle_logged: bool | None = None
     """Whether the log says when its workers had nothing to do; None where the source does not tell. Where the log does
     not say it, it is inferred."""
+
+    @property
+    def gapless(self) -> bool:
+        """Whether `seq` counts the events of each worker without gaps: where a number is missing, an event is."""
+        return self.source.format in _WITHOUT_GAPS and not self.prepared
 
 
 def read_meta(file: Path) -> TraceMeta:

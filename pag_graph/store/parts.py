@@ -9,8 +9,11 @@ import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import orjson
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -36,6 +39,11 @@ _KINDS = {
     for table, schema in ALL_TABLES.items()
 }
 """Per table: its schema, the columns of integers, those of words."""
+BOUNDS = {
+    table: {f"{bound}_{column}": pl.Int64 for bound in ("min", "max") for column in integers}
+    for table, (_, integers, _) in _KINDS.items()
+}
+"""Per table: the least and the largest value of each column of integers, as columns ``min_X`` and ``max_X``."""
 _BLOCK = 1 << 20
 _SEVERAL = 8 << 20
 """Bytes from which files are checked side by side."""
@@ -134,6 +142,14 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         rows=content.num_rows,
         statistics=_statistics(content, integers, written[0]),
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def bounds(table: str, statistics: str) -> tuple[int | None, ...]:
+    """Return what the statistics of a file say of the columns of `BOUNDS`; a follower asks at every commit."""
+    said = orjson.loads(statistics)
+    (least, largest), columns = (said.get(f"{bound}Values", {}) for bound in ("min", "max")), _KINDS[table][1]
+    return (*(least.get(column) for column in columns), *(largest.get(column) for column in columns))
 
 
 def as_provisional(store: Path, table: str, part: PartFile) -> PartFile:

@@ -28,7 +28,6 @@ from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.runtime.locks import Lock, lock
 from pag_graph.store.description import read_description
 from pag_graph.store.event_files import inspect, open_events, read_events
-from pag_graph.store.gaps import WITHOUT_GAPS
 from pag_graph.store.in_place import refusals
 from pag_graph.store.log import column
 from pag_graph.store.merged import Description, Part, merged_meta, merged_tables
@@ -407,7 +406,7 @@ class Spool:
         return Description(
             meta=parse_json((folder / META).read_text(encoding="utf-8")),
             tables=tables,
-            gapless=meta.source.format in WITHOUT_GAPS and not meta.prepared,
+            gapless=meta.gapless,
             findings=(folder / FINDINGS).read_bytes() if (folder / FINDINGS).is_file() else None,
         )
 

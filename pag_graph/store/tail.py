@@ -18,7 +18,7 @@ import pyarrow as pa
 from pag_graph.errors import StoreConflictError, TraceFormatError
 from pag_graph.store.description import check_known, read_description, source_findings
 from pag_graph.store.event_files import inspect, open_events, read_groups
-from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.gaps import Gaps
 from pag_graph.store.log import ENCODED_WORDS, Chunk, TraceLog, stretches, with_values
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace import Trace
@@ -39,6 +39,8 @@ _PATIENCE = 100
 _LOOKS_PER_LIST = 64
 """After how many looks the folder of events is listed, if it changed and no file has the name that was expected. While
 a worker has logged nothing it is listed whenever it changes."""
+GIVE_UP_NS = 30_000_000_000
+"""For how long a file is waited for that lacks while later ones of its worker are there; then it is missing."""
 _TICK_NS = 100_000_000
 """How finely a file system tells when a folder changed, at the coarsest."""
 
@@ -70,6 +72,18 @@ class Arrival(NamedTuple):
     """The latest time of its rows, on the worker's own clock."""
 
 
+class Awaited(NamedTuple):
+    """A file that is not there, though later ones of its worker are."""
+
+    number: int
+    """Its number."""
+    later: int
+    """That of the next one that is there."""
+    worker: int
+    since_ns: int
+    """When that was seen, Unix time."""
+
+
 @dataclass(frozen=True, slots=True)
 class TailLog(TraceLog):
     """A log without the rows that nobody needs again; what is new of it is in memory."""
@@ -78,6 +92,8 @@ class TailLog(TraceLog):
     """Per worker, in the order of its log: all files since the trace's beginning."""
     content: Mapping[tuple[str, int], pa.Table] = field(default_factory=dict, compare=False, repr=False)
     """Row groups, by file and number, that were read."""
+    awaited: frozenset[int] = frozenset()
+    """Workers of which a file lacks that may still come."""
 
     def forward(self) -> TailLog:  # type: ignore[override]  # what it keeps it keeps for every reader
         """Return the log itself: what is asked for again and again is in memory."""
@@ -117,16 +133,22 @@ class Tail:
         Per worker: how many of its first rows nobody will ask for.
     memory
         Bytes of rows that are kept in memory; what is beyond them is read again where it is asked for.
+    give_up_ns
+        For how long to wait for a file whose successors are there.
     """
 
-    def __init__(self, root: Path, done: Mapping[int, int] | None = None, *, memory: int = 1 << 30) -> None:
-        self._root, self._memory = root, memory
+    def __init__(
+        self, root: Path, done: Mapping[int, int] | None = None, *, memory: int = 1 << 30, give_up_ns: int = GIVE_UP_NS
+    ) -> None:
+        self._root, self._memory, self._give_up_ns = root, memory, give_up_ns
         self._done = dict(done or {})
         self._stamps: tuple[object, ...] = ()
         self._contradictions = 0
         self._trace: Trace | None = None
         self._series: dict[str, tuple[int, int]] = {}
         self._taken: set[str] = set()
+        self._worker_of: dict[str, int] = {}
+        self._awaited: dict[str, Awaited] = {}
         self._folder: tuple[int, int] | None = None
         self._looks = 0
         self._gaps: Gaps | None = None
@@ -142,6 +164,11 @@ class Tail:
     def complete(self) -> bool:
         """Whether the source has ended, and all of it was read."""
         return self._trace is not None and self._trace.meta.complete
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        """Workers of which a file lacks that may still come."""
+        return frozenset(file.worker for stem, file in self._awaited.items() if self._series[stem][0] == file.number)
 
     def rows_of(self, worker: int) -> int:
         """Return how many rows of a worker were read."""
@@ -189,7 +216,7 @@ class Tail:
         if not self._chunks:
             return None
         chunks = {worker: tuple(known) for worker, known in sorted(self._chunks.items())}
-        return TailLog(self._root, chunks, dict(self._arrivals), dict(self._content))
+        return TailLog(self._root, chunks, dict(self._arrivals), dict(self._content), self.awaited)
 
     def trace(self) -> GrowingTrace:
         """Return the trace as far as it was read.
@@ -203,7 +230,10 @@ class Tail:
         if known is None:
             message = f"There is no trace at {self._root}."
             raise TraceFormatError(message, "Start the program that records it.", {"file": str(self._root)})
-        findings = source_findings(self._root, self._gaps) if self.complete else known.findings
+        if self.complete:
+            findings = source_findings(self._root, self._gaps)
+        else:
+            findings = pa.concat_tables([known.findings, *(self._gaps.findings() if self._gaps else ())])
         return GrowingTrace(
             path=self._root,
             meta=known.meta,
@@ -250,7 +280,7 @@ class Tail:
         if before is not None and before.meta.trace_id != meta.trace_id:
             message = f"{self._root} holds trace {meta.trace_id} now; trace {before.meta.trace_id} was followed."
             raise StoreConflictError(message, "Follow the new one into a store of its own.", {"file": str(self._root)})
-        if before is None and meta.source.format in WITHOUT_GAPS and not meta.prepared:
+        if before is None and meta.gapless:
             self._gaps = Gaps()
         self._stamps = stamps
         self._trace = Trace(path=self._root, meta=meta, files=(), **tables)
@@ -261,6 +291,7 @@ class Tail:
     def _new_files(self, now_ns: int) -> list[str]:
         """Return the names of files that have come, those of a worker in the order of its log."""
         folder = self._root / EVENTS
+        self._give_up(now_ns)
         found = list(self._probed(folder))
         self._looks += 1
         lacking = self._trace is not None and len(self._arrivals) < self._trace.meta.workers
@@ -269,9 +300,19 @@ class Tail:
         if stamp is not None and (self.complete or (due and stamp != self._folder)):
             # A folder that changed just now may change again without another time.
             self._folder = stamp if now_ns - stamp[1] > _TICK_NS else None
-            found += self._listed(folder)
+            found += self._listed(folder, now_ns)
             found += self._probed(folder)
         return found
+
+    def _give_up(self, now_ns: int) -> None:
+        """Go on behind files that did not come for so long that they are missing; the numbers of events tell so too."""
+        for stem, file in list(self._awaited.items()):
+            number, width = self._series[stem]
+            late = now_ns - file.since_ns > self._give_up_ns
+            if number != file.number or late:
+                del self._awaited[stem]
+            if number == file.number and late:
+                self._series[stem] = (file.later, width)
 
     def _probed(self, folder: Path) -> Iterator[str]:
         """Ask for the next file of each series."""
@@ -284,7 +325,7 @@ class Tail:
                 after += 1
             self._series[stem] = (after, width)
 
-    def _listed(self, folder: Path) -> Iterator[str]:
+    def _listed(self, folder: Path, now_ns: int) -> Iterator[str]:
         """List the folder: series that are new begin; when the trace is complete, what is in none is taken too."""
         for name in sorted(set(os.listdir(folder)) - self._taken):  # noqa: PTH208  (it may have many files)
             numbered = _NUMBERED.fullmatch(name)
@@ -295,6 +336,15 @@ class Tail:
                 yield name
             if numbered is not None and numbered[1] not in self._series:
                 self._series[numbered[1]] = (int(numbered[2]) + 1, len(numbered[2]))
+            elif numbered is not None and not self.complete:
+                self._await(numbered[1], int(numbered[2]), now_ns)
+
+    def _await(self, stem: str, later: int, now_ns: int) -> None:
+        """Remember that the next file of a series lacks while a later one is there; names come in their order."""
+        number = self._series[stem][0]
+        known = self._awaited.get(stem)
+        if later > number and stem in self._worker_of and (known is None or known.number != number):
+            self._awaited[stem] = Awaited(number, later, self._worker_of[stem], now_ns)
 
     def _take(self, name: str, now_ns: int) -> None:
         """Read a file."""
@@ -307,6 +357,8 @@ class Tail:
         if self._gaps is not None:
             self._gaps.look(file)
         check_known(file.workers, set(trace.workers["worker"].to_pylist()), where=str(path))
+        if (numbered := _NUMBERED.fullmatch(name)) is not None and len(file.workers) == 1:
+            self._worker_of[numbered[1]] = file.workers[0]
         published = path.stat().st_mtime_ns
         wanted = set()
         for worker, group, offset, rows, t_min, t_max in stretches(trace, file):

@@ -38,7 +38,7 @@ from pag_graph.model.tables import (
 from pag_graph.store.description import SCHEMAS, check_known, check_tables, read_description, source_findings
 from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.findings import no_findings
-from pag_graph.store.gaps import WITHOUT_GAPS, Gaps
+from pag_graph.store.gaps import Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
 from pag_graph.store.meta import TraceMeta, write_meta
 from pag_graph.store.safe_files import check_folder
@@ -155,7 +155,7 @@ class Trace:
         for file in files:
             if not known.issuperset(file.workers):
                 check_known(file.workers, known, where=str(root / file.name))
-            if meta.source.format in WITHOUT_GAPS and not meta.prepared:
+            if meta.gapless:
                 gaps.look(file)
         return cls(path=root, meta=meta, files=files, findings=source_findings(root, gaps), **tables)
 

@@ -25,6 +25,8 @@ class PolledRow:
     """When the message that it reads was sent, if that is known and the clocks do not contradict it."""
     same_process: bool = True
     """Whether it was sent by a worker of the same process."""
+    after_gap: bool = False
+    """Whether rows that stood right before it are missing."""
     logged: bool = False
     """Whether its arrival was logged: `sent` is when it arrived then."""
 
@@ -46,7 +48,8 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
         Per stretch: places of the last row before it and of the first one after it. O(rows^2).
     """
     steps = _steps(rows)
-    causes = sorted({*_own(rows, steps, pause_ns), *_buffered(rows, steps), *_applications(rows)})
+    missing = {(before.t, row.t) for before, row in pairwise(rows) if row.after_gap}
+    causes = sorted({*_own(rows, steps, pause_ns), *_buffered(rows, steps), *_applications(rows), *missing})
     instants = sorted({instant for cause in causes for instant in cause})
     free = [
         (low, high)
@@ -57,7 +60,7 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
     for low, high in _merged(free, causes):
         before = max(place for place, row in enumerate(rows) if row.t <= low)
         after = min(place for place, row in enumerate(rows) if row.t >= high)
-        polled = any(before < first and last < after for first, last in steps)
+        polled = any(before < first < last < after for first, last in steps)
         if polled or high - low >= pause_ns:
             result.append((before, after))
     return result
@@ -70,7 +73,7 @@ def arrivals(rows: Sequence[PolledRow]) -> dict[int, int]:
     for place, row in enumerate(rows):
         if row.sent is not None and row.same_process:
             own = next((first for first, last in steps if first <= place <= last), place)
-            looked = [rows[first].t for first, _ in steps if first < own]
+            looked = [rows[first].t for first, last in steps if first < own and first < last]
             result[place] = max([row.sent, *looked])
     return result
 
@@ -87,9 +90,12 @@ def _merged(free: list[tuple[int, int]], causes: list[tuple[int, int]]) -> list[
 
 
 def _steps(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
-    """First and last row of each activation inside no other; the last one of a log may not have stopped."""
+    """First and last row of each activation inside no other; the end and missing rows end one that has not stopped."""
     result, first = [], None
     for place, row in enumerate(rows):
+        if first is not None and row.after_gap:
+            result.append((first, place - 1))
+            first = None
         if first is None and row.depth:
             first = place
         elif first is not None and not row.depth:
@@ -104,7 +110,7 @@ def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int)
 
     def reaches(cause: int, effect: int) -> bool:
         low, high = number(cause), number(effect)
-        if cause > effect or high - low > 1:
+        if cause > effect or high - low > 1 or any(row.after_gap for row in rows[cause + 1 : effect + 1]):
             return False
         return low in (high, 0) or rows[steps[high - 1][0]].t - rows[steps[low - 1][1]].t < pause_ns
 
@@ -157,7 +163,10 @@ def _applications(rows: Sequence[PolledRow]) -> list[tuple[int, int]]:
     result: list[tuple[int, int]] = []
     open_: list[int | None] = []
     begin = 0
-    for row in rows:
+    for place, row in enumerate(rows):
+        if row.after_gap and open_:
+            result.append((begin, rows[place - 1].t))
+            open_ = []
         if row.kind == "application_start":
             begin = begin if open_ else row.t
             open_.append(row.operator)

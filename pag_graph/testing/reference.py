@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
@@ -59,6 +60,8 @@ class _Item:
     order: int
     t: int
     dropped: str | None = None
+    after_gap: bool = False
+    """Whether events that the worker logged right before this one are missing."""
     inside: _Activation | None = None
     """Innermost activation that is open after the event."""
     applied: _Item | None = None
@@ -133,6 +136,8 @@ class _Interval:
     alternatives: int = 0
     polled: bool = False
     """Whether it is inferred, for a log that says nothing of idleness."""
+    cut: bool = False
+    """Whether rows are missing between it and the next one."""
 
 
 def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Reference:
@@ -164,7 +169,14 @@ def build_reference(trace: SmallTrace, *, busy_below_ns: int = 5_000) -> Referen
         ]
         for log, offset in zip(trace.events, trace.offsets_ns, strict=True)
     ]
+    if trace.gapless:
+        for log in logs:
+            for before, item in pairwise(log):
+                item.after_gap = item.event.seq != before.event.seq + 1
     graph = Reference()
+    for log in logs if trace.gapless else ():
+        if log and log[-1].event.seq != len(log):
+            graph.findings["events_missing", log[0].event.worker, None, log[-1].event.seq - len(log)] += 1
     if not trace.complete:
         graph.findings["log_cut_short", None, None, None] += 1
     readers = _match(logs, graph)
@@ -305,7 +317,12 @@ def _unread(logs: list[list[_Item]], readers: defaultdict[int, set[int]], lives:
 def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
     found = []
     top: _Activation | None = None
-    for item, before in zip(log, [None, *log], strict=False):
+    for item, logged_before in zip(log, [None, *log], strict=False):
+        before = None if item.after_gap else logged_before
+        if item.after_gap:
+            # What is open there may have stopped.
+            _not_stopped(top, graph)
+            top = None
         if item.kind == "start":
             if top:
                 top.has_children = True
@@ -330,17 +347,21 @@ def _activations(log: list[_Item], graph: Reference) -> list[_Activation]:
             if item.kind == "receive" and item.event.records is not None:
                 top.records = (top.records or 0) + item.event.records
         item.inside = top
+    _not_stopped(top, graph)
+    return found
+
+
+def _not_stopped(top: _Activation | None, graph: Reference) -> None:
     while top:
         graph.findings["activation_not_stopped", top.start.event.worker, top.start.event.seq, None] += 1
         top = top.parent
-    return found
 
 
 def _intervals(log: list[_Item], activations: list[_Activation], graph: Reference) -> Iterator[_Interval]:
     pairs: list[tuple[int, int]] = []
     at = 0
     while at < len(log):
-        if log[at].sleeps and at + 1 < len(log) and log[at + 1].wakes:
+        if log[at].sleeps and at + 1 < len(log) and log[at + 1].wakes and not log[at + 1].after_gap:
             pairs.append((at, at + 1))
             at += 2
             continue
@@ -350,20 +371,28 @@ def _intervals(log: list[_Item], activations: list[_Activation], graph: Referenc
         at += 1
     groups: list[list[tuple[int, int]]] = []
     for pair in pairs:
-        if groups and groups[-1][-1][1] + 1 == pair[0]:
+        if groups and groups[-1][-1][1] + 1 == pair[0] and not log[pair[0]].after_gap:
             groups[-1].append(pair)
         else:
             groups.append([pair])
     for number, group in enumerate(groups):
         low = group[-1][1]
         high = groups[number + 1][0][0] if number + 1 < len(groups) else len(log)
+        high, cut = _up_to_gap(log, low, high)
         yield _Interval(
             park=log[group[0][0]],
             unpark=log[low],
             last_park=log[group[-1][0]],
             reads=[item for item in log[low:high] if item.kind in _READS and item.sent],
             starts=[found for found in activations if low + 1 < found.start.order <= high],
+            cut=cut,
         )
+
+
+def _up_to_gap(log: list[_Item], low: int, high: int) -> tuple[int, bool]:
+    """Return where what is logged behind place `low` ends: at `high`, or where rows are missing up to that."""
+    gaps = [place for place in range(low + 1, min(high + 1, len(log))) if log[place].after_gap]
+    return (gaps[0], True) if gaps else (high, False)
 
 
 def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace, pause_ns: int) -> Iterator[_Interval]:
@@ -381,6 +410,7 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
                 works=item.order in works,
                 sent=item.came if is_read and _sender(item).t <= item.t else None,
                 same_process=is_read and _of_one_process(item, trace),
+                after_gap=item.after_gap,
                 logged=item.stated is not None,
             )
         )
@@ -389,13 +419,16 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
     stretches = polled_stretches(rows, pause_ns)
     for number, (low, high) in enumerate(stretches):
         until = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
+        gap, cut = _up_to_gap(log, high, until)
+        behind = log[high : gap if cut else until + 1]
         yield _Interval(
             park=log[low],
             unpark=log[high],
             last_park=log[low],
-            reads=[item for item in log[high : until + 1] if item.kind in _READS and item.sent],
+            reads=[item for item in behind if item.kind in _READS and item.sent],
             starts=[activation for activation in activations if high < activation.start.order <= until],
             polled=True,
+            cut=cut,
         )
 
 
@@ -445,6 +478,9 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     limit = interval.last_park.event.timeout_ns
     if limit is not None and end - interval.last_park.t >= limit:
         interval.type = "idle"
+    elif interval.cut:
+        # What is missing may have explained it.
+        interval.type = "unknown"
     elif any(activation.is_work for activation in interval.starts):
         interval.type = "input_wait"
     else:
@@ -521,6 +557,10 @@ def _applications(log: list[_Item], graph: Reference) -> _Item | None:
     """Note for each event which application activity is open before it, and return the one after the last."""
     stack: list[_Item] = []
     for item in log:
+        if item.after_gap:
+            for start in stack:
+                graph.findings["application_not_stopped", start.event.worker, start.event.seq, None] += 1
+            stack = []
         item.applied = stack[-1] if stack else None
         if item.kind == "application_start":
             stack.append(item)
@@ -574,6 +614,9 @@ def _chain(
         vertices.append(_point(first.id - 1, first.event.epoch, 0, "run_start", first.id - 1))
     previous: _Item | None = None
     for item in kept:
+        # Rows that are missing before one that is no vertex are missing before the next one that is.
+        after = previous.order if previous else 0
+        lacks = any(other.after_gap for other in log[after : item.order])
         segment = vertices[-1]["segment"] if vertices else item.id
         interval = ended.get(item.order)
         if interval and interval.type == "waiting":
@@ -583,8 +626,11 @@ def _chain(
             segment = arrival["id"]
         vertex = _vertex(item, segment)
         if vertices:
-            edge = _local_edge(vertices[-1], vertex, previous, interval, ends_program=item.kind == "program")
-            graph.edges.append(_covered(edge, item.applied))
+            if lacks:
+                graph.edges.append(_edge(vertices[-1], vertex, "unknown"))
+            else:
+                edge = _local_edge(vertices[-1], vertex, previous, interval, ends_program=item.kind == "program")
+                graph.edges.append(_covered(edge, item.applied))
         vertices.append(vertex)
         previous = item
     if vertices[-1]["t_ns"] < end and not life.exits:

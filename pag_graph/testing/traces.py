@@ -19,6 +19,7 @@ An event is ``time kind arguments``; events are separated by ``|`` or line ends:
 ``?`` (anywhere)    the place of the activity is inferred
 ``@T`` (a read)     the message was there at T
 ``~4`` (anywhere)   this event and those after it are of epoch 4
+``lost``            no event, but one that the source numbered and lost; a trace with any is `SmallTrace.gapless`
 ==================  ======================================================================================
 
 Other kinds are written by their names, without arguments. Times are nanoseconds of the worker's own clock.
@@ -106,6 +107,8 @@ class SmallTrace:
     """What the source asks for."""
     idle_logged: bool = True
     """Whether the logs say when their workers had nothing to do."""
+    gapless: bool = False
+    """Whether the source numbers the events of each worker without gaps, so that a missing number is a lost event."""
     operators: tuple[tuple[int, str], ...] = ()
     """Operators that have a name."""
     channels: tuple[tuple[int, str], ...] = ()
@@ -133,6 +136,18 @@ class SmallTrace:
         idle = {EventKind.PARK, EventKind.UNPARK, EventKind.IDLE_START, EventKind.IDLE_STOP}
         events = tuple(tuple(event for event in log if event.kind not in idle) for log in self.events)
         return replace(self, events=events, idle_logged=False)
+
+    def losing(self, chance: random.Random) -> SmallTrace:
+        """Return the trace as a source that numbers all events, and loses some of them, would leave it."""
+        logs = []
+        for log in self.events:
+            numbered = [replace(event, seq=seq) for seq, event in enumerate(log, 1)]
+            for _ in range(chance.randrange(4)):
+                first = chance.randrange(len(numbered)) if numbered else 0
+                # That the last ones are lost nobody could tell.
+                del numbered[first : min(first + chance.randint(1, 3), len(numbered) - 1)]
+            logs.append(tuple(numbered))
+        return replace(self, events=tuple(logs), gapless=True)
 
     def changed(self, worker: int, index: int, **changes: object) -> SmallTrace:
         """Return the trace with other values in one event; without values the event is left out."""
@@ -168,10 +183,11 @@ class SmallTrace:
         Path
             `path`.
         """
-        files = self._by_worker() if shuffle is None else self._spread(random.Random(shuffle))  # noqa: S311
+        # A source that numbers events writes files of one worker each: only there are gaps looked for.
+        files = self._by_worker() if shuffle is None or self.gapless else self._spread(random.Random(shuffle))  # noqa: S311
         meta = TraceMeta(
             trace_id=trace_id,
-            source=TraceSource(system="timely", version="0.0", format="drawn"),
+            source=TraceSource(system="timely", version="0.0", format="pag-timely" if self.gapless else "drawn"),
             workers=self.workers,
             complete=self.complete,
             rules=self.rules,
@@ -259,7 +275,7 @@ def draw(
     Returns
     -------
     SmallTrace
-        `seq` counts the events of a worker from 0.
+        `seq` counts the events of a worker from 0, or from 1 where one is lost.
 
     Examples
     --------
@@ -268,28 +284,33 @@ def draw(
     2
     """
     count = len(logs)
+    gapless = any("lost" in part.split() for text in logs for part in text.split("|"))
     return SmallTrace(
-        events=tuple(_log(worker, text) for worker, text in enumerate(logs)),
+        events=tuple(_log(worker, text, first=int(gapless)) for worker, text in enumerate(logs)),
         processes=tuple(processes or [0] * count),
         offsets_ns=tuple(offsets_ns or [0] * count),
         uncertainty_ns=tuple(uncertainty_ns or [None] * count),
         rules=rules,
         idle_logged=idle_logged,
+        gapless=gapless,
     )
 
 
-def _log(worker: int, text: str) -> tuple[Event, ...]:
+def _log(worker: int, text: str, *, first: int) -> tuple[Event, ...]:
     events: list[Event] = []
-    epoch = 0
+    epoch, lost = 0, first
     for part in text.replace("\n", "|").split("|"):
         words = part.split()
         if not words:
+            continue
+        if words == ["lost"]:
+            lost += 1
             continue
         for word in words:
             if word.startswith("~"):
                 epoch = int(word[1:])
         words = [word for word in words if not word.startswith("~")]
-        events.append(_event(words, worker=worker, seq=len(events), epoch=epoch))
+        events.append(_event(words, worker=worker, seq=len(events) + lost, epoch=epoch))
         epoch += events[-1].kind is EventKind.EPOCH_END
     return tuple(events)
 

@@ -8,16 +8,14 @@ import orjson
 import polars as pl
 
 from pag_graph.analyses import Analysis, Scope, find_analysis, table_of
-from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.errors import InvalidParameterError
-from pag_graph.graph.window import Window
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import short
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.csv_tables import csv_text
-from pag_graph.workbench.lanes import thinned
+from pag_graph.workbench.paths import DrawnPath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,29 +210,13 @@ def path(opened: Opened, chosen: Mapping[str, Any], shown: tuple[int, int] | Non
     window = opened.pag.run.choose(**chosen)
     key = (window.start_ns, window.end_ns, window.epoch)
     with opened.lock:
-        steps = opened.paths.get(key)
-        if steps is None:
-            found = critical_path(opened.pag.run.snapshot(window))
-            steps = pl.DataFrame(found.steps)
-            opened.paths[key] = steps
+        drawn = opened.paths.get(key)
+        if drawn is None:
+            drawn = opened.paths[key] = DrawnPath.of(opened.pag.run, window)
             while len(opened.paths) > PATHS:
                 opened.paths.popitem(last=False)
-    begin, end = shown or (window.start_ns, window.end_ns)
-    places = {worker: place for place, worker in enumerate(opened.pag.run.workers)}
-    drawn = thinned(steps, Window(start_ns=begin, end_ns=end), pixels).select(
-        begin="start_ns",
-        end=pl.col("start_ns") + pl.col("duration_ns"),
-        source=pl.col("worker").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64),
-        target=pl.col("to_worker").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64),
-        kind=pl.col("type"),
-        operator="operator",
-    )
-    by_type = steps.group_by("type").agg(pl.col("duration_ns").sum()).sort("duration_ns", descending=True)
-    return {
-        **window.facts,
-        "by_type": dict(by_type.iter_rows()),
-        "steps": {name: drawn[name].to_list() for name in drawn.columns},
-    }
+    steps = drawn.columns(*(shown or (window.start_ns, window.end_ns)), pixels)
+    return {**window.facts, "by_type": drawn.by_type, "steps": steps}
 
 
 def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: int, hops: int) -> dict[str, Any]:

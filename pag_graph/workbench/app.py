@@ -191,11 +191,12 @@ class Workbench:
             raise BusyError
         last = request.headers.get("last-event-id", "")
         seen = int(last) if last.isdecimal() and len(last) < len(str(2**53)) else _optional(request, "after")
+        version = _optional(request, "version")
 
         async def told() -> AsyncIterator[bytes]:
             self._streams += 1
             try:
-                async for event in self.news.told(name, seen):
+                async for event in self.news.told(name, seen, version):
                     if await request.is_disconnected():
                         return
                     yield event

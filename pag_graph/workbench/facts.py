@@ -10,7 +10,7 @@ from pag_graph.analyses import Analysis, all_entries, find_analysis
 from pag_graph.analyses.runner import Runner
 from pag_graph.api import make_engine
 from pag_graph.builder.engine import silent
-from pag_graph.cypher import find_query
+from pag_graph.cypher import load_query
 from pag_graph.model.units import printable, short
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.neo4j_server.browser import for_browser
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pag_graph.workbench.library import Opened
 
 COLOURS = {
-    "serialization": "#8ab17d",
-    "deserialization": "#5b8c2a",
-    "buffer": "#c9a227",
-    "io": "#7a5ea8",
-    "scheduling": "#8a6d3b",
-    "gc": "#c1436d",
-    "application": "#4f6d7a",
+    "serialization": "#83b083",
+    "deserialization": "#477e27",
+    "buffer": "#d4a72a",
+    "io": "#735aac",
+    "scheduling": "#a48250",
+    "gc": "#b4365d",
+    "application": "#3e7688",
     "control_message": "#a23b3b",
     "spawn": "#e07a1f",
     **USUAL_COLOURS,
@@ -72,7 +72,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
 def cypher() -> dict[str, str | None]:
     """Return where Neo4j Browser is, if the server of this machine runs, and the query for a critical path."""
     process = running_in(home_folder())
-    query = find_query("analyses/critical_path")
+    query = load_query("analyses/critical_path")
     return {
         "browser": None if process is None else f"http://{process.host}:{process.http_port}/browser/",
         "name": query.name,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pag_graph.graph.run import Run
-    from pag_graph.graph.window import Window
 
     I64 = NDArray[np.int64]
 
@@ -59,6 +58,8 @@ class Stretch:
     """One row per message that touches the stretch, by the time of its read: ``begin``, ``end``, ``source`` and
     ``target`` (places of workers), ``kind``, ``sent`` and ``position`` (of its ends among the vertices of their
     workers), ``records``, and ``wait``, how long the wait was that it ended (0 where it ended none)."""
+    enders: pl.DataFrame
+    """Those that ended a wait."""
 
     def shows(self, begin_ns: int, end_ns: int) -> bool:
         """Say whether the stretch holds all of another one."""
@@ -207,6 +208,7 @@ class Lanes:
             activities=self._activities(local),
             ids=local["dst"].to_numpy(),
             messages=messages,
+            enders=messages.filter(pl.col("wait") > 0),
         )
 
     def _placed(self, edges: pl.DataFrame) -> pl.DataFrame:
@@ -229,7 +231,8 @@ class Lanes:
 
     def _enders(self, stretch: Stretch, begin_ns: int, end_ns: int, pixels: int) -> dict[str, list[int]]:
         """Return the messages that ended waits, of those that end in a pixel the one of the longest wait."""
-        shown = stretch.messages.filter(pl.col("wait") > 0, pl.col("end") > begin_ns, pl.col("begin") < end_ns)
+        first = int(stretch.enders["end"].search_sorted(begin_ns, side="right"))
+        shown = stretch.enders[first:].filter(pl.col("begin") < end_ns)
         pixel = (pl.col("end") - begin_ns) * pixels // (end_ns - begin_ns)
         shown = (
             shown.with_columns(pixel=pixel)
@@ -277,34 +280,6 @@ class Lanes:
         if not 1 <= pixels <= widest:
             message = f"{pixels} pixels: there must be 1 to {widest}."
             raise InvalidParameterError(message)
-
-
-def thinned(steps: pl.DataFrame, window: Window, pixels: int) -> pl.DataFrame:
-    """Return the steps of a path that can be told apart at some width: of each pixel the first and the last.
-
-    Parameters
-    ----------
-    steps
-        Rows of `CRITICAL_PATH`, in the order of the path.
-    window
-        What is drawn.
-    pixels
-        How wide.
-
-    Returns
-    -------
-    DataFrame
-        Some of the rows, in the same order.
-    """
-    shown = steps.filter(
-        pl.col("start_ns") + pl.col("duration_ns") >= window.start_ns, pl.col("start_ns") <= window.end_ns
-    )
-    pixel = (pl.col("start_ns") - window.start_ns) * pixels // max(window.span_ns, 1)
-    run_of_pixel = shown.select(pixel=pixel).to_series().rle_id()
-    shown = shown.with_columns(pixel=run_of_pixel)
-    first = pl.col("pixel") != pl.col("pixel").shift(1)
-    last = pl.col("pixel") != pl.col("pixel").shift(-1)
-    return shown.filter((first | last).fill_null(value=True)).drop("pixel")
 
 
 def _as_lists(boxes: I64) -> dict[str, list[int]]:

@@ -16,6 +16,7 @@ from pag_graph.api import Pag
 from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.delta_log import commit_file
 from pag_graph.workbench.lanes import Lanes
+from pag_graph.workbench.paths import DrawnPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,7 +58,7 @@ class Opened:
 
     pag: Pag
     lock: Lock = field(default_factory=Lock)
-    paths: OrderedDict[Any, pl.DataFrame] = field(default_factory=OrderedDict)
+    paths: OrderedDict[Any, DrawnPath] = field(default_factory=OrderedDict)
     window_lock: Lock = field(default_factory=Lock)
     asked: AskedWindow | None = None
     """The window in which something was clicked or replayed last."""

@@ -101,7 +101,7 @@ class News:
         assert known.epochs is not None  # noqa: S101  (it was made just now)
         return known.epochs
 
-    async def told(self, name: str, after: int | None) -> AsyncIterator[bytes]:
+    async def told(self, name: str, after: int | None, seen: int | None = None) -> AsyncIterator[bytes]:
         """Tell of a run until nobody listens.
 
         Parameters
@@ -110,6 +110,9 @@ class News:
             Of the run.
         after
             The last epoch that the page knows; None if it wants to hear of later ones only.
+        seen
+            Version of the commit that the page has drawn. Of a run that nobody follows there is nothing to work out
+            then before there is a later one.
 
         Yields
         ------
@@ -122,9 +125,12 @@ class News:
         while True:
             opened = await self._work(partial(self._library.open, name))
             if opened.version != version:
-                version = opened.version
+                version, commit = opened.version, _commit(opened)
+                if version == seen and not commit["followed"]:
+                    yield _event("commit", commit)
+                    continue
                 rows = await self._work(partial(self.epochs, name, opened))
-                yield _event("commit", _commit(opened))
+                yield _event("commit", commit)
                 new = rows.filter(pl.col("epoch") > after) if after is not None else rows.head(0)
                 for epoch in _by_epoch(new):
                     yield _event("epoch", epoch, epoch["epoch"])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import secrets
 import socket
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import polars as pl
 import uvicorn
 
-from pag_graph.errors import InvalidParameterError, SinkError
+from pag_graph.errors import InvalidParameterError, PagGraphError, SinkError
 from pag_graph.store.access import is_loopback
+from pag_graph.workbench.answers import path
 from pag_graph.workbench.app import make_app
+from pag_graph.workbench.facts import run_facts
 from pag_graph.workbench.guard import Guard
 
 if TYPE_CHECKING:
@@ -93,7 +98,27 @@ def serve(
         ws="none",
     )
     ready(place)
+    threading.Thread(target=warm_up, args=(library,), daemon=True).start()
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def warm_up(library: Library) -> None:
+    """Load the code that the first lanes need, while somebody still looks at the list of runs.
+
+    Parameters
+    ----------
+    library
+        The smallest epoch of its first run is drawn: half of what a first answer takes is loading modules and compiled
+        kernels.
+    """
+    for name in list(library.stores())[:1]:
+        with suppress(PagGraphError, OSError):
+            opened = library.open(name)
+            run_facts(opened)
+            smallest = opened.pag.run.epochs.filter(pl.col("edges") > 0).sort("edges").head(1)
+            for epoch in smallest["epoch"]:
+                window = path(opened, {"epoch": epoch}, None, 1)
+                opened.lanes.draw(window["start_ns"], window["end_ns"], 1)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

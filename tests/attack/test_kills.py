@@ -59,6 +59,7 @@ def tried(attempts: Iterable[Attempt], name: str) -> list[Attempt]:
     return made
 
 
+@pytest.mark.sampled(6)
 def test_kills(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     points = chosen(prepared.passed, most=KILLS, seed=prepared.operation.name)
     with ThreadPoolExecutor(2) as pool:
@@ -68,6 +69,7 @@ def test_kills(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     assert sum(one.outcome.killed for one in made) >= 0.9 * len(made)
 
 
+@pytest.mark.sampled(6)
 def test_disks_that_fail(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> None:
     modes: tuple[Mode, ...] = ("full", "broken")
     name = prepared.operation.name
@@ -80,6 +82,7 @@ def test_disks_that_fail(prepared: Prepared, zygote: Zygote, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("tests/attack/test_kills.py")
 def test_kills_on_spark(zygote: Zygote, shim: Path, inputs: Path, tmp_path: Path) -> None:
     """Tasks write in processes of their own, which must be seen as well; what they leave, the next build removes."""
     if PROVE:

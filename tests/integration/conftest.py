@@ -73,7 +73,7 @@ def first_rounds(skewed: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerStatus]:
+def neo4j_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[ServerStatus]:
     """Start a real server on free ports, with data of its own; stop it when all tests are done.
 
     ``PAG_TEST_NEO4J_HOME`` names the home of one that runs already, to be used instead: all in it is removed.
@@ -89,6 +89,9 @@ def neo4j_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerSta
     if running := os.environ.get("PAG_TEST_NEO4J_HOME"):
         yield server.status(Path(running))
         return
+    if "groups" in getattr(pytestconfig, "workerinput", {}):
+        # All tests of a group run in one process: where a second one comes here, tests are not handed out in groups.
+        (tmp_path_factory.getbasetemp().parent / "neo4j-started").touch(exist_ok=False)
     home = tmp_path_factory.mktemp("neo4j-shared") / "neo4j"
     yield server.start(home, bolt_port=0, http_port=0, heap="512m")
     assert server.stop(home)
@@ -116,12 +119,15 @@ class Database:
 
     def load_bundled(self, runs: dict[str, Run]) -> None:
         """Load the bundled traces in full, where they are not there any more."""
+        from pag_graph.sinks.neo4j.answers import write_advice
         from pag_graph.sinks.neo4j.loader import load_run
 
         if not self._bundled:
             self.wipe()
             for run in runs.values():
                 load_run(run, self.driver)
+            skewed = runs["skewed"]
+            write_advice(self.driver, skewed, api.open(skewed.info.path).advise(epoch=4, beta=0.0))
             self._bundled = True
 
 

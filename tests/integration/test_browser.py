@@ -18,27 +18,32 @@ import pytest
 from pag_graph import api
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
-from pag_graph.neo4j_server import browser, server
+from pag_graph.neo4j_server import browser
+from pag_graph.neo4j_server.process import running_in
 from pag_graph.sinks.neo4j import loader
 from pag_graph.sinks.neo4j.detail import Detail
+from pag_graph.workbench import facts
+from pag_graph.workbench.library import Library
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
+    from pag_graph.graph.run import Run
     from pag_graph.neo4j_server.server import ServerStatus
+    from tests.integration.conftest import Database
     from tests.support.chromium import Chromium
 
 pytestmark = pytest.mark.neo4j
 
 
 @pytest.fixture(scope="module")
-def loaded(neo4j_server: ServerStatus, tmp_path_factory: pytest.TempPathFactory) -> ServerStatus:
+def loaded(
+    neo4j_server: ServerStatus, neo4j_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> ServerStatus:
     """Load the bundled skewed trace into a server that holds nothing else."""
     store = tmp_path_factory.mktemp("browser") / "skewed"
     api.build(SAMPLES / "skewed", store, engine="local")
-    with server.driver(neo4j_server) as driver:
-        wipe = "MATCH (node) WITH node LIMIT 10000 DETACH DELETE node RETURN count(*) AS removed"
-        while driver.execute_query(wipe).records[0]["removed"]:
-            pass
-        loader.load_run(api.open(store).run, driver, options=loader.LoadOptions(detail=Detail.FULL))
+    neo4j_database.wipe()
+    loader.load_run(api.open(store).run, neo4j_database.driver, options=loader.LoadOptions(detail=Detail.FULL))
     return neo4j_server
 
 
@@ -49,6 +54,16 @@ def get(address: str) -> bytes:
 
 FRAME = "document.querySelector('[data-testid=frame]')"
 EDITOR = "document.querySelector('[data-testid=activeEditor] textarea')"
+
+
+def log_in(page: Chromium, server_of: ServerStatus) -> None:
+    """Fill in the form that Browser begins with, and send it."""
+    page.until("document.querySelector('[data-testid=password]') !== null", "field for the password")
+    for field, text in (("username", server_of.user), ("password", server_of.password_file.read_text().strip())):
+        page.evaluate(f"document.querySelector('[data-testid={field}]').focus()")
+        page.press("a", 65, control=True)
+        page.type(text)
+    page.evaluate("document.querySelector('[data-testid=connect]').click()")
 
 
 def run(page: Chromium, text: str) -> None:
@@ -84,12 +99,7 @@ def test_analysts_see_graphs_in_browser(loaded: ServerStatus, chromium: Chromium
     pictures = Path(os.environ.get("PAG_PICTURES", tmp_path))
     page = chromium
     page.call("Page.navigate", url=f"{loaded.http_uri}/browser/")
-    page.until("document.querySelector('[data-testid=password]') !== null", "field for the password")
-    for field, text in (("username", loaded.user), ("password", loaded.password_file.read_text().strip())):
-        page.evaluate(f"document.querySelector('[data-testid={field}]').focus()")
-        page.press("a", 65, control=True)
-        page.type(text)
-    page.evaluate("document.querySelector('[data-testid=connect]').click()")
+    log_in(page, loaded)
 
     # The guide opens by itself after the login, and the colours are set.
     page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
@@ -132,3 +142,31 @@ def code(name: str) -> str:
 def load_colours() -> dict[str, str]:
     text = browser.pages()["style.grass"].decode()
     return dict(re.findall(r"(?:node|relationship)\.(\w+) \{\s+color: (#\w{6});", text))
+
+
+def test_a_link_of_the_workbench_brings_query_and_parameters(
+    loaded: ServerStatus, chromium: Chromium, skewed: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, place = chromium, running_in(loaded.home)
+    monkeypatch.setattr(facts, "running_in", lambda _: place)
+    library = Library([skewed.info.path])
+    with serving(library) as served:
+        page.call("Page.navigate", url=served.link)
+        page.until("document.getElementById('main')?.dataset.page === 'runs'", "list of runs")
+        page.evaluate(f"location.hash = '#/window?store={next(iter(library.stores()))}&epoch=4'")
+        link = page.until("document.querySelector('#neo4j')?.href", "link into Browser")
+        page.call("Page.navigate", url="about:blank")
+    # As on a first visit: Browser asks for the password, and keeps what the link brought.
+    page.call("Storage.clearDataForOrigin", origin=loaded.http_uri, storageTypes="all")
+    page.call("Page.navigate", url=link)
+    editor = "(document.querySelector('[data-testid=activeEditor] .view-lines')?.innerText ?? '')"
+    page.until(f"{editor}.includes('Epoch')", "query in the editor")
+    shown = page.evaluate(editor).replace("\xa0", " ")
+    assert shown.startswith(f'MATCH (window:Epoch {{run: "{skewed.info.run["run_id"]}", epoch: 4, published: true}})')
+    assert "$" not in shown
+    log_in(page, loaded)
+    page.until("document.body.innerText.includes('Choose a run and an epoch')", "guide")
+    run_editor(page)
+    page.until(f"{FRAME}.innerText.includes('duration_ns')", "table")
+    steps = api.open(skewed.info.path).critical_path(epoch=4).table.num_rows
+    page.until(f"{FRAME}.innerText.includes('{steps} records')", "all steps of the path")

@@ -26,9 +26,12 @@ from pag_graph.engines.session import GRAPHFRAMES_JAR_VARIABLE
 from pag_graph.motif.filters import parse_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-pytestmark = pytest.mark.spark
+    import neo4j
+    from _pytest.mark import ParameterSet
+
+    from pag_graph.neo4j_server.server import ServerStatus
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "tests" / "data" / "spark"
@@ -73,6 +76,10 @@ PLACES: dict[str, dict[str, str]] = {
 
 LOADED = {"docs/cypher.md"}
 """Pages of queries that begin with a database that holds run.pag in full."""
+
+
+WITH_JAR = {"docs/graphframes.md"}
+"""Pages whose statements `test_graphframes.py` runs, where GraphFrames' jar is."""
 
 
 class NotHere(NamedTuple):
@@ -174,6 +181,37 @@ def left_out(page: str, text: str) -> bool:
     return any(each.page == page and text.startswith(each.begins) for each in lists)
 
 
+def commands_of(block: Block) -> Iterator[list[str]]:
+    """Give the commands of a block for a shell that are run, as words."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        # A command with others after it stands for itself.
+        for part in line.partition("  #")[0].split(" && "):
+            if part.strip() and not left_out(block.page, part.strip()):
+                yield shlex.split(part, comments=True)
+
+
+def builds_on_spark(words: Sequence[str]) -> bool:
+    """Whether a command starts a session of Spark."""
+    return words[0] == "spark-submit" or (words[1] == "build" and "local" not in words)
+
+
+def needs_spark(page: str) -> bool:
+    """Whether a page starts a session of Spark."""
+    blocks = blocks_of(page)
+    return any(
+        builds_on_spark(words) for block in blocks if block.language == "sh" for words in commands_of(block)
+    ) or (page not in WITH_JAR and any("spark" in block.text for block in blocks if block.language == "python"))
+
+
+def needs_neo4j(page: str) -> bool:
+    """Whether a page asks a server of Neo4j, which is a fixture."""
+    return page in LOADED or any(
+        words[:2] == ["pag", "neo4j"]
+        for block in blocks_of(page)
+        for words in (commands_of(block) if block.language == "sh" else [block.text.split()[1:3]])
+    )
+
+
 def start_spark() -> None:
     """Start the session that all take that need one; it is shared with other modules, and ends with the process."""
     from pag_graph.engines.session import spark_session
@@ -212,12 +250,13 @@ class Reader:
         except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a block raises is what the test is about)
             self.failures.append(f"{block.page}:{block.line}: {type(error).__name__}: {error}")
 
+    def start_spark(self) -> None:
+        assert needs_spark(self.page), f"{self.page} runs where no other test has a session of Spark"
+        start_spark()
+
     def shell(self, block: Block) -> None:
-        for line in block.text.replace("\\\n", " ").splitlines():
-            # A command with others after it stands for itself.
-            for part in line.partition("  #")[0].split(" && "):
-                if part.strip() and not left_out(self.page, part.strip()):
-                    self.command(shlex.split(part, comments=True))
+        for words in commands_of(block):
+            self.command(words)
 
     def command(self, words: Sequence[str]) -> str:
         """Run one command; return what it said. A failure is noted, and the page goes on."""
@@ -228,8 +267,8 @@ class Reader:
             run = pag_graph.open(self.folder / "run.pag").run.info.run["run_id"]
             words = [word.replace("RUN", run) for word in words]
         program, *arguments = words
-        if program == "spark-submit" or (arguments[0] == "build" and "local" not in arguments):
-            start_spark()
+        if builds_on_spark(words):
+            self.start_spark()
         if program == "pag":
             if arguments[0] == "neo4j":
                 self.start_neo4j()
@@ -279,7 +318,7 @@ class Reader:
     def session(self, source: str, want: str) -> None:
         """Run a statement in the page's session, and compare what it prints where the page shows it."""
         if "spark" in source:
-            start_spark()
+            self.start_spark()
         exec(compile(source, self.page, "single" if want else "exec"), self.names)
         printed = self.capsys.readouterr().out
         assert not want or printed == want, f"{source}prints\n{printed}and not\n{want}"
@@ -311,42 +350,66 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark", "ignore::UserWarning:pyspark")
-def test_a_page_can_be_followed(
-    page: str,
+@pytest.fixture
+def follow_page(
     places: dict[str, Path],
     tmp_path: Path,
     run_pag: Callable[..., tuple[int, str, str]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+) -> Callable[..., None]:
+    def follow(page: str, start_neo4j: Callable[[], None]) -> None:
+        # Who reads has a checkout, and what the table says.
+        for name in ("docs", "spark_jobs"):
+            (tmp_path / name).symlink_to(ROOT / name)
+        for name, what in PLACES.get(page, {}).items():
+            place = tmp_path / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if places[what].is_dir() else shutil.copyfile)(places[what], place)
+        monkeypatch.chdir(tmp_path)
+        reader = Reader(page=page, folder=tmp_path, run_pag=run_pag, capsys=capsys, start_neo4j=start_neo4j)
+        if page in LOADED:
+            reader.command(shlex.split("pag neo4j load run.pag --detail full"))
+        for block in blocks_of(page):
+            if page not in WITH_JAR or block.language != "python":
+                reader.follow(block)
+        assert not reader.failures, "\n\n".join(reader.failures)
+
+    return follow
+
+
+def _cases(pages: Iterable[str]) -> list[ParameterSet]:
+    return [pytest.param(page, marks=[pytest.mark.spark] if needs_spark(page) else []) for page in pages]
+
+
+def _no_neo4j() -> None:
+    message = "this page is followed without a server of Neo4j"
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("page", _cases(page for page in PAGES if not needs_neo4j(page)))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark", "ignore::UserWarning:pyspark")
+def test_a_page_can_be_followed(page: str, follow_page: Callable[..., None]) -> None:
+    follow_page(page, _no_neo4j)
+
+
+@pytest.mark.neo4j
+@pytest.mark.parametrize("page", _cases(page for page in PAGES if needs_neo4j(page)))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark", "ignore::UserWarning:pyspark")
+def test_a_page_about_neo4j_can_be_followed(
+    page: str,
+    follow_page: Callable[..., None],
+    neo4j_server: ServerStatus,
+    neo4j_driver: neo4j.Driver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Who reads has a checkout, and what the table says.
-    for name in ("docs", "spark_jobs"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    for name, what in PLACES.get(page, {}).items():
-        place = tmp_path / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if places[what].is_dir() else shutil.copyfile)(places[what], place)
-    monkeypatch.chdir(tmp_path)
+    del neo4j_driver  # The database is empty.
 
     def start_neo4j() -> None:
-        if "PAG_HOME" in os.environ:
-            return
-        status = request.getfixturevalue("neo4j_server")
-        request.getfixturevalue("neo4j_driver")
-        assert status.home.name == "neo4j"
-        monkeypatch.setenv("PAG_HOME", str(status.home.parent))
+        assert neo4j_server.home.name == "neo4j"
+        monkeypatch.setenv("PAG_HOME", str(neo4j_server.home.parent))
 
-    reader = Reader(page=page, folder=tmp_path, run_pag=run_pag, capsys=capsys, start_neo4j=start_neo4j)
-    if page in LOADED:
-        reader.command(shlex.split("pag neo4j load run.pag --detail full"))
-    for block in blocks_of(page):
-        # GraphFrames' page is run by `test_graphframes.py`, where its jar is.
-        if page != "docs/graphframes.md" or block.language != "python":
-            reader.follow(block)
-    assert not reader.failures, "\n\n".join(reader.failures)
+    follow_page(page, start_neo4j)
 
 
 def test_what_is_left_out_is_there() -> None:

@@ -27,6 +27,7 @@ from pag_graph.sinks.neo4j.connection import Connection, connection_from_environ
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.export import export_store
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_on_engine, load_run
+from pag_graph.sinks.neo4j.settled import read_settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,13 +130,17 @@ def test_each_export_loads_what_is_new(neo4j_driver: neo4j.Driver, connection: C
 
 
 class Watch(threading.Thread):
-    """Looks all the time at which epochs are visible, and whether each has the whole of a path."""
+    """Looks all the time at which epochs are visible, and whether each has the whole of a path.
+
+    It reads as the product's queries do: a bare read can see a part of a transaction while the server applies it.
+    """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(daemon=True)
         self.connection, self.ended = connection, threading.Event()
         self.looks: list[set[int]] = []
         self.broken: list[dict[str, Any]] = []
+        self.mixed = 0
 
     def run(self) -> None:
         text = (
@@ -146,9 +151,12 @@ class Watch(threading.Thread):
         )
         with self.connection.open() as driver:
             while not self.ended.is_set():
-                rows = driver.execute_query(text, routing_="r").records
-                self.looks.append({row["epoch"] for row in rows})
-                self.broken += [dict(row) for row in rows if len({*row.values()[1:]}) > 1]
+                settled = read_settled(driver, lambda transaction: list(transaction.run(text)))
+                if not settled.is_whole:
+                    self.mixed += 1
+                    continue
+                self.looks.append({row["epoch"] for row in settled.value})
+                self.broken += [dict(row) for row in settled.value if len({*row.values()[1:]}) > 1]
 
     def __enter__(self) -> Self:
         self.start()
@@ -186,11 +194,35 @@ def test_what_was_visible_stays_so_while_an_append_is_exported(
     assert any(seen - first and seen < whole for seen in reported)
     if exchange_edges:
         assert all(first <= seen for seen in watch.looks)
+        assert watch.mixed < len(watch.looks)
     neo4j_driver.execute_query("MATCH (old:Snapshot {current: false}) DETACH DELETE old")
     exported = contents(neo4j_driver)
     wipe(neo4j_driver)
     load_run(grown, neo4j_driver, options=options)
     assert contents(neo4j_driver) == exported
+
+
+def test_a_read_that_an_append_interrupts_is_done_again(
+    neo4j_driver: neo4j.Driver, connection: Connection, tmp_path: Path
+) -> None:
+    log = Growing(tmp_path)
+    export_store(log.reach(4), connection, options=OPTIONS)
+    grown = log.reach(7)
+    text = "MATCH (e:Epoch {run: $run, published: true})-[:HAS_SNAPSHOT]->(s {current: true}) RETURN e.epoch, s.span_ns"
+    values = {"run": grown.info.run["run_id"]}
+    exported: list[bool] = []
+
+    def twice(transaction: neo4j.ManagedTransaction) -> tuple[list[list[Any]], list[list[Any]]]:
+        before = transaction.run(text, values).values()
+        if not exported:
+            exported.append(export_store(grown, connection, options=OPTIONS).changed)
+        return sorted(before), sorted(transaction.run(text, values).values())
+
+    settled = read_settled(neo4j_driver, twice)
+    assert exported == [True]
+    assert settled.is_whole
+    assert settled.value[0] == settled.value[1]
+    assert [epoch for epoch, _ in settled.value[0]] == grown.epochs["epoch"].to_list()
 
 
 def test_an_export_that_is_killed_hides_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -17,6 +18,7 @@ from pag_graph.cypher import load_query
 from pag_graph.model.enums import LOCAL_TYPES
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.sinks.neo4j.query import answer_query, run_query
+from pag_graph.sinks.provenance_walks import log_rows, touched_by_clock, touched_by_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,6 +141,28 @@ def test_waits_on_paths_and_changes_of_worker(
     found = run_query(bundled_driver, "segments/waited_for_operators", {"run": ids(run), "limit": 1000})
     assert {(row["from_worker"], row["operator"]): row["waited_ns"] for row in found if row["waited_ns"]} == +senders
     assert sum(row["critical_ns"] for row in found) == critical_ns
+
+
+@pytest.mark.parametrize("sample", BUNDLED)
+def test_walks_of_provenance_are_the_stores(
+    bundled_driver: neo4j.Driver, bundled_runs: dict[str, Run], sample: str
+) -> None:
+    run = bundled_runs[sample]
+    slowest = run.slowest().epoch
+    assert slowest is not None
+    back = run_query(bundled_driver, "provenance/log_rows", {"run": ids(run), "epoch": slowest})
+    assert back == log_rows(run, slowest).to_dicts()
+    assert all(row["file"] for row in back)
+    for worker, domain in ((0, False), (1, False), (0, True)):
+        touched = touched_by_clock(run, worker, domain=domain)
+        values = {"run": ids(run), "worker": worker, "domain": domain}
+        forward = run_query(bundled_driver, "provenance/touched_by_clock", values)
+        assert [{name: row[name] for name in touched.columns} for row in forward] == touched.to_dicts()
+    for row in run_query(bundled_driver, "runs/touched_by_parameter", {"name": "horizon_ns"}):
+        if row["run"] == ids(run):
+            (same,) = touched_by_parameter(run, "horizon_ns")
+            assert (json.loads(row["value"]), row["jobs"]) == (same["value"], same["jobs"])
+            assert row["epochs"] == row["snapshots"] == run.epochs.height
 
 
 def accesses(plan: Mapping[str, Any]) -> int:

@@ -23,6 +23,7 @@ from pag_graph.model.enums import ActivityType, RuleSet
 from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import events, model
 from pag_graph.sinks.neo4j.detail import RunLabels
+from pag_graph.sinks.neo4j.load_steps import prepare_schema
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
 from pag_graph.sinks.neo4j.query import answer_query, run_query
 
@@ -534,3 +535,28 @@ def test_a_server_that_is_not_there_is_said_in_plain_words(skewed: Run) -> None:
     ):
         load_run(skewed, driver, epochs=[3], again=True)
     assert "pag neo4j start" in str(info.value)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_schema_that_another_client_is_making_is_waited_for(neo4j_driver: neo4j.Driver, ending: str) -> None:
+    """A client that is killed leaves the server at work: there is the index of a constraint, and not yet the latter."""
+    prepare_schema(neo4j_driver)
+    (create,) = (text for text in load_query("schema/constraints").statements if "trace_key" in text)
+    neo4j_driver.execute_query("DROP CONSTRAINT trace_key")
+    done = threading.Event()
+
+    def prepare() -> None:
+        prepare_schema(neo4j_driver)
+        done.set()
+
+    waiter = threading.Thread(target=prepare)
+    with neo4j_driver.session() as session, session.begin_transaction() as transaction:
+        transaction.run(create).consume()
+        half = ask(neo4j_driver, "SHOW INDEXES YIELD name WHERE name = 'trace_key' RETURN name")
+        assert half, "the server makes the constraint at once: this test shows nothing"
+        waiter.start()
+        assert not done.wait(0.3)
+        getattr(transaction, ending)()
+    waiter.join(60)
+    assert done.is_set()
+    assert ask(neo4j_driver, "SHOW CONSTRAINTS YIELD name WHERE name = 'trace_key' RETURN name")

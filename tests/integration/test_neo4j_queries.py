@@ -143,6 +143,7 @@ def waited(snapshot: Snapshot) -> pl.DataFrame:
 # ------------------------------------------------------------------ the same answers as the engine
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_engine_and_cypher_agree_in_every_window(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -163,6 +164,7 @@ def hop_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(-1 if value is None else value for value in row.values()) for row in rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_waits_messages_and_paths_agree_with_the_engine(
     driver: neo4j.Driver, runs: dict[str, Run], sample: str
@@ -192,6 +194,7 @@ def test_waits_messages_and_paths_agree_with_the_engine(
         assert sum(row["imbalance_ns"] for row in types.values()) == pytest.approx(0, abs=0.06 * len(types))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_states_are_those_of_the_store(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -218,6 +221,7 @@ def test_states_are_those_of_the_store(driver: neo4j.Driver, runs: dict[str, Run
 # ------------------------------------------------------------------ root causes, computed once more
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_who_held_everyone_up_and_why(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -251,6 +255,7 @@ def test_who_held_everyone_up_and_why(driver: neo4j.Driver, runs: dict[str, Run]
                 assert not known[worker]["straggler"] or not row["others_waited_ns"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_what_took_longer_than_before(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -300,6 +305,7 @@ def test_what_took_longer_than_before(driver: neo4j.Driver, runs: dict[str, Run]
         assert row["most_epoch"] == min(epoch for epoch, ns in by.items() if ns == row["most_ns"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_rounds_are_judged_by_those_before(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -326,6 +332,7 @@ def test_rounds_are_judged_by_those_before(driver: neo4j.Driver, runs: dict[str,
         }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_waits_have_their_causes(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -391,6 +398,7 @@ def test_waits_have_their_causes(driver: neo4j.Driver, runs: dict[str, Run], sam
             assert by_name == +overlap
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_what_a_worker_waited_for(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -416,6 +424,7 @@ def test_what_a_worker_waited_for(driver: neo4j.Driver, runs: dict[str, Run], sa
 # ------------------------------------------------------------------ patterns and provenance, by brute force
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_messages_in_turn_and_in_bursts(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -458,6 +467,7 @@ def reachable(edges: pl.DataFrame, start: int, *, forward: bool, inside: pl.Expr
     return seen
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_causes_and_effects_are_all_found_once(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]
@@ -713,6 +723,7 @@ def test_an_epoch_that_is_hidden_has_no_answer(alone: neo4j.Driver, runs: dict[s
     assert start < min(row["t_ns"] for row in led) < window.start_ns
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sample", BUNDLED)
 def test_segments_tell_the_same_story(driver: neo4j.Driver, runs: dict[str, Run], sample: str) -> None:
     run = runs[sample]

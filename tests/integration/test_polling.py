@@ -27,7 +27,7 @@ def test_inferred_waits_are_those_of_the_log(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not ORACLES.is_dir(), reason=f"the oracles are not at {ORACLES}")
 def test_a_log_of_timely_0_10_names_its_straggler(tmp_path: Path) -> None:
     convert(ORACLES / "st2" / "imb1-w4" / "raw.parquet", tmp_path / "trace")
-    api.build(tmp_path / "trace", tmp_path / "run.pag")
+    api.build(tmp_path / "trace", tmp_path / "run.pag", engine="local")
     pag = api.open(tmp_path / "run.pag")
     assert pag.findings().filter(finding="no_idle_logged")["worker"].to_list() == [0, 1, 2, 3]
     for epoch in (3, 5, 7):
@@ -36,7 +36,7 @@ def test_a_log_of_timely_0_10_names_its_straggler(tmp_path: Path) -> None:
         assert "workers 1, 2 and 3 waited" in said
         assert "medium confidence" in said
         assert "the log does not say when workers had nothing to do" in said
-    stretch = api.build(tmp_path / "trace", tmp_path / "cut.pag", slice_events=100).store
+    stretch = api.build(tmp_path / "trace", tmp_path / "cut.pag", engine="local", slice_events=100).store
     assert stretch.run["closed_fingerprint"] == api.open(tmp_path / "run.pag").run.info.run["closed_fingerprint"]
     shown = CliRunner().invoke(app, ["info", str(tmp_path / "run.pag")]).output
     assert "waits are inferred (" in shown
@@ -46,7 +46,7 @@ def test_a_log_of_timely_0_10_names_its_straggler(tmp_path: Path) -> None:
 @pytest.mark.skipif(not ORACLES.is_dir(), reason=f"the oracles are not at {ORACLES}")
 def test_a_log_of_timely_0_10_names_its_skew(tmp_path: Path) -> None:
     convert(ORACLES / "st2" / "skewed-w4" / "raw.parquet", tmp_path / "trace")
-    api.build(tmp_path / "trace", tmp_path / "run.pag")
+    api.build(tmp_path / "trace", tmp_path / "run.pag", engine="local")
     pag = api.open(tmp_path / "run.pag")
     assert len(pag.rounds()) == 9
     for window in pag.rounds():

@@ -66,6 +66,7 @@ def one_window(analysis: Analysis, subject: Any, parameters: Any = None) -> pl.D
     return rows(analysis.table(view_of(subject), parameters), analysis.name)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("analysis", ACROSS, ids=lambda analysis: analysis.name)
 def test_windows_of_a_sample(spark: SparkSession, stores: dict[RuleSet, Path], analysis: Analysis) -> None:
     # With few examples, one of the rule sets and two of the windows.
@@ -109,18 +110,17 @@ def _edges(run: Run) -> list[tuple[Any, ...]]:
     return run.scan("edges").collect().select(PAG_EDGES.names).rows()
 
 
-def test_all_epochs_and_the_whole_run(spark: SparkSession, stores: dict[RuleSet, Path]) -> None:
-    pag = api.open(stores[RuleSet.TIMELY])
+def test_all_epochs_and_the_whole_run(spark: SparkSession, first_rounds: Run) -> None:
+    pag = api.open(first_rounds.info.path)
     assert pag.each("waits", spark=spark).equals(pag.each("waits"))
     assert pag.invariants(spark=spark, epoch_max_ns=1_000_000).equals(pag.invariants(epoch_max_ns=1_000_000))
-    alone = pag.critical_path(epoch=4)
-    assert pag.critical_path(epoch=4, spark=spark) == pag.analyse("critical-path", spark=spark, epoch=4) == alone
+    alone = pag.critical_path(epoch=3)
+    assert pag.critical_path(epoch=3, spark=spark) == pag.analyse("critical-path", spark=spark, epoch=3) == alone
 
 
-def test_jobs(spark: SparkSession, stores: dict[RuleSet, Path], tmp_path: Path) -> None:
-    engine = SparkEngine(spark)
+def test_jobs(spark: SparkSession, first_rounds: Run, tmp_path: Path) -> None:
+    engine, store = SparkEngine(spark), first_rounds.info.path
     for name in ("skew", "profile-rounds"):
-        store = stores[RuleSet.TIMELY]
         spread = api.analyse(store, tmp_path / f"{name}-spread", name, engine=engine, across=True)
         assert spread == api.analyse(store, tmp_path / name, name, engine="local")
         files = sorted(file.name for file in (tmp_path / f"{name}-spread").iterdir())
@@ -130,7 +130,7 @@ def test_jobs(spark: SparkSession, stores: dict[RuleSet, Path], tmp_path: Path) 
         rows = (pl.read_parquet(tmp_path / folder / "*.parquet") for folder in (f"{name}-spread", name))
         assert next(rows).equals(next(rows))
     with pytest.raises(InvalidParameterError, match="engine is local"):
-        api.analyse(stores[RuleSet.TIMELY], tmp_path / "no", "skew", engine="local", across=True)
+        api.analyse(store, tmp_path / "no", "skew", engine="local", across=True)
 
 
 def test_sums_that_are_too_large(spark: SparkSession, stores: dict[RuleSet, Path]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from tests.support.standalone import Cluster, cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.spark
+# Every session is one of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-submit")]
 
 ROOT = Path(__file__).parents[2]
 MOST_S = 1800
@@ -124,32 +126,66 @@ def test_the_wheel_holds_all_that_the_package_needs(installed: Path, tmp_path: P
     assert sample == "True"
 
 
-def test_jobs_run_on_a_standalone_cluster(
-    master: Cluster, submit: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    store = tmp_path / "job.pag"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A store that a job built, and one that this process did."""
+
+    store: Path
+    here: api.Pag
+
+
+@pytest.fixture(scope="module")
+def built(submit: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
     # Relative to the folder of the driver; executors have folders of their own.
-    trace, new = (path.relative_to("/") for path in (SAMPLES / "skewed", store))
+    trace, new = (path.relative_to("/") for path in (SAMPLES / "skewed", folder / "job.pag"))
     assert submit("build.py", trace, new, "--slice-events", 1000)["committed"] is True
-    api.build(SAMPLES / "skewed", tmp_path / "local.pag", engine="local", slice_events=1000)
-    here, there = api.open(tmp_path / "local.pag"), api.open(store)
+    api.build(SAMPLES / "skewed", folder / "local.pag", engine="local", slice_events=1000)
+    return Built(store=folder / "job.pag", here=api.open(folder / "local.pag"))
+
+
+def applications(master: Cluster) -> int:
+    """Return in how many applications tasks ran in the cluster's own executors."""
+    return len(list(master.work.glob("0/app-*/0/stderr")))
+
+
+def test_a_standalone_cluster_builds(master: Cluster, built: Built) -> None:
+    assert applications(master)
+    here, there = built.here, api.open(built.store)
     assert_frame_equal(there.vertices().sort("id").collect(), here.vertices().sort("id").collect())
     keys = ["dst", "src", "type"]
     assert_frame_equal(there.edges().sort(keys).collect(), here.edges().sort(keys).collect())
 
-    answer = submit("analyse.py", new, (tmp_path / "paths").relative_to("/"), "--analysis", "critical-path")
-    steps = pl.read_parquet(tmp_path / "paths" / "*.parquet").group_by("epoch").agg(pl.col("duration_ns").sum())
-    spans = here.epochs.select("epoch", duration_ns=pl.col("end_ns") - pl.col("start_ns"))
+
+def analyses(built: Built, submit: Callable[..., dict[str, Any]], folder: Path) -> None:
+    to = folder / "paths"
+    answer = submit("analyse.py", built.store.relative_to("/"), to.relative_to("/"), "--analysis", "critical-path")
+    steps = pl.read_parquet(to / "*.parquet").group_by("epoch").agg(pl.col("duration_ns").sum())
+    spans = built.here.epochs.select("epoch", duration_ns=pl.col("end_ns") - pl.col("start_ns"))
     assert answer["windows"] == spans.height
     assert_frame_equal(steps.sort("epoch"), spans.sort("epoch"))
 
-    late = (tmp_path / "late").relative_to("/")
-    found = submit("motif.py", new, late, "late_sender", "--epochs", "2-6", "--set", "min_ns=1000")
-    expected = here.motif("late_sender", epochs=range(2, 7), parameters={"min_ns": 1000}).frame()
-    assert found["matches"] == expected.height > 0
-    matches = pl.read_parquet(tmp_path / "late" / "*.parquet")
+
+def finds_motifs(built: Built, submit: Callable[..., dict[str, Any]], folder: Path) -> None:
+    to = folder / "late"
+    options = ["late_sender", "--epochs", "2-6", "--set", "min_ns=1000"]
+    answer = submit("motif.py", built.store.relative_to("/"), to.relative_to("/"), *options)
+    expected = built.here.motif("late_sender", epochs=range(2, 7), parameters={"min_ns": 1000}).frame()
+    assert answer["matches"] == expected.height > 0
+    matches = pl.read_parquet(to / "*.parquet")
     assert matches.columns == expected.columns
     assert sorted(map(str, matches.to_dicts())) == sorted(map(str, expected.to_dicts()))
 
-    # The tasks ran in the cluster's own executors, one application after the other.
-    assert len(list(master.work.glob("0/app-*/0/stderr"))) == 3
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("job", [analyses, finds_motifs])
+def test_jobs_run_on_a_standalone_cluster(
+    master: Cluster,
+    submit: Callable[..., dict[str, Any]],
+    built: Built,
+    job: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    before = applications(master)
+    job(built, submit, tmp_path)
+    assert applications(master) == before + 1

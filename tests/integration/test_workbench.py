@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 
 from pag_graph import api, samples
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.sources.spark.logfiles import find_logs
-from pag_graph.workbench import server
-from pag_graph.workbench.app import make_app
 from pag_graph.workbench.applications import Applications
-from pag_graph.workbench.guard import Guard
 from pag_graph.workbench.library import Library
+from tests.support.access import obstacles, reached_by_tab
 from tests.support.growing import GrowingTrace, rounds
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from tests.support.chromium import Chromium
 
 PROVE = os.environ.get("PAG_PROVE") == "1"
-TOKEN = "token-of-the-browser-test"
 HOSTILE = (
     "<script>document.title='run'</script><img src=x onerror=alert(1)>"
     "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
@@ -68,21 +65,11 @@ def library(folder: Path) -> Library:
 @pytest.fixture(scope="module")
 def page(library: Library, chromium: Chromium) -> Iterator[Chromium]:
     """A browser that has opened the link."""
-    listening = server._listen("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = Guard(make_app(library), hosts=[f"127.0.0.1:{port}"], token=TOKEN, cookie=f"pag-{port}")
-    running = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1, ws="none"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        chromium.call("Page.navigate", url=f"http://127.0.0.1:{port}/?token={TOKEN}")
+    with serving(library) as place:
+        chromium.call("Page.navigate", url=place.link)
         chromium.until(f"document.getElementById('main') && {PAGE} === 'runs'", "list of runs")
         yield chromium
-    finally:
         chromium.call("Page.navigate", url="about:blank")
-        running.should_exit = True
-        thread.join()
-        listening.close()
 
 
 @pytest.fixture(autouse=True)
@@ -325,7 +312,7 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
     shown = "Number(document.querySelector('#epochs').dataset.epochs)"
     trace.write_until(count // portions)
     follower.start()
-    heaps, residents = [], []
+    heaps, residents, counts = [], [], []
     try:
         while not (store / "epochs" / "_delta_log").exists():
             time.sleep(0.05)
@@ -336,14 +323,20 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
             page.call("HeapProfiler.collectGarbage")
             heaps.append(page.call("Runtime.getHeapUsage")["usedSize"])
             residents.append(resident())
+            counts.append(page.counts("nodes", "jsEventListeners"))
+            print(
+                f"{page.evaluate(shown):,} epochs: heap {heaps[-1] / 1e6:.1f} MB, server {residents[-1] / 1e6:.0f} MB,"
+                f" {counts[-1][0]} nodes, {counts[-1][1]} listeners"
+            )
         trace.finish()
         page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
     finally:
         stop.set()
         follower.join()
     assert page.evaluate(shown) >= count
-    # A column for each pixel at most, and no more elements than at first.
+    # A column for each pixel at most, and no more elements and listeners than at first.
     assert page.evaluate("document.querySelectorAll('*').length") < 500
+    assert all(last <= 1.2 * first + 100 for first, last in zip(counts[0], counts[-1], strict=True)), counts
     epochs = count * (portions - 2) // portions
     assert heaps[-1] - heaps[0] < 4e6 + 1_000 * epochs, heaps
     if PROVE:
@@ -361,6 +354,64 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
         assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
         assert page.evaluate("document.title").startswith("pag: ")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["runs?", "run?", "window?epoch=4&", "panels?name=k-hops&epoch=4&", "what-if?epoch=4&", "compare?epoch=4&"]
+    + ["motif?epoch=4&pattern=late_sender&", "spark?"],
+    ids=lambda address: address.partition("?")[0],
+)
+def test_nothing_keeps_anybody_from_using_a_page(
+    page: Chromium, library: Library, address: str, tmp_path: Path
+) -> None:
+    (log,) = Applications(library).logs()
+    page.size(1280, 800)
+    try:
+        show(page, f"{address}store={store_of(library, 'skewed.pag')}" if address != "spark?" else f"spark?log={log}")
+        page.until("!document.querySelector('main').innerText.includes('…\\n')", "answers")
+        for theme in ("dark", "light"):
+            page.until(
+                f"document.documentElement.dataset.theme === '{theme}' || document.querySelector('#theme').click()",
+                theme,
+            )
+            assert obstacles(page) == [], theme
+            picture(page, f"{address.partition('?')[0]}-{theme}", tmp_path)
+    finally:
+        page.size(1280, 900)
+
+
+def test_every_control_is_reached_by_tab_and_seen_there(page: Chromium, library: Library) -> None:
+    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
+    page.until("document.querySelector('#why .cause') !== null", "cause")
+    expected, reached = reached_by_tab(page)
+    assert len(expected) > 25
+    assert reached == expected
+    # What a row does at a click, Enter does in it.
+    before = page.evaluate("location.hash")
+    page.evaluate("document.querySelector('#largest tr.pick button').focus()")
+    page.press("Enter", 13, text="\r")
+    page.until(f"location.hash !== {json.dumps(before)} && document.querySelector('#details dl')", "activity")
+
+
+def test_paper_is_light_and_has_no_controls(page: Chromium, library: Library) -> None:
+    show(page, f"window?store={store_of(library, 'skewed.pag')}&epoch=4")
+    page.until("document.documentElement.dataset.theme === 'dark' || document.querySelector('#theme').click()", "dark")
+    page.evaluate(
+        "addEventListener('beforeprint', () => { window.printed = [document.documentElement.dataset.theme,"
+        " ...document.querySelector('#lanes').getContext('2d').getImageData(2, 2, 1, 1).data]; }, { once: true })"
+    )
+    assert page.call("Page.printToPDF", printBackground=True)["data"]
+    assert page.evaluate("window.printed") == ["light", 255, 255, 255, 255]
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.evaluate("document.querySelector('#theme').click()")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        left = "[...document.querySelectorAll('button:not(.row), select, input, nav.ways')]"
+        assert page.evaluate(f"{left}.filter((each) => each.getClientRects().length).length") == 0
+        assert page.evaluate("document.querySelector('#why').getClientRects().length") == 1
+    finally:
+        page.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:

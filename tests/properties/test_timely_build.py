@@ -38,6 +38,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def any_traces() -> st.SearchStrategy[SmallTrace]:
     return st.one_of(
+        st.tuples(small_traces(max_workers=WORKERS, skewed=True), st.booleans(), st.randoms(use_true_random=False))
+        .map(lambda drawn: (drawn[0].silenced() if drawn[1] else drawn[0]).losing(drawn[2]))
+        .filter(lambda trace: trace.rows > 0),
         small_traces(max_workers=WORKERS),
         small_traces(max_workers=WORKERS, skewed=True),
         small_traces(max_workers=WORKERS, skewed=True, damaged=True),

@@ -58,10 +58,14 @@ class Chromium:
         """Open a page of its own, and listen to what goes wrong on it."""
         page = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.size(1280, 900)
         for domain in ("Runtime", "Log", "Network", "Page"):
             self.call(f"{domain}.enable")
+
+    def size(self, width: int, height: int) -> None:
+        """Give the page a screen of so many pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -128,9 +132,9 @@ class Chromium:
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
-    def press(self, key: str, code: int, *, control: bool = False) -> None:
+    def press(self, key: str, code: int, *, control: bool = False, text: str = "") -> None:
         facts = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 if control else 0}
-        self.call("Input.dispatchKeyEvent", type="rawKeyDown", **facts)
+        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **facts)
         self.call("Input.dispatchKeyEvent", type="keyUp", **facts)
 
     @contextmanager
@@ -150,6 +154,12 @@ class Chromium:
             yield
         finally:
             self._session = page
+
+    def counts(self, *names: str) -> list[int]:
+        """Return how many nodes (``nodes``) or listeners (``jsEventListeners``) the page has, those in use only."""
+        self.call("HeapProfiler.collectGarbage")
+        counters = self.call("Memory.getDOMCounters")
+        return [int(counters[name]) for name in names]
 
     def picture(self, file: Path) -> None:
         shot = self.call("Page.captureScreenshot", format="png")

@@ -93,3 +93,15 @@ def rounds(count: int) -> SmallTrace:
             f" | {t + 6} park | {t + 9} unpark | {t + 9} recv 4<0 #{e} | {t + 10} end"
         )
     return draw(*(" | ".join(log) for log in logs))
+
+
+def late_reads(count: int, *, sent: int, read: int | None, length: int = 20) -> SmallTrace:
+    """Two workers that wait in each round; one sends in a round what the other one reads in another."""
+    logs: list[list[str]] = [[], []]
+    for e in range(count):
+        t = length * e
+        receives = f" | {t + 7} recv 3<1" if e == read else ""
+        sends = f" | {t + 7} send 3>0" if e == sent else ""
+        logs[0].append(f"{t} park | {t + 6} unpark{receives} | {t + 9} end")
+        logs[1].append(f"{t} park | {t + 6} unpark{sends} | {t + 9} end")
+    return draw(*(" | ".join(log) for log in logs))

@@ -100,8 +100,8 @@ def compare(trace: Path, folder: Path) -> Agreement:
     Agreement
         Nanoseconds are summed over all workers.
     """
-    api.build(trace, folder / "logged.pag")
-    api.build(silence(trace, folder / "silenced"), folder / "inferred.pag")
+    api.build(trace, folder / "logged.pag", engine="local")
+    api.build(silence(trace, folder / "silenced"), folder / "inferred.pag", engine="local")
     logged, inferred = api.open(folder / "logged.pag"), api.open(folder / "inferred.pag")
     waits = _stretches(inferred, ("waiting",))
     return Agreement(

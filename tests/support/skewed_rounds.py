@@ -40,8 +40,8 @@ def skewed_rounds(count: int, skewed: Collection[int], seed: int = 0) -> SmallTr
             read = start + (250 if worker == 0 and epoch in skewed else 60 + chance.randrange(20))
             log.append(f"{read} unpark | {read} start 2")
             log += [f"{read + 1} recv 3<{other} #{epoch} *1" for other in others]
-            # Progress of the round before: a message that is still to be read when its round is answered.
-            log += [f"{read + 2} precv 9<{other} #{epoch - 1}" for other in others if epoch]
+            # Progress of the round before, one's own too: the round is answered when it is read.
+            log += [f"{read + 2} precv 9<{other} #{epoch - 1}" for other in range(WORKERS) if epoch]
             log.append(f"{read + 20 + chance.randrange(9)} stop 2 | {start + 380 + worker} end")
     return draw(*(" | ".join(log) for log in logs))
 

@@ -161,11 +161,16 @@ class EventLog:
         wrote: tuple[int, int] = (0, 0),
         spilled: int = 0,
         input_records: int = 0,
+        output_bytes: int = 0,
+        locality: str = "ANY",
+        updates: dict[int, int] | None = None,
+        peaks: dict[str, int] | None = None,
         task: int | None = None,
     ) -> EventLog:
         """Launch a task and, unless `finish` is None, end it.
 
-        `read` is (remote bytes, local bytes, records) from a shuffle, `wrote` (bytes, records) to one.
+        `read` is (remote bytes, local bytes, records) from a shuffle, `wrote` (bytes, records) to one; `updates` are
+        what it adds to accumulators of plans, `peaks` what its executor holds of its memory.
         """
         number = self._next if task is None else task
         self._next = max(self._next, number) + 1
@@ -176,7 +181,7 @@ class EventLog:
             "Launch Time": ORIGIN_MS + launch,
             "Executor ID": executor,
             "Host": f"host-{executor}",
-            "Locality": "ANY",
+            "Locality": locality,
             "Speculative": speculative,
             "Getting Result Time": 0,
             "Finish Time": 0,
@@ -215,7 +220,12 @@ class EventLog:
                 "Shuffle Records Written": wrote[1],
             },
             "Input Metrics": {"Bytes Read": 0, "Records Read": input_records},
+            "Output Metrics": {"Bytes Written": output_bytes, "Records Written": 0},
+            "Peak Execution Memory": (peaks or {}).get("task", 0),
         }
+        info["Accumulables"] = [
+            {"ID": key, "Update": value, "Metadata": "sql"} for key, value in (updates or {}).items()
+        ]
         return self.add(
             "SparkListenerTaskEnd",
             **of_stage,
@@ -224,6 +234,7 @@ class EventLog:
                 "Task End Reason": {"Reason": reason},
                 "Task Info": info,
                 "Task Metrics": metrics if good else None,
+                "Task Executor Metrics": {key: value for key, value in (peaks or {}).items() if key != "task"},
             },
         )
 

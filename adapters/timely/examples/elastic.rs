@@ -3,7 +3,7 @@
 //! Worker 0 feeds records by the clock (`--period`), and routes them by the bin of their key. In each stage of `epochs`
 //! epochs as many workers hold bins as `--active` says; the others are idle. Between two stages worker 0 waits until all
 //! is done that it gave, tells the owners over a control stream which bins go where, and goes on when their state has
-//! moved over an exchange. No worker is born: one that gets its first bins is *activated* (`rescale:activate`). At the
+//! moved over an exchange, which is part of the next epoch: the input of epoch n has the number n. No worker is born: one that gets its first bins is *activated* (`rescale:activate`). At the
 //! end all bins come to worker 0, which prints what was counted: it depends on the records alone.
 
 mod common;
@@ -39,6 +39,7 @@ fn main() {
         Size("records", 64, "records of an epoch"),
         Size("bins", 48, "bins of the keys"),
         Size("cost", 100_000, "nanoseconds of work for a record"),
+        Size("move", 0, "nanoseconds of work to take up a bin that moves"),
         Size("period", 10_000, "microseconds from one epoch's input to the next"),
     ];
     let words = [
@@ -81,7 +82,7 @@ fn build(
     work: Work,
     (bins, owners): (&Bins, &Owners),
 ) -> (Handle<u64>, Handle<Move>, ProbeHandle<u64>) {
-    let [number, cost] = ["bins", "cost"].map(|name| run.arguments.size(name));
+    let [number, cost, moving] = ["bins", "cost", "move"].map(|name| run.arguments.size(name));
     let (mut data, mut control) = (InputHandle::new(), InputHandle::new());
     let (owners, held) = (Rc::clone(owners), [bins; 3].map(Rc::clone));
     let [counting, leaving, coming] = held;
@@ -118,8 +119,9 @@ fn build(
         let placed = states.unary::<Nothing, _, _, _>(to_next, "come", |_, _| {
             move |input, _| {
                 input.for_each(|_, states| {
-                    let step = if coming.borrow().is_empty() { Step::Activate } else { Step::ClientState };
+                    let step = if coming.borrow().is_empty() { Step::Activate } else { Step::PeerBackfill };
                     let _step = placing.as_ref().map(|marks| marks.begin(step.name()));
+                    work.until(Instant::now(), Duration::from_nanos(moving * states.len() as u64));
                     coming.borrow_mut().extend(states.drain(..).map(|(bin, counted, _)| (bin, counted)));
                 });
             }
@@ -129,11 +131,13 @@ fn build(
     (data, control, probe)
 }
 
-/// Ends the epochs that are complete.
+/// Ends the epochs that are complete. After those of a stage comes a timestamp at which bins move, which is none.
 fn end_epochs(run: &Run, probe: &ProbeHandle<u64>, ended: &mut u64, times: u64) {
     while *ended < times && !probe.less_than(&(*ended + 1)) {
-        run.tick();
         *ended += 1;
+        if !ended.is_multiple_of(run.arguments.size("epochs") + 1) {
+            run.tick();
+        }
     }
 }
 
@@ -189,7 +193,6 @@ impl Feeder<'_> {
         let before = self.ended;
         end_epochs(self.run, self.probe, &mut self.ended, self.times);
         if let Some(inputs) = inputs.filter(|_| self.ended > before) {
-            // After each stage comes a timestamp at which bins moved.
             let stage = self.run.arguments.size("epochs") + 1;
             inputs.done(self.ended / stage * (stage - 1) + self.ended % stage);
         }

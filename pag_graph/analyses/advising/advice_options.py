@@ -61,7 +61,7 @@ class Option:
         if doubt is not None:
             return "cannot_tell", doubt
         if self.bound is None:
-            return "cannot_tell", "bound" if self.kind == "widen" else "not_replayed"
+            return "cannot_tell", "not_replayed"
         bound = self.bound
         if bound.high_ns < span_ns:
             return "insert", None
@@ -69,6 +69,8 @@ class Option:
             return "no_gain", "cores" if bound.by_cores else "off_path"
         if bound.by_cores:
             return "cannot_tell", "cores"
+        if self.kind == "widen":
+            return "cannot_tell", "skew"
         overlaps = span_ns - bound.instant_ns > _HARDLY * (span_ns - bound.low_ns)
         return "cannot_tell", "transfer" if overlaps else "one_batch"
 
@@ -120,11 +122,13 @@ class Plan:
         """Return the same with what replays say."""
         options = []
         for option in self.options:
-            if option.kind == "port" and self.ports is not None:
-                moved = self.ports.moved(replay.graph.base, option.operators, option.new_threads)
-                options.append(replace(option, bound=replay.with_ports(moved, transfer)))
+            if option.kind == "widen":
+                bound = replay.with_workers(option.new_threads)
             else:
-                options.append(option)
+                assert self.ports is not None  # noqa: S101  (where there is none, there are no options)
+                moved = self.ports.moved(replay.graph.base, option.operators, option.new_threads)
+                bound = replay.with_ports(moved, transfer)
+            options.append(replace(option, bound=bound))
         return replace(self, options=options)
 
     def ranked(self, by: Literal["gain", "utility"], span_ns: int) -> list[Option]:

@@ -1,4 +1,4 @@
-"""How long a window would be if ports handed work to threads of their own.
+"""How long a window would be if ports handed work to threads of their own, or if there were more workers.
 
 Definition: `docs/model.md`, section "Advice". The constraint graph of the window is replayed with what the old threads
 keep; beside it each new thread is a chain of what it takes over, in the order of the recording.
@@ -6,6 +6,7 @@ keep; beside it each new thread is a chain of what it takes over, in the order o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ import polars as pl
 from pag_graph.kernels.replay import NEVER, Arcs, earliest, group_arcs
 from pag_graph.model.enums import COUNTED_TYPES, ActivityType, EventKind
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.model.ranks import nearest_rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,6 +127,44 @@ class Replay:
         )
         return Bound(low, predicted, high, instant, int(taken.sum()), by_cores > 0 and predicted == by_cores)
 
+    def with_workers(self, more: int) -> Bound:
+        """Replay the window of a dataflow with more workers, which all run everything.
+
+        Parameters
+        ----------
+        more
+            How many there are besides those of the recording.
+
+        Returns
+        -------
+        Bound
+            At least: the work of each worker gets less by as much as there are more workers, or by more where it has
+            more than its share. Probably: operators that more than one worker runs get less by as much everywhere, so
+            that skew stays. At most: as it was, for one key may have all the work. O(vertices + edges).
+        """
+        graph, base = self.graph, self.graph.base
+        work = np.where(self.counted, graph.duration, 0)
+        worker, operator = base.number("src") >> POSITION_BITS, base.number("operator")
+        there = np.unique(worker[base.is_local])
+        own = np.bincount(worker, work, 1)
+        even = own.sum() / (len(there) + more)
+        kept = len(there) / (len(there) + more)
+        shares = np.minimum(kept, np.divide(even, own, out=np.ones_like(own), where=own > 0))
+        by_cores = -(-self.work_ns // self.cores) if self.cores else 0
+        pairs = np.unique(np.stack([operator, worker])[:, work > 0], axis=1)[0]
+        operators, runners = np.unique(pairs, return_counts=True)
+        divided = np.isin(operator, operators[(runners > 1) | (len(there) == 1)]) & (operator >= 0)
+
+        def replayed(share: F64) -> int:
+            left = graph.duration - np.rint(work * (1 - share)).astype(np.int64)
+            return int(graph.replay(graph.weights(left))[graph.end]) - graph.window.start_ns
+
+        low = max(by_cores, math.ceil(even), replayed(shares[worker]))
+        predicted = max(low, replayed(np.where(divided, kept, 1.0)))
+        high = max(predicted, graph.window.span_ns)
+        moved = round(float(own.sum()) * (1 - kept))
+        return Bound(low, predicted, high, predicted, moved, by_cores > 0 and predicted == by_cores)
+
     def _transfers(self, chains: _Chains, transfer: Transfer | None) -> tuple[F64, F64]:
         """Return per hand-over what it takes at least and at most."""
         if transfer is not None:
@@ -165,13 +205,13 @@ def port_replay(snapshot: Snapshot, graph: ConstraintGraph, work: ThreadWork, co
     data = base.is_type(ActivityType.DATA_MESSAGE) & graph.elements
     messages = pl.DataFrame({"size": _sizes(base.number("records")[data]), "slowest_ns": graph.duration[data]})
     wake_ups = snapshot.run.scan("edges").filter(pl.col("type") == str(ActivityType.WAKE_UP))
-    woken = wake_ups.select(pl.col("duration_ns").quantile(0.95, "nearest")).collect().item()
+    woken = wake_ups.select("duration_ns").collect()["duration_ns"].to_numpy()
     return Replay(
         graph=graph,
         counted=graph.movable & base.is_type(*COUNTED_TYPES),
         ends=vertex[there],
         epochs=ends["epoch"].to_numpy()[there],
-        wake_up_ns=int(woken or 0),
+        wake_up_ns=nearest_rank(woken, 0.95) or 0,
         remote=messages.group_by("size").max().sort("size"),
         work_ns=sum(work.counted.values()),
         cores=cores,

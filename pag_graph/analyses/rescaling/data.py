@@ -1,4 +1,4 @@
-"""Data messages of a run by epoch, without those of a rescaling itself."""
+"""What a run says of rescaling by names, and its data messages by epoch without those of a rescaling itself."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 PREFIX = "rescale:"
 """How names of activities, and types of channels, begin that belong to a rescaling."""
+
+
+def names_of_marks(run: Run) -> dict[int, str]:
+    """Return, per operator whose name begins with `PREFIX`, what follows the prefix: ``request``, ``SIDE:STEP``."""
+    operators = run.operators.filter(pl.col("name").str.starts_with(PREFIX))
+    return {number: name.removeprefix(PREFIX) for number, name in operators.select("operator", "name").iter_rows()}
 
 
 def data_traffic(run: Run) -> pl.LazyFrame:

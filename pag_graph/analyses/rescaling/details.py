@@ -9,7 +9,7 @@ import polars as pl
 from pag_graph.analyses import blame
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import END, IS_MESSAGE, MESSAGES, worker_of
-from pag_graph.analyses.rescaling.data import PREFIX
+from pag_graph.analyses.rescaling.data import PREFIX, names_of_marks
 from pag_graph.analyses.rescaling.operations import Mark
 from pag_graph.analyses.view import view_of
 
@@ -146,14 +146,9 @@ def held_up(run: Run, number: int, course: Course, shown: Snapshot | None) -> li
     if shown is None:
         return []
     operation = course.operation
-    steps_of = {
-        row["operator"]: row["name"].removeprefix(PREFIX)
-        for row in run.operators.to_dicts()
-        if row["name"].startswith(PREFIX)
-    }
     taking_part = operation.new | {birth.by_worker for birth in operation.births}
     taking_part |= {mark.worker for mark in operation.marks}
-    step = pl.col("operator").replace_strict(steps_of, default=None, return_dtype=pl.String)
+    step = pl.col("operator").replace_strict(names_of_marks(run), default=None, return_dtype=pl.String)
     cause = (
         pl.when(pl.col("type").is_in(MESSAGES))
         .then(pl.lit("transfer"))

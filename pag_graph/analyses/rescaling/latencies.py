@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from pag_graph.analyses.rescaling.settled import LEAST, settling
+from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import EpochRole, EventKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,11 +30,33 @@ _WARM_UP = 3
 
 
 class Schedule(NamedTuple):
-    """When the input of epochs is due."""
+    """When the input of epochs is due, by the clock."""
 
     period_ns: int
     first_ns: int
     """When that of epoch 0 is due, from the run's origin."""
+
+    def due_ns(self, epoch: I64) -> I64:
+        """Return when the input of epochs was due, from the run's origin."""
+        if self.period_ns < 1:
+            message = f"The period is {self.period_ns} ns; it must be at least 1."
+            raise InvalidParameterError(message)
+        return self.first_ns + self.period_ns * epoch
+
+
+class DueTimes(NamedTuple):
+    """When the input of each epoch was due, as the program said."""
+
+    by_number: Mapping[int, int]
+    """Per number of an input, which is that of its epoch: when it was due, from the run's origin."""
+
+    def due_ns(self, epoch: I64) -> I64:
+        """Return when the input of epochs was due, from the run's origin."""
+        silent = [number for number in epoch.tolist() if number not in self.by_number]
+        if silent:
+            message = f"The trace does not say when the input of epoch {silent[0]} was due."
+            raise InvalidParameterError(message, "Input n must be that of epoch n; else give --period and --first.")
+        return np.array([self.by_number[number] for number in epoch.tolist()], np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +101,7 @@ class Epochs:
         return np.flatnonzero((self.end_ns > start_ns) & (self.begin_ns < max(end_ns, start_ns + 1)))
 
 
-def epochs_of(run: Run, schedule: Schedule | None) -> Epochs:
+def epochs_of(run: Run, schedule: Schedule | DueTimes | None) -> Epochs:
     """Return the rounds of a run; it may have none.
 
     A round's window closes when the first worker sees it complete; here the last one counts. Where no log says when
@@ -96,7 +119,7 @@ def epochs_of(run: Run, schedule: Schedule | None) -> Epochs:
     epoch, end = rows["epoch"].to_numpy(), rows["end_ns"].to_numpy()
     # An epoch of which nobody logged an event took the time of its window.
     begin = rows["entry_ns"].fill_null(rows["start_ns"]).to_numpy()
-    due = None if schedule is None else schedule.first_ns + schedule.period_ns * epoch
+    due = None if schedule is None else schedule.due_ns(epoch)
     return Epochs(epoch=epoch, begin_ns=np.minimum(begin, end), end_ns=end, due_ns=due, run_end_ns=run.end_ns)
 
 
@@ -173,13 +196,3 @@ def _course(operation: Operation, following_ns: int | None, epochs: Epochs, befo
         status=status,
         settled_ns=None if first is None else int(epochs.end_ns[after[first]]),
     )
-
-
-def nearest_rank(values: I64, share: float, weights: I64 | None = None) -> int | None:
-    """Return the smallest value that a share of all does not exceed; with weights, that share of their sum."""
-    if not len(values):
-        return None
-    order = np.argsort(values, kind="stable")
-    weighed = np.cumsum(np.ones(len(values), np.int64) if weights is None else weights[order])
-    place = int(np.searchsorted(weighed, share * weighed[-1] - 1e-9, side="left"))
-    return int(values[order[min(place, len(values) - 1)]])

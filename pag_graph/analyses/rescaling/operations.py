@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import polars as pl
 
 from pag_graph.analyses.expressions import END, SPAWN, worker_of
-from pag_graph.analyses.rescaling.data import PREFIX
+from pag_graph.analyses.rescaling.data import PREFIX, names_of_marks
 from pag_graph.errors import UnsupportedPlanError
 from pag_graph.model.enums import LOCAL_TYPES, RESTING_TYPES, ActivityType, EventKind
 
@@ -113,11 +113,7 @@ class Operation:
 
 def marks_of(run: Run) -> list[Mark]:
     """Return the activities whose names begin with `PREFIX`, in time order; one that never ends is left out."""
-    names = {
-        row["operator"]: row["name"].removeprefix(PREFIX)
-        for row in run.operators.to_dicts()
-        if row["name"].startswith(PREFIX)
-    }
+    names = names_of_marks(run)
     if not names:
         return []
     rows = (
@@ -138,30 +134,35 @@ def marks_of(run: Run) -> list[Mark]:
     return sorted(marks, key=lambda mark: (mark.start_ns, mark.worker, mark.end_ns))
 
 
-def check_spawned(run: Run, marks: Sequence[Mark]) -> None:
+def check_spawned(run: Run, marks: Sequence[Mark], births: Sequence[Birth]) -> None:
     """Refuse a run in which a worker was bootstrapped of which nobody says when it was spawned.
+
+    Parameters
+    ----------
+    run, marks, births
+        The run, with all of `marks_of` and `births_of`.
 
     Raises
     ------
     UnsupportedPlanError
         Names the worker.
     """
-    spawned = {birth.worker for birth in _births(run)}
+    spawned = {birth.worker for birth in births}
     for mark in marks:
         if mark.side == "client" and mark.worker not in spawned:
             message = f"{run.worker_label(mark.worker)} was bootstrapped, and no worker logged to have spawned it."
             raise UnsupportedPlanError(message, "Log a row `spawn` where the server handles the rescale message.")
 
 
-def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
+def operations(run: Run, marks: Sequence[Mark], births: Sequence[Birth]) -> list[Operation]:
     """Find the operations of a run, in time order.
 
     Parameters
     ----------
     run
         Of aligned clocks.
-    marks
-        From `marks_of`.
+    marks, births
+        From `marks_of` and `births_of`.
 
     Returns
     -------
@@ -174,13 +175,12 @@ def operations(run: Run, marks: Sequence[Mark]) -> list[Operation]:
     UnsupportedPlanError
         If there is none.
     """
-    born = _births(run)
-    begin, end = _worked(run, {birth.by_worker for birth in born})
-    births = [birth for birth in born if birth.spawned_ns > begin]
+    begin, end = _worked(run, {birth.by_worker for birth in births})
+    later_births = [birth for birth in births if birth.spawned_ns > begin]
     exits = [gone for gone in _exits(run) if begin < gone.t_ns < end]
     later = [mark for mark in marks if mark.start_ns > begin]
     processes = dict(run.scan("workers").select("worker", "process").collect().iter_rows())
-    found = [_joined(group, later, since) for group, since in _grouped(births, processes)]
+    found = [_joined(group, later, since) for group, since in _grouped(later_births, processes)]
     found += [_left(group, later, since) for group, since in _grouped(exits, processes)]
     found += _activated(found, later)
     if not found:
@@ -200,7 +200,8 @@ def _worked(run: Run, spawners: set[int]) -> tuple[int, int]:
     return (by["start_ns"][0], by["end_ns"][0]) if by.height else (run.end_ns, run.end_ns)
 
 
-def _births(run: Run) -> list[Birth]:
+def births_of(run: Run) -> list[Birth]:
+    """Return all workers that others spawned, in time order; O(edges)."""
     rows = (
         run.scan("edges")
         .filter(pl.col("type") == SPAWN)
@@ -306,7 +307,9 @@ def _whole(
     operation: Operation, following: Operation | None, marks: Sequence[Mark], worked: Mapping[int, int]
 ) -> Operation:
     """Add the steps, the first work, and when it was ready where no client step says that."""
-    until = None if following is None else following.request_ns
+    # What is asked for later has steps of its own, also where it makes no operation.
+    asked = [mark.start_ns for mark in marks if mark.name == "request" and mark.start_ns > operation.birth_ns]
+    until = min([*asked, *([] if following is None else [following.request_ns])], default=None)
     steps = tuple(
         mark
         for mark in marks

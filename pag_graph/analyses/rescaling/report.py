@@ -24,15 +24,14 @@ from pag_graph.analyses.rescaling.latencies import (
     PHASES,
     SERVICE,
     START,
-    Schedule,
     courses,
     epochs_of,
-    nearest_rank,
 )
-from pag_graph.analyses.rescaling.operations import check_spawned, marks_of, operations
+from pag_graph.analyses.rescaling.operations import births_of, check_spawned, marks_of, operations
 from pag_graph.analyses.rescaling.routing import read_moves, routing, state_sizes
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import ActivityType
+from pag_graph.model.ranks import nearest_rank
 from pag_graph.model.rescaling_tables import RESCALE_TABLES
 from pag_graph.model.units import duration
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pag_graph.analyses.rescaling.latencies import Course, Epochs
+    from pag_graph.analyses.rescaling.latencies import Course, DueTimes, Epochs, Schedule
     from pag_graph.graph.run import Run
 
     Row = dict[str, Any]
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 TableName = Literal["operations", "phases", "latency", "steps", "held_up", "routing", "state"]
 _SERVICE = (
     "Latencies are service times, from an epoch's first event: what its input waited before that is missing."
-    " Say when input was due: --period and --first."
+    " Say when input was due: --period and --first, or --inputs."
 )
 _NO_ROUNDS = "The run has no rounds, so there are no latencies to be compared."
 
@@ -57,7 +56,7 @@ _NO_ROUNDS = "The run has no rounds, so there are no latencies to be compared."
 class Setting:
     """What a person knows of a run beside its trace."""
 
-    schedule: Schedule | None = None
+    schedule: Schedule | DueTimes | None = None
     cores: int | None = None
     """Cores of each host."""
     weight: Literal["epochs", "records"] = "epochs"
@@ -321,18 +320,16 @@ def rescale(run: Run, setting: Setting) -> Rescaling:
     if setting.cores is not None and setting.cores < 1:
         message = f"cores is {setting.cores}; it must be at least 1."
         raise InvalidParameterError(message)
-    if setting.schedule is not None and setting.schedule.period_ns < 1:
-        message = f"The period is {setting.schedule.period_ns} ns; it must be at least 1."
-        raise InvalidParameterError(message)
     marks = marks_of(run)
-    check_spawned(run, marks)
+    births = births_of(run)
+    check_spawned(run, marks, births)
     epochs = epochs_of(run, setting.schedule)
     early = np.flatnonzero(epochs.latency_ns < 0)
     if len(early):
         epoch, ns = int(epochs.epoch[early[0]]), -int(epochs.latency_ns[early[0]])
         message = f"Epoch {epoch} was complete {duration(ns)} before its input is said to be due."
-        raise InvalidParameterError(message, "`--first` is when the input of epoch 0 was due, from the run's origin.")
-    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks), epochs))
+        raise InvalidParameterError(message, "Times count from the run's origin; `--first` is that of epoch 0.")
+    made = Rescaling(run=run, setting=setting, epochs=epochs, courses=courses(operations(run, marks, births), epochs))
     if setting.weight == "records" and any(count is None for count in made._records):  # noqa: SLF001  (its maker)
         message = f"{run.info.path} does not tell how many records each epoch had, so none can weigh by them."
         raise UnsupportedPlanError(message, "Leave out `--weight records`.")

@@ -10,7 +10,7 @@ import polars as pl
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pag_graph.sources.spans.requests import Requests
+    from pag_graph.diagnosis.spans.sums import Sums
 
     I64 = NDArray[np.int64]
 
@@ -19,47 +19,6 @@ CLASSES: Final = 20
 QUANTILES: Final = (50, 90, 95, 99)
 SLOWEST_SHARE: Final = 100
 """One request in so many is among the slowest."""
-
-
-def counted(requests: Requests) -> I64:
-    """Return the requests that sums are about: those whose root is one."""
-    return np.flatnonzero(~requests.orphan)
-
-
-def path_parts(requests: Requests, chosen: I64) -> pl.DataFrame:
-    """Return the parts of chosen requests' paths, summed.
-
-    Parameters
-    ----------
-    requests
-        All of them.
-    chosen
-        Indexes of requests.
-
-    Returns
-    -------
-    DataFrame
-        One row per (request, operation): `path_ns`, of it `network_ns` (calls and returns under way, which count for
-        the caller) and `certain_ns`.
-    """
-    path = requests.path
-    number = np.repeat(np.arange(requests.count), np.diff(requests.begins))
-    message = requests.under_way
-    owner = np.where(message, requests.spans.parent[path.span], path.span)
-    length = path.end - path.begin
-    wanted = np.zeros(requests.count, np.bool_)
-    wanted[chosen] = True
-    keep = wanted[number]
-    rows = pl.DataFrame(
-        {
-            "request": number[keep],
-            "operation": requests.operation[owner][keep],
-            "path_ns": length[keep],
-            "network_ns": np.where(message, length, 0)[keep],
-            "certain_ns": np.where(requests.certain[path.span], length, 0)[keep],
-        }
-    )
-    return rows.group_by("request", "operation").sum().sort("request", "operation")
 
 
 def percentile(ordered: I64, zeros: int, share: float) -> float:
@@ -88,15 +47,13 @@ def percentile(ordered: I64, zeros: int, share: float) -> float:
     return values[0] + (values[1] - values[0]) * (place - low)
 
 
-def by_operation(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
+def by_operation(sums: Sums) -> list[dict[str, Any]]:
     """Return one row per operation, most path time first.
 
     Parameters
     ----------
-    requests
-        All of them.
-    chosen
-        Indexes of the requests to sum.
+    sums
+        Of all requests.
 
     Returns
     -------
@@ -105,26 +62,24 @@ def by_operation(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
         percentiles per request, those without the operation included; `network_ns` and `certain_ns` of it; `share` of
         all requests' latency.
     """
-    parts = path_parts(requests, chosen)
-    spans = _spans_of(requests, chosen)
-    own = pl.DataFrame({"operation": requests.operation[spans], "own": requests.own[spans]})
-    grouped = own.group_by("operation").agg(pl.col("own").sort()).sort("operation")
-    on_path = {int(key[0]): group for key, group in parts.group_by("operation")}
-    latency = int(requests.latency[chosen].sum())
+    grouped = sums.own.group_by("operation").agg(pl.col("own_ns").sort()).sort("operation")
+    on_path = {int(key[0]): group for key, group in sums.paths.group_by("operation")}
+    requests = len(sums.counted)
+    latency = int(sums.latency[sums.counted].sum())
     rows = []
-    for operation, values in zip(grouped["operation"].to_list(), grouped["own"], strict=True):
+    for operation, values in zip(grouped["operation"].to_list(), grouped["own_ns"], strict=True):
         calls, part = values.to_numpy(), on_path.get(operation)
         path = np.sort(part["path_ns"].to_numpy()) if part is not None else np.zeros(0, np.int64)
         total = int(path.sum())
         rows.append(
             {
-                "operation": requests.table.operations[operation].label,
+                "operation": sums.labels[operation],
                 "calls": len(calls),
                 "path_ns": total,
                 "share": total / latency if latency else 0.0,
                 "certain_ns": int(part["certain_ns"].sum()) if part is not None else 0,
                 "network_ns": int(part["network_ns"].sum()) if part is not None else 0,
-                **_spread("path", path, len(chosen) - len(path)),
+                **_spread("path", path, requests - len(path)),
                 "own_ns": int(calls.sum()),
                 **_spread("own", calls, 0),
             }
@@ -141,38 +96,30 @@ def _spread(name: str, ordered: I64, zeros: int) -> dict[str, float]:
     }
 
 
-def _spans_of(requests: Requests, chosen: I64) -> I64:
-    wanted = np.zeros(requests.count, np.bool_)
-    wanted[chosen] = True
-    return np.flatnonzero(wanted[requests.request])
-
-
-def by_latency(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
+def by_latency(sums: Sums) -> list[dict[str, Any]]:
     """Return one row per class of latency: classes have as many requests each, the fastest come first.
 
     Parameters
     ----------
-    requests
-        All of them.
-    chosen
-        Indexes of the requests.
+    sums
+        Of all requests.
 
     Returns
     -------
     list of dict
         `requests`, `from_ns` and `to_ns`, and `path_ns`: per operation its part of the class's paths.
     """
-    ordered = chosen[np.argsort(requests.latency[chosen], kind="stable")]
-    class_of = np.full(requests.count, -1, np.int64)
+    chosen = sums.counted
+    ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
+    class_of = np.full(sums.requests.height, -1, np.int64)
     class_of[ordered] = np.arange(len(ordered)) * CLASSES // max(1, len(ordered))
-    parts = path_parts(requests, chosen)
-    parts = parts.with_columns(place=pl.Series(class_of[parts["request"].to_numpy()]))
-    sums = parts.group_by("place", "operation").agg(pl.col("path_ns").sum()).sort("place", "operation")
+    parts = sums.paths.with_columns(place=pl.Series(class_of[sums.paths["request"].to_numpy()]))
+    totals = parts.group_by("place", "operation").agg(pl.col("path_ns").sum()).sort("place", "operation")
     rows: list[dict[str, Any]] = []
     for place in np.unique(class_of[ordered]).tolist():
-        latency = requests.latency[np.flatnonzero(class_of == place)]
-        own = sums.filter(pl.col("place") == place)
-        names = [requests.table.operations[code].label for code in own["operation"].to_list()]
+        latency = sums.latency[np.flatnonzero(class_of == place)]
+        own = totals.filter(pl.col("place") == place)
+        names = [sums.labels[code] for code in own["operation"].to_list()]
         rows.append(
             {
                 "class": place,
@@ -185,51 +132,34 @@ def by_latency(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
     return rows
 
 
-def by_call_path(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
+def by_call_path(sums: Sums) -> list[dict[str, Any]]:
     """Return one row per call path: operations from the root down, each before those below it.
 
     Parameters
     ----------
-    requests
-        All of them.
-    chosen
-        Indexes of the requests.
+    sums
+        Of all requests.
 
     Returns
     -------
     list of dict
         `depth`, `operation`, `above` (number of the row of the caller, or -1), `calls`, `own_ns`, `path_ns`.
     """
-    spans = _spans_of(requests, chosen)
-    parent, depth, operation = requests.spans.parent, requests.depth, requests.operation
-    on_path = np.zeros(len(parent), np.int64)
-    np.add.at(on_path, requests.path.span, requests.path.end - requests.path.begin)
-    place = np.full(len(parent), -1, np.int64)
-    made: list[tuple[int, int, int]] = []
-    by_depth = spans[np.argsort(depth[spans], kind="stable")]
-    for level in np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1):
-        above = np.where(parent[level] >= 0, place[parent[level]], -1)
-        keys, inverse = np.unique(np.stack([above, operation[level]]), axis=1, return_inverse=True)
-        place[level] = len(made) + inverse.reshape(-1)
-        made += [(int(depth[level[0]]), int(key[0]), int(key[1])) for key in keys.T] if len(level) else []
-    calls, own, path = (np.zeros(len(made), np.int64) for _ in range(3))
-    np.add.at(calls, place[spans], 1)
-    np.add.at(own, place[spans], requests.own[spans])
-    np.add.at(path, place[spans], on_path[spans])
-    below: list[list[int]] = [[] for _ in range(len(made) + 1)]
-    for number in np.argsort(-path, kind="stable").tolist():
-        below[made[number][1]].append(number)
+    operation = np.array([path.operation for path in sums.call_paths], np.int64)
+    below: list[list[int]] = [[] for _ in range(len(sums.call_paths) + 1)]
+    for number in np.lexsort((operation, -sums.path_ns)).tolist():
+        below[sums.call_paths[number].above].append(number)
     rows, stack, line = [], [(number, -1) for number in reversed(below[-1])], 0
     while stack:
         number, above_line = stack.pop()
         rows.append(
             {
-                "depth": made[number][0],
-                "operation": requests.table.operations[made[number][2]].label,
+                "depth": sums.call_paths[number].depth,
+                "operation": sums.labels[operation[number]],
                 "above": above_line,
-                "calls": int(calls[number]),
-                "own_ns": int(own[number]),
-                "path_ns": int(path[number]),
+                "calls": int(sums.calls[number]),
+                "own_ns": int(sums.own_ns[number]),
+                "path_ns": int(sums.path_ns[number]),
             }
         )
         stack += [(child, line) for child in reversed(below[number])]
@@ -237,13 +167,14 @@ def by_call_path(requests: Requests, chosen: I64) -> list[dict[str, Any]]:
     return rows
 
 
-def slowest(requests: Requests, chosen: I64) -> I64:
-    """Return the slowest 1 % of requests, at least one."""
+def slowest(sums: Sums) -> I64:
+    """Return the slowest 1 % of the requests that are counted, at least one."""
+    chosen = sums.counted
     count = -(-len(chosen) // SLOWEST_SHARE)
-    return np.sort(chosen[np.argsort(-requests.latency[chosen], kind="stable")[:count]])
+    return np.sort(chosen[np.argsort(-sums.latency[chosen], kind="stable")[:count]])
 
 
-def difference(before: Requests, after: Requests, chosen: tuple[I64, I64]) -> dict[str, Any]:
+def difference(before: Sums, after: Sums, chosen: tuple[I64, I64]) -> dict[str, Any]:
     """Say by operation what makes one set of requests slower than another.
 
     Parameters
@@ -251,7 +182,7 @@ def difference(before: Requests, after: Requests, chosen: tuple[I64, I64]) -> di
     before, after
         Two sets.
     chosen
-        Indexes of the requests of each.
+        Which requests of each, of those that are counted.
 
     Returns
     -------
@@ -260,13 +191,14 @@ def difference(before: Requests, after: Requests, chosen: tuple[I64, I64]) -> di
         Paths tile latencies, so that the sums of operations are those of latencies, and differences of means add up.
     """
     sets = [(before, chosen[0]), (after, chosen[1])]
-    sums: dict[str, list[int]] = {}
-    for place, (requests, own) in enumerate(sets):
-        parts = path_parts(requests, own).group_by("operation").agg(pl.col("path_ns").sum())
-        for operation, value in parts.iter_rows():
-            sums.setdefault(requests.table.operations[operation].label, [0, 0])[place] += value
+    parts: dict[str, list[int]] = {}
+    for place, (sums, own) in enumerate(sets):
+        wanted = pl.col("request").is_in(pl.Series(own, dtype=pl.UInt32).implode())
+        totals = sums.paths.filter(wanted).group_by("operation").agg(pl.col("path_ns").sum())
+        for operation, value in totals.iter_rows():
+            parts.setdefault(sums.labels[operation], [0, 0])[place] += value
     counts = [len(own) for own in chosen]
-    totals = [int(requests.latency[own].sum()) for requests, own in sets]
+    latencies = [int(sums.latency[own].sum()) for sums, own in sets]
     rows = [
         {
             "operation": name,
@@ -276,11 +208,11 @@ def difference(before: Requests, after: Requests, chosen: tuple[I64, I64]) -> di
             "after_mean_ns": values[1] / max(1, counts[1]),
             "mean_change_ns": values[1] / max(1, counts[1]) - values[0] / max(1, counts[0]),
         }
-        for name, values in sums.items()
+        for name, values in parts.items()
     ]
     return {
         "requests": {"before": counts[0], "after": counts[1]},
-        "latency_ns": {"before": totals[0], "after": totals[1]},
-        "mean_change_ns": totals[1] / max(1, counts[1]) - totals[0] / max(1, counts[0]),
+        "latency_ns": {"before": latencies[0], "after": latencies[1]},
+        "mean_change_ns": latencies[1] / max(1, counts[1]) - latencies[0] / max(1, counts[0]),
         "operations": sorted(rows, key=lambda row: (-abs(row["mean_change_ns"]), row["operation"])),
     }

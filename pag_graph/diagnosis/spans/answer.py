@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +14,24 @@ from pag_graph.diagnosis.spans.aggregates import (
     by_call_path,
     by_latency,
     by_operation,
-    counted,
     difference,
     slowest,
 )
+from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import InvalidParameterError, TraceFormatError
-from pag_graph.sources.spans.convert import convertible
-from pag_graph.sources.spans.files import read_spans
-from pag_graph.sources.spans.requests import requests as make_requests
+from pag_graph.sources.spans.convert import check_size, left_out, write_requests
+from pag_graph.sources.spans.files import HELD, read_parts
+from pag_graph.sources.spans.request_parts import RequestParts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from pag_graph.diagnosis.spans.sums import Sums
     from pag_graph.sources.spans.requests import Requests
+    from pag_graph.store.meta import TraceMeta
 
     I64 = NDArray[np.int64]
 
@@ -36,9 +40,9 @@ if TYPE_CHECKING:
 class SpanAnswer:
     """Why requests took as long as they did."""
 
-    requests: Requests
-    chosen: I64
-    """Requests that sums are about."""
+    requests: RequestParts
+    sums: Sums
+    """Of all requests."""
     shown: list[dict[str, Any]]
     """Requests with their paths: `role` is slowest, typical or asked for."""
     operations: list[dict[str, Any]]
@@ -54,16 +58,16 @@ class SpanAnswer:
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values, for programs."""
-        table, latency = self.requests.table, self.requests.latency[self.chosen]
+        table, chosen = self.requests.table, self.sums.counted
         return {
             "format": table.format,
             "policy": "pag",
-            "spans": table.rows,
-            "traces": len(table.spans["trace"].unique()),
-            "requests": len(self.chosen),
-            "left_out_requests": self.requests.count - len(self.chosen),
+            "spans": self.requests.spans,
+            "traces": self.sums.traces,
+            "requests": len(chosen),
+            "left_out_requests": self.sums.requests.height - len(chosen),
             "dropped": table.dropped,
-            "latency_ns": int(latency.sum()),
+            "latency_ns": int(self.sums.latency[chosen].sum()),
             "certain_ns": sum(row["certain_ns"] for row in self.operations),
             "shown": self.shown,
             "operations": self.operations,
@@ -73,14 +77,60 @@ class SpanAnswer:
             "findings": self.findings,
         }
 
+    def write(
+        self, target: Path, *, slowest: int | None = None, request: str | None = None, replace: bool = False
+    ) -> TraceMeta:
+        """Write requests as a canonical trace: the slowest ones, else those of a trace, else all.
 
+        Parameters
+        ----------
+        target
+            Directory of the trace to write.
+        slowest
+            How many.
+        request
+            Id of a trace.
+        replace
+            Whether to replace a trace that is there.
+
+        Raises
+        ------
+        TraceFormatError
+            If no request takes time.
+        InvalidParameterError
+            If they are too many for one trace, or there is no such trace.
+        """
+        rows = self.sums.requests
+        able = np.flatnonzero((self.sums.latency > 0) & ~rows["orphan"].to_numpy())
+        if slowest is not None:
+            chosen = able[np.argsort(-self.sums.latency[able], kind="stable")[:slowest]]
+        elif request is not None:
+            chosen = np.flatnonzero(rows["trace"].to_numpy() == _trace_code(self.requests, request))
+        else:
+            chosen = able
+            check_size(len(chosen), 1)
+        wanted = rows[np.sort(chosen)].select("trace", "in_trace")
+        traces = wanted["trace"].unique()
+        made = self.requests.of_traces(traces.to_list())
+        return write_requests(
+            made,
+            _numbers(made, wanted),
+            target,
+            replace=replace,
+            others=left_out(rows.join(_known(made), on=["trace", "in_trace"], how="anti")),
+            known=self.requests.findings(),
+        )
+
+
+@contextmanager
 def answer(
     sources: Sequence[Path],
     *,
     sync: Collection[str] = (),
     request: str | None = None,
     against: Sequence[Path] = (),
-) -> SpanAnswer:
+    held: int = HELD,
+) -> Iterator[SpanAnswer]:
     """Read spans and say what takes their time.
 
     Parameters
@@ -93,11 +143,13 @@ def answer(
         Id of a trace to be shown as well.
     against
         Files and folders of another set, to compare with.
+    held
+        How many spans memory is to hold at a time.
 
-    Returns
-    -------
+    Yields
+    ------
     SpanAnswer
-        Under the policy `pag`.
+        Under the policy `pag`. Inside requests can be written; temporary files go at the end.
 
     Raises
     ------
@@ -106,33 +158,63 @@ def answer(
     InvalidParameterError
         If there is no such trace.
     """
-    made = make_requests(read_spans(sources), sync=sync)
-    chosen = counted(made)
-    if not len(chosen):
-        message = "No request has its root: all spans are below spans that are not there."
-        raise TraceFormatError(message, "Give the files with the roots as well.", {"spans": made.table.rows})
-    shown = []
-    ordered = chosen[np.argsort(made.latency[chosen], kind="stable")]
-    shown.append(request_facts(made, int(ordered[-1]), "slowest"))
-    shown.append(request_facts(made, int(ordered[(len(ordered) - 1) // 2]), "typical"))
-    if request is not None:
-        shown += [request_facts(made, number, "asked for") for number in of_trace(made, request).tolist()]
-    changes: dict[str, Any] = {}
-    if against:
-        before = make_requests(read_spans(against), sync=sync)
-        own = counted(before)
-        changes["all"] = difference(before, made, (own, chosen))
-        changes["slowest"] = difference(before, made, (slowest(before, own), slowest(made, chosen)))
-    return SpanAnswer(
-        requests=made,
-        chosen=chosen,
-        shown=shown,
-        operations=by_operation(made, chosen),
-        latencies=by_latency(made, chosen),
-        call_paths=by_call_path(made, chosen),
-        findings=[row for found in made.findings for row in _told(found.to_pylist())],
-        changes=changes,
-    )
+    with read_parts(sources, held=held) as parts:
+        requests = RequestParts(parts, sync=sync)
+        sums = summed(requests)
+        chosen = sums.counted
+        if not len(chosen):
+            message = "No request has its root: all spans are below spans that are not there."
+            raise TraceFormatError(message, "Give the files with the roots as well.", {"spans": parts.rows})
+        ordered = chosen[np.argsort(sums.latency[chosen], kind="stable")]
+        shown = [("slowest", int(ordered[-1])), ("typical", int(ordered[(len(ordered) - 1) // 2]))]
+        if request is not None:
+            code = _trace_code(requests, request)
+            numbers = np.flatnonzero(sums.requests["trace"].to_numpy() == code).tolist()
+            shown += [("asked for", number) for number in numbers]
+        yield SpanAnswer(
+            requests=requests,
+            sums=sums,
+            shown=_shown(requests, sums, shown),
+            operations=by_operation(sums),
+            latencies=by_latency(sums),
+            call_paths=by_call_path(sums),
+            findings=[row for table in requests.findings() for row in _told(table.to_pylist())],
+            changes=_changes(sums, against, sync, held) if against else {},
+        )
+
+
+def _changes(after: Sums, against: Sequence[Path], sync: Collection[str], held: int) -> dict[str, Any]:
+    with read_parts(against, held=held) as parts:
+        before = summed(RequestParts(parts, sync=sync))
+    return {
+        "all": difference(before, after, (before.counted, after.counted)),
+        "slowest": difference(before, after, (slowest(before), slowest(after))),
+    }
+
+
+def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return requests, by number in the sums, with their paths."""
+    rows = sums.requests[[number for _, number in chosen]]
+    made = requests.of_traces(rows["trace"].to_list())
+    places = _places(made)
+    wanted = rows.select("trace", "in_trace").rows()
+    return [request_facts(made, places[place], role) for (role, _), place in zip(chosen, wanted, strict=True)]
+
+
+def _known(made: Requests) -> pl.DataFrame:
+    """Return trace and number in it of each request."""
+    trace = made.table.spans["trace"].gather(made.row[made.first[:-1]])
+    return pl.DataFrame({"trace": trace}).with_columns(in_trace=pl.int_range(pl.len(), dtype=pl.Int32).over("trace"))
+
+
+def _places(made: Requests) -> dict[tuple[int, int], int]:
+    return {place: number for number, place in enumerate(_known(made).rows())}
+
+
+def _numbers(made: Requests, wanted: pl.DataFrame) -> I64:
+    """Return the requests with some traces and numbers in them, ascending."""
+    places = _places(made)
+    return np.array(sorted(places[place] for place in wanted.rows()), np.int64)
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -140,8 +222,8 @@ def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in names if row[name] is not None} for row in rows]
 
 
-def of_trace(requests: Requests, trace: str) -> I64:
-    """Return the requests of a trace.
+def _trace_code(requests: RequestParts, trace: str) -> int:
+    """Return the code of a trace.
 
     Raises
     ------
@@ -149,19 +231,11 @@ def of_trace(requests: Requests, trace: str) -> I64:
         If there is no such trace.
     """
     traces = requests.table.traces
-    code = traces.index(trace) if trace in traces else -1
-    roots = requests.first[:-1]
-    found = np.flatnonzero(requests.table.spans["trace"].to_numpy()[requests.row[roots]] == code)
-    if not len(found):
+    place = bisect_left(traces, trace)
+    if place == len(traces) or traces[place] != trace or not len(requests.of_traces([place]).row):
         message = f"No trace has the id {trace!r}."
         raise InvalidParameterError(message, "Ids are compared letter by letter.", {"request": trace})
-    return found
-
-
-def slowest_of(requests: Requests, count: int) -> I64:
-    """Return the slowest requests that can be converted, in order."""
-    able = convertible(requests)
-    return np.sort(able[np.argsort(-requests.latency[able], kind="stable")[:count]])
+    return place
 
 
 def request_facts(requests: Requests, number: int, role: str) -> dict[str, Any]:

@@ -8,17 +8,19 @@ from pag_graph.diagnosis.spans import crisp_policy, jaeger_policy
 from pag_graph.diagnosis.spans.one_trace import each_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pag_graph.diagnosis.spans.one_trace import OneTrace
     from pag_graph.sources.spans.table import SpanTable
 
 
-def compared(table: SpanTable, policy: str) -> dict[str, Any]:
+def compared(parts: Iterable[SpanTable], policy: str) -> dict[str, Any]:
     """Return the paths of all traces under another tool's policy.
 
     Parameters
     ----------
-    table
-        All spans.
+    parts
+        All spans, in parts that hold whole traces; one at least.
     policy
         ``jaeger`` or ``crisp``.
 
@@ -28,21 +30,25 @@ def compared(table: SpanTable, policy: str) -> dict[str, Any]:
         `operations` with `path_ns` (for `crisp`: exclusive time on the path), and `traces`, one row each with what the
         tool says of it; `empty` counts traces for which it finds no path.
     """
-    sums: dict[int, int] = {}
-    rows = []
-    for trace in each_trace(table):
-        row, parts = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
-        for operation, value in parts.items():
-            sums[operation] = sums.get(operation, 0) + value
-        rows.append({"trace": table.traces[trace.trace], **row})
-    operations = [{"operation": table.operations[code].label, "path_ns": value} for code, value in sums.items()]
+    sums = dict[int, int]()
+    rows: list[dict[str, Any]] = []
+    spans, form, labels = 0, "", list[str]()
+    for table in parts:
+        spans, form = spans + table.rows, table.format
+        labels = labels or [operation.label for operation in table.operations]
+        for trace in each_trace(table):
+            row, own = (_by_jaeger if policy == "jaeger" else _by_crisp)(trace, table)
+            for operation, value in own.items():
+                sums[operation] = sums.get(operation, 0) + value
+            rows.append({"trace": table.traces[trace.trace], **row})
+    operations = [{"operation": labels[code], "path_ns": value} for code, value in sorted(sums.items())]
     return {
-        "format": table.format,
+        "format": form,
         "policy": policy,
-        "spans": table.rows,
+        "spans": spans,
         "empty": sum(bool(row["empty"]) for row in rows),
         "operations": sorted(operations, key=lambda row: (-row["path_ns"], row["operation"])),
-        "traces": rows,
+        "traces": sorted(rows, key=lambda row: row["trace"]),
     }
 
 

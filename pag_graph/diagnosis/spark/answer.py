@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pag_graph.analyses.critical_path import critical_path
-from pag_graph.analyses.view import View
+from pag_graph.analyses.view import View, in_process
 from pag_graph.builder.engine import silent
 from pag_graph.diagnosis.path_steps import built, marked_steps, shares
 from pag_graph.diagnosis.spark.bound import Bound, bound_by
@@ -96,6 +96,7 @@ class SparkAnswer:
             "causes": [cause.facts() for cause in diagnosis.causes],
             "minor": [cause.facts() for cause in diagnosis.minor],
             "suspicions": [suspicion.facts() for suspicion in diagnosis.suspicions],
+            "costs": [cost.facts() for cost in diagnosis.costs],
             "not_recorded": [missing.facts() for missing in diagnosis.not_recorded],
             "core_time_ns": diagnosis.core_ns,
             "stages": diagnosis.stages.to_dicts(),
@@ -205,7 +206,7 @@ def _walked(
     cores: Sequence[int],
 ) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
-    path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))]))
+    path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
     steps = _labelled(marked_steps(run, path), mapped)
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()

@@ -133,6 +133,40 @@ CAUSES: dict[str, Known] = {
     "repeated_subplan": Known(
         "The same computed again", "Keep what several queries begin with: persist() it, or write it to a table."
     ),
+    "huge_partitions": Known(
+        "Partitions too large for their tasks' memory",
+        "Use so many partitions that each is about 128 MiB: what does not fit into memory goes to disk and back.",
+    ),
+    "locality_wait": Known(
+        "Waiting for a place near the data",
+        "Lower spark.locality.wait: a task that runs elsewhere at once is often done before a near core is free.",
+        kind="M",
+    ),
+    "cloud_wait": Known(
+        "Requests to the object store",
+        "Make fewer and larger requests: larger files, fewer columns, a cache of the files near the executors.",
+        kind="M",
+    ),
+    "driver_gc": Known(
+        "Garbage collection of the driver",
+        "Give the driver more memory, or collect and broadcast less.",
+        kind="M",
+    ),
+    "batch_overrun": Known("The frame of a stream's batches", "Take more rows into each batch.", kind="M"),
+    "state_growth": Known(
+        "A stream's state that grows",
+        "Let old state go by a watermark, and keep it in RocksDB, outside of the heap.",
+        kind="M",
+    ),
+    "merge_rewrite": Known(
+        "A merge that writes rows again unchanged",
+        "Let the merge read fewer files (a condition on partitions), or use deletion vectors.",
+    ),
+    "table_commit": Known(
+        "Jobs for a table's log alone",
+        "Keep the table's log short: checkpoints, fewer and larger commits, statistics of fewer columns.",
+        kind="M",
+    ),
     "cache_recomputed": Known(
         "A cache that did not hold",
         "Keep it on disk too (MEMORY_AND_DISK), give executors more memory for storage, or cache fewer columns.",

@@ -16,6 +16,7 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.concurrency import concurrency
 from pag_graph.diagnosis.spark.cores import recorded_cores, registered_cores
+from pag_graph.diagnosis.spark.costs import costs
 from pag_graph.diagnosis.spark.driver_time import driver_time
 from pag_graph.diagnosis.spark.executors import executor_wait
 from pag_graph.diagnosis.spark.failures import failed_jobs
@@ -30,10 +31,14 @@ from pag_graph.diagnosis.spark.reuse import reuse
 from pag_graph.diagnosis.spark.slow_tasks import slow_tasks
 from pag_graph.diagnosis.spark.small_files import small_files
 from pag_graph.diagnosis.spark.stage_table import stage_table
+from pag_graph.diagnosis.spark.streams import stream_suspicions, streams
 from pag_graph.diagnosis.spark.suspicions import not_recorded, suspicions
+from pag_graph.diagnosis.spark.table_formats import table_formats
+from pag_graph.diagnosis.spark.waits import cloud_wait, driver_gc, locality_wait
 from pag_graph.diagnosis.spark.work_plan import plan_work
 
 if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.costs import Cost
     from pag_graph.diagnosis.spark.list_schedule import Cores, WorkPlan
     from pag_graph.diagnosis.spark.suspicions import NotRecorded, Suspicion
     from pag_graph.sources.spark.schedule import Schedule
@@ -44,6 +49,7 @@ _DETECTORS = (
     *(slow_tasks, garbage, spills, driver_time, failed_jobs, losses, speculation),
     *(partitions, concurrency, delays, executor_wait),
     *(python_code, joins, small_files, reuse),
+    *(streams, locality_wait, driver_gc, cloud_wait, table_formats),
 )
 
 
@@ -57,6 +63,8 @@ class Diagnosis:
     """Losses that happened, and cost too little to be causes."""
     suspicions: list[Suspicion] = field(default_factory=list)
     """Patterns of plans that often cost time; the log does not say how much."""
+    costs: list[Cost] = field(default_factory=list)
+    """Cores and memory that could be given back; no time is saved by that."""
     not_recorded: list[NotRecorded] = field(default_factory=list)
     """What the answer would need that the log does not have."""
     stages: pl.DataFrame
@@ -142,10 +150,18 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
         found,
         causes=_one_after_the_other(look, found, [cause for cause in causes if look.matters(cause.saved_ns)]),
         minor=[cause for cause in causes if not look.matters(cause.saved_ns)],
-        suspicions=suspicions(look.plans),
+        suspicions=_suspicions(look, causes),
+        costs=costs(look, reliable=found.reliable),
         not_recorded=not_recorded(schedule.log, look.plans),
         replays=look.replays,
     )
+
+
+def _suspicions(look: Look, causes: list[Cause]) -> list[Suspicion]:
+    """Return the patterns without a time, but for those that are causes: there the time is known."""
+    named = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
+    seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log)]
+    return [each for each in seen if each.suspicion not in named]
 
 
 def _one_after_the_other(look: Look, found: Diagnosis, causes: list[Cause]) -> list[Cause]:

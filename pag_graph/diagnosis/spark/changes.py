@@ -11,9 +11,11 @@ from pag_graph.sources.spark.texts import OTHER
 if TYPE_CHECKING:
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["Change", "bytes_of", "of_program", "of_setting"]
+__all__ = ["Change", "bytes_of", "of_program", "of_setting", "share_of_memory"]
 
 _SIZE = re.compile(r"(\d{1,15})\s*([bkmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_SHARE = re.compile(r"0?\.\d{1,9}", re.ASCII)
+_MEMORY_FRACTION, _USUAL_FRACTION = "spark.memory.fraction", 0.6
 _POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _PLAIN = re.compile(r"-?\d{1,15}(?:\.\d{1,6})? ?[A-Za-z]{0,2}|true|false", re.ASCII)
 
@@ -67,3 +69,9 @@ def bytes_of(value: str | None, *, unit: str = "b") -> int | None:
     """
     match = _SIZE.fullmatch((value or "").strip())
     return int(match[1]) << _POWERS[match[2].lower() or unit] if match else None
+
+
+def share_of_memory(log: SparkLog, query: int | None = None) -> float:
+    """Return the part of an executor's memory that execution and storage share: Spark's own where the log has none."""
+    value = setting(log, _MEMORY_FRACTION, query).value or ""
+    return float(value) if _SHARE.fullmatch(value) else _USUAL_FRACTION

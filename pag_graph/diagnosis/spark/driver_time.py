@@ -13,6 +13,7 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.intervals import Interval, common, length, united, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.streams import batch_frames
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.texts import LISTING
 
@@ -49,7 +50,7 @@ def driver_time(look: Look) -> list[Cause]:
     causes = [_results(look), _listing(look)]
     commits, cause = _commits(look, gaps, queries)
     causes.append(cause)
-    rest = without(gaps, commits)
+    rest = without(without(gaps, commits), batch_frames(look))
     between, cause = _many_jobs(look, rest)
     causes.append(cause)
     rest = without(rest, between)

@@ -10,10 +10,20 @@ if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.answer import SparkAnswer
     from pag_graph.diagnosis.spark.causes import Diagnosis
     from pag_graph.diagnosis.spark.changes import Change
+    from pag_graph.diagnosis.spark.costs import Cost
     from pag_graph.diagnosis.spark.look import Cause
     from pag_graph.diagnosis.spark.what_if import WithCores
 
-__all__ = ["CHANGE_COLUMNS", "change_rows", "nothing_lines", "replay_text", "saving_text", "seconds", "text_lines"]
+__all__ = [
+    "CHANGE_COLUMNS",
+    "change_rows",
+    "cost_text",
+    "nothing_lines",
+    "replay_text",
+    "saving_text",
+    "seconds",
+    "text_lines",
+]
 
 _SHOWN = 6
 _SAVINGS = 3
@@ -73,6 +83,9 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if diagnosis.suspicions:
         lines.append("Worth a look, though the log does not say how much time it took:")
         lines += [f"  {each.node}: {each.text} {each.advice}" for each in diagnosis.suspicions[:top]]
+    if diagnosis.costs:
+        lines.append("What could be given back, without time to save:")
+        lines += [f"  {cost_text(cost)}" for cost in diagnosis.costs]
     lines += ["", f"Critical path, {seconds(int(answer.steps['duration_ns'].sum()))} = the whole application:"]
     for title, rows in answer.shares.items():
         if title == "query" and len(rows) == 1:
@@ -104,6 +117,11 @@ def text_lines(answer: SparkAnswer, top: int = _SHOWN) -> list[str]:
     if diagnosis.not_recorded:
         lines.append("Not in this log: " + "; ".join(each.text for each in diagnosis.not_recorded) + ".")
     return [printable(line) for line in lines]
+
+
+def cost_text(cost: Cost) -> str:
+    """Spell what could be given back, and what that is worth."""
+    return f"{cost.text} change: {cost.change.text} (saves {cost.saved:,.3g} {cost.unit})"
 
 
 def nothing_lines(answer: SparkAnswer) -> list[str]:

@@ -55,7 +55,8 @@ class Thresholds:
     spill_share: float = 0.2
     """Least ratio of the bytes spilled to disk to those read and written."""
     delay_share: float = 0.25
-    """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time."""
+    """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time; and of their frame in the
+    time of a stream's batches."""
     small_jobs: int = 20
     """So many jobs of one call site are many, if each with the driver's time before it is small."""
     small_job_ns: int = 1_000_000_000
@@ -78,6 +79,20 @@ class Thresholds:
     """So many small files are many."""
     file_bytes: int = 128 << 20
     """Size that files should have."""
+    huge_bytes: int = 1 << 30
+    """A partition that spills is huge if its task reads so much."""
+    many_cores: int = 4
+    """Fewer cores are not worth giving back."""
+    busy_share: float = 0.6
+    """Cores are too many only if tasks hold them for at most so much of the time."""
+    fewer_share: float = 0.5
+    """Cores are given back only if at most so many of them are enough."""
+    slower_share: float = 0.05
+    """What is saved may make the application so much slower, as a share of the time since the first job."""
+    little_memory: float = 0.3
+    """Executors have too much memory only if execution and storage use at most so much of theirs."""
+    little_gc: float = 0.02
+    """And if garbage collection takes at most so much of the run time."""
 
 
 class Estimate(NamedTuple):
@@ -137,6 +152,8 @@ class Cause:
     """Whether `saved_ns` is an upper bound, not an estimate."""
     measured: bool = False
     """Whether `saved_ns` was measured; otherwise it is the list schedule's."""
+    modelled: bool = False
+    """Whether the log lacks the measure that the cause has elsewhere, so that the time is modelled."""
     change: str = ""
     """What would help here, where more is known than what usually helps."""
     changes: tuple[Change, ...] = ()
@@ -163,6 +180,8 @@ class Cause:
     @property
     def kind(self) -> str:
         """``M`` if the lost time was measured, ``B`` if it is modelled."""
+        if self.modelled:
+            return "B"
         return "M" if self.measured else CAUSES[self.cause].kind
 
     def facts(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pag_graph.diagnosis.spark.lines import (
     CHANGE_COLUMNS,
     change_rows,
+    cost_text,
     nothing_lines,
     replay_text,
     saving_text,
@@ -65,6 +66,8 @@ def markdown_text(answer: SparkAnswer) -> str:
     if diagnosis.suspicions:
         rows = [[each.node, each.text, each.advice] for each in diagnosis.suspicions[:_ROWS]]
         lines += ["", *_table(["worth a look", "seen", "what to look at"], rows)]
+    if diagnosis.costs:
+        lines += ["", *(in_markdown(_cut(cost_text(cost))) for cost in diagnosis.costs)]
     sure = f"{answer.explained:.1%} of the path is explained; {replay_text(diagnosis)}."
     lines += ["", in_markdown(sure)]
     if diagnosis.not_recorded:

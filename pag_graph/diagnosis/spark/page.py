@@ -9,6 +9,7 @@ import polars as pl
 from pag_graph.diagnosis.spark.lines import (
     CHANGE_COLUMNS,
     change_rows,
+    cost_text,
     nothing_lines,
     replay_text,
     saving_text,
@@ -76,6 +77,9 @@ def _section(answer: SparkAnswer) -> str:
         parts.append("<h2>Worth a look</h2><p>Patterns of the plans; the log does not say how much time they took.</p>")
         rows = [[each.node, each.text, each.advice] for each in answer.diagnosis.suspicions]
         parts.append(_table(["node", "what was seen", "what to look at"], rows))
+    if answer.diagnosis.costs:
+        told = "".join(f"<li>{in_html(cost_text(cost))}</li>" for cost in answer.diagnosis.costs)
+        parts.append(f"<h2>What could be given back</h2><p>No time is saved by it.</p><ul>{told}</ul>")
     if answer.diagnosis.not_recorded:
         told = "".join(f"<li>{in_html(each.text)}</li>" for each in answer.diagnosis.not_recorded)
         parts.append(f"<h2>Not in this log</h2><ul>{told}</ul>")

@@ -33,6 +33,10 @@ class PlanNode:
     """Spark's word for how it joins or divides rows; empty for others."""
     mark: int
     """Tells its text from others, apart from the ids in it."""
+    traits: tuple[str, ...] = ()
+    """What else its text shows (`plan_texts.traits`)."""
+    generated: bool = False
+    """Whether it runs in code that was generated for several nodes."""
     parent: PlanNode | None = None
     children: list[PlanNode] = field(default_factory=list)
     counted: dict[str, dict[StageKey, int]] = field(default_factory=dict)
@@ -95,9 +99,10 @@ class PlanView:
         self._schedule = schedule
         self._nodes: dict[tuple[int, int], PlanNode] = {}
         log = schedule.log
-        columns = ("execution", "node", "parent", "name", "detail", "mark")
-        for execution, node, parent, name, detail, mark in log.nodes.select(columns).iter_rows():
-            made = PlanNode(execution=execution, node=node, name=name, detail=detail, mark=mark)
+        columns = ("execution", "node", "parent", "name", "detail", "mark", "traits", "scope")
+        for execution, node, parent, name, detail, mark, traits, scope in log.nodes.select(columns).iter_rows():
+            made = PlanNode(execution=execution, node=node, name=name, detail=detail, mark=mark, traits=tuple(traits))
+            made.generated = scope is not None
             self._nodes[execution, node] = made
             above = self._nodes.get((execution, parent))
             if above is not None:

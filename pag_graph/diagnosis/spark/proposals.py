@@ -132,6 +132,7 @@ def _query(look: Look, cause: Cause) -> int | None:
 
 _BY_CAUSE: dict[str, Callable[[Look, Cause], tuple[Change, ...]]] = {
     "gc": _more_memory,
+    "huge_partitions": _spilled,
     "key_skew": _adaptive_joins,
     "slow_node": _speculate,
     "speculation": _speculate_sooner,

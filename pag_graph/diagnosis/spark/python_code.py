@@ -102,5 +102,5 @@ def _cause(
     }
     traps = ("Whether the function computes or waits is not in the log.", "Python overlaps the JVM's own work.")
     changes = tuple(proposed)
-    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed, "modelled": not timed}
     return look.cause("python_udf", saved, text, stage=worst[0], bound=True, **told)

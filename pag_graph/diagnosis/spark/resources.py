@@ -83,7 +83,10 @@ def spills(look: Look) -> list[Cause]:
     signal = {
         name: int(worst[name]) for name in ("spilled_bytes", "memory_spilled_bytes", "read_bytes", "written_bytes")
     }
-    return [look.cause("spill", saved, text, stage=worst["stage"], signal=signal, bound=True, changed=unspilled)]
+    # More partitions help where each task reads more than fits, more memory where partitions are small already.
+    huge = worst["read_bytes"] >= look.limits.huge_bytes * worst["tasks"]
+    name = "huge_partitions" if huge else "spill"
+    return [look.cause(name, saved, text, stage=worst["stage"], signal=signal, bound=True, changed=unspilled)]
 
 
 def delays(look: Look) -> list[Cause]:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     StageKey = tuple[int, int]
 
-__all__ = ["reuse"]
+__all__ = ["CACHE", "reuse", "subtree_mark"]
 
-_CACHE = "InMemoryTableScan"
+CACHE = "InMemoryTableScan"
+"""Plan nodes that read a cached table."""
 _WRITES = ("Execute ", "OverwriteByExpression", "AppendData", "WriteFiles", "OverwritePartitionsDynamic")
 _SHIFTING = ("AQEShuffleRead", "CustomShuffleReader", "WholeStageCodegen", "ColumnarToRow")
 """Nodes that come and go with the sizes that adaptive execution sees: they change nothing of what is computed."""
@@ -36,10 +37,10 @@ def reuse(look: Look) -> list[Cause]:
 def _recomputed(look: Look) -> list[Cause]:
     """Count, per cached table, the tasks that computed parts of it beyond the number of its parts."""
     caches: dict[int, list[PlanNode]] = {}
-    for scan in look.plans.named(_CACHE):
+    for scan in look.plans.named(CACHE):
         feeding = _feeding(scan)
         if feeding:
-            caches.setdefault(_subtree_mark(scan.children[0]), []).append(scan)
+            caches.setdefault(subtree_mark(scan.children[0]), []).append(scan)
     causes = [_cache(look, scans) for scans in caches.values()]
     return [cause for cause in causes if cause is not None]
 
@@ -49,7 +50,7 @@ def _feeding(scan: PlanNode) -> list[PlanNode]:
     found, waiting = [], list(scan.children)
     while waiting:
         node = waiting.pop()
-        if node.name in {"Exchange", _CACHE}:
+        if node.name in {"Exchange", CACHE}:
             continue
         found.append(node)
         waiting += node.children
@@ -134,7 +135,7 @@ def _repeated(look: Look) -> Cause | None:
             # A stream asks the same of new rows.
             continue
         for node in _computed(root):
-            mark = _subtree_mark(node, marks)
+            mark = subtree_mark(node, marks)
             if not node.name.startswith((*_WRITES, *_SHIFTING)):
                 groups.setdefault(mark, []).append(node)
     best: list[_Subtree] = []
@@ -156,12 +157,12 @@ def _computed(root: PlanNode) -> list[PlanNode]:
     while waiting:
         node = waiting.pop()
         found.append(node)
-        if node.name != _CACHE:
+        if node.name != CACHE:
             waiting += node.children
     return found
 
 
-def _subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
+def subtree_mark(node: PlanNode, known: dict[int, int] | None = None) -> int:
     """Return a mark of a node and all below it."""
     known = {} if known is None else known
     for below in reversed(list(node.below())):

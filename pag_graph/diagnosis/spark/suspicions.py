@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pag_graph.diagnosis.spark.python_code import EXECUTES, PYTHON
+from pag_graph.diagnosis.spark.reuse import CACHE, subtree_mark
+from pag_graph.sources.spark.plan_texts import UNPUSHED, UNSPLITTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from pag_graph.diagnosis.spark.plan_view import PlanNode, PlanView
     from pag_graph.sources.spark.log_tables import SparkLog
 
-__all__ = ["NotRecorded", "Suspicion", "not_recorded", "suspicions"]
+__all__ = ["NotRecorded", "Suspicion", "is_native", "not_recorded", "suspicions"]
 
 _LEAST_ROWS = 100_000
 """Fewer rows are not worth a word."""
@@ -21,6 +23,10 @@ _BARELY = 0.9
 """A partial aggregation that leaves more than this of its rows is useless."""
 _MANY_TIMES = 10
 _LARGE_BYTES = 1 << 30
+_FEW = 0.01
+"""A filter that keeps less than this of its rows had better been part of the scan."""
+_GENERATED = frozenset({"Filter", "HashAggregate", "Project"})
+"""Nodes that run in generated code unless something keeps them from it."""
 _AGGREGATES = frozenset({"HashAggregate", "ObjectHashAggregate", "SortAggregate"})
 _HASHING = frozenset({"HashAggregate", "ObjectHashAggregate"})
 """Aggregations that need no order."""
@@ -78,7 +84,11 @@ def suspicions(plans: Iterable[PlanNode]) -> list[Suspicion]:
     list of Suspicion
         By name and node; each node at most once per pattern. They are no causes: none has a saving, and none is ranked.
     """
-    seen = [suspicion for node in plans for suspicion in _of_node(node)]
+    nodes = list(plans)
+    seen = [suspicion for node in nodes for suspicion in (*_of_node(node), *_of_text(node))]
+    if any(node.generated for node in nodes):
+        seen += [suspicion for node in nodes for suspicion in _interpreted(node)]
+    seen += _cached_once(nodes)
     return sorted(dict.fromkeys(seen))
 
 
@@ -107,6 +117,57 @@ def _of_node(node: PlanNode) -> Iterator[Suspicion]:
     if _TO_NATIVE.fullmatch(node.name):
         text = "Rows go from Spark to the native engine here, so what is below did not run in it."
         yield Suspicion("native_fallback", text, "Use expressions that the engine knows.", node.label)
+
+
+def _of_text(node: PlanNode) -> Iterator[Suspicion]:
+    """Find scans that read far more than a filter keeps, and expressions that take long for each row."""
+    below = node.children[0] if len(node.children) == 1 else None
+    if below is not None and below.name == "ColumnarToRow" and below.children:
+        below = below.children[0]
+    came = (below.rows if below is not None else node.rows) or 0
+    if node.name == "Filter" and below is not None and UNPUSHED in below.traits:
+        kept = node.total("number of output rows")
+        if came >= _LEAST_ROWS and kept < _FEW * came and node.has("number of output rows"):
+            text = f"{came:,} rows were read, and the filter above kept {kept:,}: nothing of it goes to the files."
+            advice = "Compare columns as they lie in the files, without casts or functions, or by a partition's column."
+            yield Suspicion("full_scan", text, advice, below.label)
+    dear = [trait for trait in node.traits if trait not in {UNPUSHED, UNSPLITTABLE}]
+    if dear and came >= _LEAST_ROWS:
+        text = f"{', '.join(dear)} for each of {came:,} rows; Spark has no timer for expressions."
+        advice = "Work it out once and keep the result, or join with a table of the values."
+        yield Suspicion("slow_expression", text, advice, node.label)
+
+
+def _interpreted(node: PlanNode) -> Iterator[Suspicion]:
+    """Find nodes outside of generated code, in a log where others are in it."""
+    rows = max((below.rows or 0 for below in node.children), default=0)
+    if node.name in _GENERATED and not node.generated and rows >= _LEAST_ROWS:
+        text = f"{rows:,} rows went through it outside of generated code, one call for each expression."
+        advice = "Select fewer columns (spark.sql.codegen.maxFields), or split the expression that cannot be generated."
+        yield Suspicion("codegen_fallback", text, advice, node.label)
+
+
+def _cached_once(nodes: list[PlanNode]) -> list[Suspicion]:
+    """Find caches that are read once."""
+    scans: dict[int, list[PlanNode]] = {}
+    for node in nodes:
+        if node.name == CACHE and node.updates:
+            scans.setdefault(subtree_mark(node.children[0]) if node.children else node.mark, []).append(node)
+    return [
+        Suspicion(
+            "cache_unused",
+            f"{scan.rows:,} rows were kept in a cache and read once.",
+            "Remove the persist(): to fill a cache takes time and memory.",
+            scan.label,
+        )
+        for (scan, *others) in scans.values()
+        if not others and (scan.rows or 0) >= _LEAST_ROWS
+    ]
+
+
+def is_native(name: str) -> bool:
+    """Return whether a node runs in an engine beside the JVM (Photon, RAPIDS, Gluten, Comet), or hands rows to one."""
+    return name.startswith(("Photon", "Gpu", "Velox", "Comet")) or _TO_NATIVE.fullmatch(name) is not None
 
 
 def _of_exchange(node: PlanNode, above: PlanNode) -> Iterator[Suspicion]:
@@ -158,6 +219,8 @@ def not_recorded(log: SparkLog, plans: PlanView) -> list[NotRecorded]:
     python = [node for node in plans if PYTHON.fullmatch(node.name) and node.updates]
     if python and not any(node.has(EXECUTES) for node in python):
         missing.append(_missing("how long Python code ran", None, "; Spark 4 times it"))
+    if log.progress.height:
+        missing.append(_missing("which interval between batches a stream was asked for", None))
     return missing
 
 

@@ -16,11 +16,12 @@ import polars as pl
 from pag_graph.analyses.critical_path import CriticalPath, critical_path
 from pag_graph.analyses.expressions import LOCAL, WAITING, local_inside
 from pag_graph.model.enums import EpochRole
-from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES
+from pag_graph.model.tables import CRITICAL_PATH, PAG_EDGES, PAG_EPOCHS, PAG_FINDINGS, PAG_VERTICES, TRACE_WORKERS
 from pag_graph.sinks.neo4j.coverage import epoch_ranges
 from pag_graph.sinks.neo4j.detail import Detail, RunLabels
-from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, SNAPSHOT, SPENT, STEP
+from pag_graph.sinks.neo4j.model import FOUND_BY_EPOCH, LOG, SNAPSHOT, SPENT, STEP
 from pag_graph.sinks.neo4j.segments import SegmentReader
+from pag_graph.sinks.provenance_walks import FinalCommits, highest_epoch, log_stretches, own_commits
 from pag_graph.store.delta import commits
 
 if TYPE_CHECKING:
@@ -210,6 +211,14 @@ class Reader:
             "round_ranges": epoch_ranges(epochs.filter(pl.col("role") == str(EpochRole.ROUND))["epoch"].to_list()),
         }
 
+    def workers(self) -> pl.DataFrame:
+        """Return the workers, and where the files of the trace hold their events: one row per `Worker`."""
+        workers = self.run.scan("workers").collect()
+        # A column that files may lack.
+        absent = [pl.lit(None, pl.String).alias(name) for name in TRACE_WORKERS.names if name not in workers.columns]
+        stretches = log_stretches(self.run).group_by("worker", maintain_order=True).agg(LOG)
+        return workers.with_columns(absent).join(stretches, on="worker", how="left", maintain_order="left")
+
     def jobs(self) -> pl.DataFrame:
         """Return the commits that made the run, oldest first: one row per `Job`."""
         rows = [
@@ -223,19 +232,13 @@ class Reader:
                 "product_version": commit.run["product_version"],
                 **{name: commit.made.get(name) for name in ("command", "user", "host", "began")},
             }
-            for commit in commits(self.run.info)
-            if commit.run["run_id"] == self.run_id
+            for commit in own_commits(self.run)
         ]
         return pl.DataFrame(rows).with_columns(previous=pl.col("id").shift(1))
 
     @cached_property
-    def _finals(self) -> list[tuple[int, str]]:
-        """Per commit, oldest first: the last epoch that it made final, and its id."""
-        return list(self.jobs().select("last_closed_epoch", "id").iter_rows())
-
-    def _commit_of(self, highest_epoch: int) -> str:
-        """Return the commit since which nothing with this or a lower epoch has changed, or the latest one."""
-        return next((id_ for last, id_ in self._finals if last >= highest_epoch), self._finals[-1][1])
+    def _finals(self) -> FinalCommits:
+        return FinalCommits(list(self.jobs().select("last_closed_epoch", "id").iter_rows()))
 
     def _vertices(self, edges: pl.DataFrame) -> pl.DataFrame:
         ids = pl.concat([edges["src"], edges["dst"]]).unique()
@@ -284,7 +287,7 @@ class Reader:
                     end_segment = segment
             known = {name: row[name] for name in PAG_EPOCHS.names}
             rows.append(
-                {**known, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": _highest(part)}
+                {**known, "end_vertex": end_vertex, "end_segment": end_segment, "highest_epoch": highest_epoch(part)}
             )
         schema: dict[str, Any] = {
             **pl.DataFrame(PAG_EPOCHS.empty_table()).schema,
@@ -304,7 +307,7 @@ class Reader:
         rows = []
         for part, row in zip(parts, self._rows_of(parts), strict=True):
             window = part.window
-            commit = self._commit_of(_highest(part))
+            commit = self._finals.commit_of(highest_epoch(part))
             facts: dict[str, Any] = {
                 **{name: row[name] for name in SNAPSHOT.columns if name in row},
                 "id": f"{self.run_id}/{window.epoch}/{commit}",
@@ -418,12 +421,6 @@ def _divided(steps: pl.DataFrame, segment_of: pl.DataFrame) -> pl.DataFrame:
 def inside(windows: Sequence[Window], t_ns: pl.Expr) -> pl.Expr:
     """Say whether an instant lies in one of the windows."""
     return pl.any_horizontal([t_ns.is_between(w.after_ns, w.end_ns, closed="right") for w in windows])
-
-
-def _highest(part: Snapshot) -> int:
-    """Return the highest epoch of an event that a window shows."""
-    found = [frame[name].max() for frame in (part.edges, part.enders) for name in ("epoch", "src_epoch")]
-    return max((int(label) for label in found if isinstance(label, int)), default=part.window.epoch or 0)
 
 
 def _near_path(part: Snapshot, path: CriticalPath | None) -> pl.DataFrame:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
 
 from pag_graph.cypher import load_query
 from pag_graph.sinks.neo4j.creation import bring
@@ -33,35 +32,85 @@ from pag_graph.sinks.neo4j.writer import execute
 from pag_graph.sinks.provenance import parameters_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import neo4j
+    import polars as pl
 
     from pag_graph.sinks.neo4j.content import Content, Reader
     from pag_graph.sinks.neo4j.model import NodeTable, RelationshipTable
     from pag_graph.sinks.neo4j.writer import Writer
 
+SCHEMA_S = 600.0
+"""For how long a load waits for constraints and indexes."""
+_LOOK_S = 0.1
+# The index of a constraint has its name before the constraint is there, and goes again if there shall be none.
+_SCHEMA = (
+    "SHOW CONSTRAINTS YIELD name RETURN 'CONSTRAINT ' + name AS name",
+    "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN 'INDEX ' + name AS name",
+)
+_BEING_MADE = {
+    f"Neo.ClientError.Schema.{reason}"
+    for reason in (
+        *("IndexWithNameAlreadyExists", "IndexAlreadyExists", "EquivalentSchemaRuleAlreadyExists"),
+        *("ConstraintAlreadyExists", "ConstraintWithNameAlreadyExists"),
+    )
+}
+"""What the server answers where another client makes the same constraint or index."""
 
-def prepare_schema(driver: neo4j.Driver) -> None:
-    """Make the constraints and indexes that are not there, and names known that queries use."""
-    there = {
-        row["name"] for row in execute(driver, "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN name")
-    }
+
+def prepare_schema(driver: neo4j.Driver, patience_s: float = SCHEMA_S) -> None:
+    """Make the constraints and indexes that are not there, and names known that queries use.
+
+    Parameters
+    ----------
+    driver
+        Of the database.
+    patience_s
+        For how long to wait for what another client makes of the schema: the server goes on with it for a while even
+        if that client has been killed.
+
+    Raises
+    ------
+    neo4j.exceptions.ClientError
+        If something else has the name of one of them, or makes it for longer than that.
+    """
+    there = {row["name"] for text in _SCHEMA for row in execute(driver, text)}
     lacking = [text for text in load_query("schema/constraints").statements if _schema_name(text) not in there]
-    for text in lacking:
-        execute(driver, text)
+    deadline = time.monotonic() + patience_s
+    indexes = [text for text in lacking if _schema_name(text).startswith("INDEX")]
+    for texts in ([text] for text in lacking if text not in indexes):
+        _create(driver, texts, deadline)
+    # Those that one transaction makes are filled by one pass over what is there.
+    _create(driver, indexes, deadline)
     if lacking:
-        execute(driver, "CALL db.awaitIndexes(600)")
+        execute(driver, f"CALL db.awaitIndexes({SCHEMA_S:.0f})")
     for text, values in zip(
         load_query("schema/names").statements, ({"types": list(TYPES)}, {"properties": list(PROPERTIES)}), strict=True
     ):
         execute(driver, text, values)
 
 
+def _create(driver: neo4j.Driver, texts: Sequence[str], deadline: float) -> None:
+    """Make constraints or indexes in one transaction; where one is half made, wait until it is made, or given up."""
+    from neo4j.exceptions import ClientError
+
+    while True:
+        try:
+            with driver.session() as session:
+                session.execute_write(lambda transaction: [transaction.run(text).consume() for text in texts])
+        except ClientError as error:
+            if error.code not in _BEING_MADE or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
 def _schema_name(text: str) -> str:
-    found = re.search(r"^CREATE (?:CONSTRAINT|INDEX) (\w+)", text, re.MULTILINE)
-    assert found  # noqa: S101  (every statement of the schema makes one)
-    return found[1]
+    name = re.search(r"^CREATE ((?:CONSTRAINT|INDEX) \w+)", text, re.MULTILINE)
+    assert name  # noqa: S101  (every statement of the schema makes one)
+    return name[1]
 
 
 def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
@@ -79,19 +128,18 @@ def describe(writer: Writer, reader: Reader, batch_rows: int) -> None:
         **origin,
         "run": reader.run_id,
         "parameters": parameters,
+        "parameter_names": sorted(described["parameters"]),
+        "parameter_values": [json.dumps(described["parameters"][name]) for name in sorted(described["parameters"])],
         "events": run.info.events,
         **reader.extent(),
         **{f"source_{name}": described["source"][name] for name in ("system", "version", "format")},
     }
     jobs = {"run": reader.run_id, **origin, **reader.jobs().to_dict(as_series=False)}
     writer.write_all([(query.text, values), (load_query("load/jobs").text, jobs)])
-    workers = run.scan("workers").collect()
-    # A column that files may lack.
-    absent = [pl.lit(None, pl.String).alias(name) for name in WORKER.columns if name not in workers.columns]
     connected = run.channels.drop_nulls(["source_operator", "target_operator"])
     findings = reader.findings
     tables: list[tuple[NodeTable | RelationshipTable, pl.DataFrame]] = [
-        (WORKER, workers.with_columns(absent)),
+        (WORKER, reader.workers()),
         (OPERATOR, run.operators),
         (FEEDS, connected),
         (FINDING, findings),

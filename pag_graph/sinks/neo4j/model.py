@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from pag_graph.model.enums import LOCAL_TYPES, ActivityType
+from pag_graph.model.rescaling_tables import RESCALE_OPERATIONS, RESCALE_PHASES, RESCALE_STEPS
 from pag_graph.model.tables import (
+    ADVICE,
+    ADVICE_TRIALS,
     CRITICAL_PATH,
     PAG_EDGES,
     PAG_EPOCHS,
@@ -64,7 +67,9 @@ def _without(names: list[str], *left_out: str) -> tuple[str, ...]:
 TIME_BY_TYPE = tuple(f"{kind}_ns" for kind in LOCAL_TYPES if kind is not ActivityType.WAITING)
 """Properties of a `Segment`: its time by type."""
 
-WORKER = NodeTable(label="Worker", key=("worker",), columns=tuple(TRACE_WORKERS.names))
+LOG = ("log_file", "log_from_row", "log_rows", "log_from_seq", "log_to_seq")
+"""Properties of a `Worker`, lists of the same length: which rows of the trace's files hold which of its events."""
+WORKER = NodeTable(label="Worker", key=("worker",), columns=(*TRACE_WORKERS.names, *LOG))
 OPERATOR = NodeTable(label="Operator", key=("operator",), columns=tuple(TRACE_OPERATORS.names))
 NAMELESS = NodeTable(label="Operator", key=("operator",), columns=("operator",))
 """Operators that did something; what is known of them beside is left as it is, and may be nothing."""
@@ -156,18 +161,70 @@ CONTAINS_FINDING = RelationshipTable(
 
 EPOCH = NodeTable(label="Epoch", key=("epoch",), columns=(*PAG_EPOCHS.names, "end_segment", "highest_epoch"))
 
-NODES = (WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP)
-"""Tables of nodes that a load fills."""
+ADVISED = NodeTable(
+    label="Advice",
+    key=("id",),
+    columns=("id", "start_ns", "end_ns", *_without(ADVICE.names, "operator", "operator_name")),
+)
+AT = RelationshipTable(type="AT", source=ADVISED, target=OPERATOR, source_columns=("id",), target_columns=("operator",))
+MOVES = RelationshipTable(
+    type="MOVES",
+    source=ADVISED,
+    target=OPERATOR,
+    source_columns=("id",),
+    target_columns=("operator",),
+    columns=("mu",),
+)
+TRIAL = NodeTable(label="Trial", key=("id",), columns=("id", *ADVICE_TRIALS.names))
+TRIED = RelationshipTable(type="TRIED", source=TRIAL, target=ADVISED, source_columns=("trial",), target_columns=("id",))
+RESCALING = NodeTable(label="Rescaling", key=("operation",), columns=tuple(RESCALE_OPERATIONS.names))
+PHASE = NodeTable(label="Phase", key=("operation", "phase"), columns=tuple(RESCALE_PHASES.names))
+BOOTSTRAP_STEP = NodeTable(label="BootstrapStep", key=("operation", "number"), columns=("number", *RESCALE_STEPS.names))
+TOOK_PART = tuple(
+    RelationshipTable(
+        type=kind, source=RESCALING, target=WORKER, source_columns=("operation",), target_columns=("worker",)
+    )
+    for kind in ("ADDED", "REMOVED", "SERVED_BY")
+)
+HAS_PHASE = RelationshipTable(
+    type="HAS_PHASE",
+    source=RESCALING,
+    target=PHASE,
+    source_columns=("operation",),
+    target_columns=("operation", "phase"),
+)
+PHASE_EPOCHS = tuple(
+    RelationshipTable(
+        type=kind, source=PHASE, target=EPOCH, source_columns=("operation", "phase"), target_columns=("epoch",)
+    )
+    for kind in ("FIRST_EPOCH", "LAST_EPOCH")
+)
+HAS_STEP = RelationshipTable(
+    type="HAS_STEP",
+    source=RESCALING,
+    target=BOOTSTRAP_STEP,
+    source_columns=("operation",),
+    target_columns=("operation", "number"),
+)
 
-RELATIONSHIPS = (*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING, SPENT)
-"""Tables of relationships that a load fills."""
+NODES = (
+    *(WORKER, OPERATOR, FINDING, EVENT, SEGMENT, SNAPSHOT, STEP),
+    *(ADVISED, TRIAL, RESCALING, PHASE, BOOTSTRAP_STEP),
+)
+"""Tables of nodes that a load fills, and those of answers that are put beside it."""
+
+RELATIONSHIPS = (
+    *(*ACTIVITIES.values(), FEEDS, THEN, RELEASED, CONTAINS_STEP, CONTAINS_FINDING, SPENT),
+    *(AT, MOVES, TRIED, *TOOK_PART, HAS_PHASE, *PHASE_EPOCHS, HAS_STEP),
+)
+"""Tables of relationships that a load fills, and those of answers."""
 
 MODEL = 2
 """Version of all this, a property of each epoch: what an earlier one has left is loaded again. Without it, it is 1."""
 
 TYPES = (
     *dict.fromkeys(table.type for table in RELATIONSHIPS),
-    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST"),
+    *("HAS_EPOCH", "NEXT", "HAS_SNAPSHOT", "HAS_FINDING", "FIRST", "LAST", "HAS_RESCALING", "BEFORE", "AFTER"),
     *("WAS_GENERATED_BY", "WAS_REVISION_OF", "WAS_INFORMED_BY", "WAS_ASSOCIATED_WITH", "WAS_DERIVED_FROM", "USED"),
 )
 """All types of relationships that queries name."""
@@ -180,6 +237,7 @@ PROPERTIES = tuple(
             *("run", "published", "detail", "model", "current"),
             *("name", "tags", "program", "hosts", "started"),
             *("command", "user", "host", "began"),
+            *("file_names", "file_bytes", "file_crc32", "last_epoch", "names", "values"),
         )
     )
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError, Neo4jError
 from pag_graph.sinks.neo4j.coverage import covers, load_command, read_coverage, read_loaded
+from pag_graph.sinks.neo4j.settled import read_settled, run_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,8 +36,14 @@ _FULL = (
 )
 
 
+_MIXED = (
+    "A load changed the run whenever this was asked, so that some rows may be of the state before. Ask again when it"
+    " has ended, or about fewer epochs."
+)
+
+
 class PartialAnswerWarning(UserWarning):
-    """Given when an answer leaves out epochs that are not loaded, or rows beyond the query's own limit."""
+    """Given when an answer leaves out epochs that are not loaded or rows beyond its limit, or may be of two states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +59,13 @@ class Answer:
     """Which epochs it looked at, and which it left out; none for a query that is not about a run."""
     limit: int | None = None
     """How many rows it was limited to, if there are so many and may be more."""
+    mixed: bool = False
+    """Whether loads went on whenever it was asked, so that rows may be partly of the state before."""
+
+    def lines(self) -> list[str]:
+        """Return what has to be known beside the rows: what was left out, and whether they may be mixed."""
+        left_out = self.coverage.line() if self.coverage is not None else None
+        return [line for line in (left_out, _MIXED if self.mixed else None) if line]
 
 
 def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -83,13 +97,14 @@ def run_query(driver: neo4j.Driver, name: str, parameters: Mapping[str, Any]) ->
     -----
     PartialAnswerWarning
         If epochs were left out because they are not loaded, or loaded with less detail than the query needs; if there
-        may be more rows than the query returns where it is not told otherwise.
+        may be more rows than the query returns where it is not told otherwise; if a load changed the run whenever it
+        was asked.
     """
     answer = answer_query(driver, load_query(name), parameters)
     if answer.coverage is not None:
         answer.coverage.check()
-        if line := answer.coverage.line():
-            warnings.warn(f"{name}: {line}", PartialAnswerWarning, stacklevel=2)
+    for line in answer.lines():
+        warnings.warn(f"{name}: {line}", PartialAnswerWarning, stacklevel=2)
     if answer.limit is not None and "limit" not in parameters:
         message = f"{name}: there may be more than these {answer.limit:,} rows; give a limit."
         warnings.warn(message, PartialAnswerWarning, stacklevel=2)
@@ -119,8 +134,9 @@ def answer_query(
     Returns
     -------
     Answer
-        Rows, which epochs they were made of, and the plan if asked for. An epoch that was published or hidden while the
-        query ran counts as left out.
+        Rows, which epochs they were made of, and the plan if asked for. The query is asked again where a load has
+        changed meanwhile what it looked at; if that happens again and again, an epoch that was published or hidden
+        while the query ran counts as left out.
 
     Raises
     ------
@@ -132,24 +148,26 @@ def answer_query(
     values = _checked(query, parameters)
     text = f"{plan.upper()} {query.text}" if plan else query.text
 
+    def look(transaction: neo4j.ManagedTransaction) -> tuple[Any, Coverage | None]:
+        return run_states(transaction, values.get("run")), _coverage(transaction, query, values)
+
     def ask(transaction: neo4j.ManagedTransaction) -> Answer:
-        before = _coverage(transaction, query, values)
         result = transaction.run(text, values)
         columns, rows = tuple(result.keys()), result.data()
         summary = result.consume()
-        after = before and _coverage(transaction, query, values)
         limit = values.get("limit")
         return Answer(
             columns=columns,
             rows=rows,
             plan={"explain": summary.plan, "profile": summary.profile}.get(plan or ""),
-            # One look does not see the database as the other does: a load may have gone on in between.
-            coverage=before if before is None or after is None or before == after else before.within(after),
             limit=limit if limit is not None and len(rows) >= limit > 0 else None,
         )
 
     with plain_errors(f"run {query.name}"):
-        return _read(driver, ask)
+        settled = read_settled(driver, ask, look)
+    (_, before), (_, after) = settled.before, settled.after
+    coverage = before if before is None or after is None or before == after else before.within(after)
+    return replace(settled.value, coverage=coverage, mixed=not settled.is_whole)
 
 
 def complete(driver: neo4j.Driver, query: Query, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,6 +113,7 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
         Clocks play no part: O(kernels log kernels).
     """
     joins = Joins()
+    lacking: Counter[tuple[int, ...]] = Counter()
     numbered: dict[tuple[Any, ...], dict[int, _Kernel]] = defaultdict(dict)
     unnumbered: dict[tuple[Any, ...], dict[int, list[_Kernel]]] = defaultdict(lambda: defaultdict(list))
     for rank, log in logs.items():
@@ -127,7 +128,7 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
             else:
                 unnumbered[kernel.group, kernel.ranks, kernel.name, kernel.step][rank].append(kernel)
     for key, kernels in numbered.items():
-        _join(joins, logs, key, kernels, inferred=False)
+        _join(joins, logs, lacking, key, kernels, inferred=False)
     for key, lists in unnumbered.items():
         sizes = {tuple(kernel.size for kernel in kernels) for kernels in lists.values()}
         agreed = len(sizes) == 1
@@ -135,21 +136,30 @@ def join_collectives(logs: Mapping[int, RankLog], steps: Mapping[int, Sequence[t
         for place in range(most):
             kernels = {rank: own[place] for rank, own in lists.items() if place < len(own)}
             if agreed:
-                _join(joins, logs, (*key, place), kernels, inferred=True)
+                _join(joins, logs, lacking, (*key, place), kernels, inferred=True)
             else:
                 joins.unjoined.update(kernels.keys())
+    for ranks, count in lacking.items():
+        for rank in ranks:
+            if rank not in logs:
+                joins.missing[rank] = joins.missing.get(rank, 0) + count
     joins.collectives.sort(key=lambda collective: collective.parts[0].begin)
     return joins
 
 
 def _join(
-    joins: Joins, logs: Mapping[int, RankLog], key: tuple[Any, ...], kernels: Mapping[int, _Kernel], *, inferred: bool
+    joins: Joins,
+    logs: Mapping[int, RankLog],
+    lacking: Counter[tuple[int, ...]],
+    key: tuple[Any, ...],
+    kernels: Mapping[int, _Kernel],
+    *,
+    inferred: bool,
 ) -> None:
+    """Join the kernels of one collective, or count what keeps them from being joined."""
     some = next(iter(kernels.values()))
-    absent = [rank for rank in some.ranks if rank not in logs]
-    for rank in absent:
-        joins.missing[rank] = joins.missing.get(rank, 0) + 1
-    if absent:
+    if any(rank not in logs for rank in some.ranks):
+        lacking[some.ranks] += 1
         return
     if len(kernels) < len(some.ranks):
         joins.unjoined.update(kernels.keys())

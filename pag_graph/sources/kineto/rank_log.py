@@ -50,6 +50,8 @@ _SYNC_DETAILS: Final = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 _NO_STREAM: Final = 4294967295
 _MOST: Final = 1 << 53
 _FARTHEST_NS: Final = 1 << 61
+_MOST_RANKS: Final = 1 << 17
+"""A trace that claims more ranks than this says nothing of them: they are listed one by one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,7 +169,8 @@ class _Columns:
             correlation = device = stream = size = -1
             if kind >= CALL and args:
                 correlation = args.get("correlation", -1)
-                if type(correlation) is not int:
+                # Nearly always a small number: the general way takes longer.
+                if type(correlation) is not int or not 0 <= correlation < _MOST:
                     correlation = number(correlation)
                 if kind >= KERNEL and kind != SLICE:
                     device, stream = number(args.get("device", event.get("pid"))), number(args.get("stream"))
@@ -192,6 +195,7 @@ class _Columns:
 
     def _odd_event(self, event: dict[str, Any], cat: Any, phase: Any, t: int, flags: int) -> int | None:
         """Say what an event is that is no span of Kineto's; None if it becomes no row."""
+        phase = phase if type(phase) is str else ""
         if phase == "M":
             self._name_thread(event)
             self.dropped["metadata"] += 1
@@ -203,7 +207,7 @@ class _Columns:
             code = self.names.setdefault(name if type(name) is str else "", len(self.names))
             self.halves.append((self._thread(event), t, phase == "B", code))
         elif phase != "X":
-            self.dropped[{"i": "instants", "I": "instants", "C": "counters"}.get(str(phase), "other phases")] += 1
+            self.dropped[{"i": "instants", "I": "instants", "C": "counters"}.get(phase, "other phases")] += 1
         elif not flags & HAS_DURATION or not flags & HAS_TIME:
             self.odd["event_damaged"] += 1
         elif isinstance(cat, str) and _OTHER_DEVICES.search(cat):
@@ -338,7 +342,7 @@ def _log_of(file: Path, text: TextEvents, columns: _Columns) -> RankLog:
         file=file,
         rank=rank if rank >= 0 else int(named[1]) if named else -1,
         rank_stated=rank >= 0,
-        world_size=max(number(info.get("world_size"), 0), 0),
+        world_size=_world_size(info),
         host=_host(text.around),
         groups=_groups(info.get("pg_config")),
         names=list(columns.names),
@@ -375,6 +379,11 @@ def _oddities(text: TextEvents, odd: Counter[str]) -> list[tuple[str, str, int]]
         count = odd["device_not_supported"]
         found.append(("device_not_supported", "activities of this kind of device are left out", count))
     return found
+
+
+def _world_size(info: dict[str, Any]) -> int:
+    stated = number(info.get("world_size"), 0)
+    return stated if 0 <= stated <= _MOST_RANKS else 0
 
 
 def _host(around: dict[str, Any]) -> str | None:

@@ -11,6 +11,8 @@ from pag_graph.sources.spans.table import CLIENT, SERVER
 from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -20,17 +22,6 @@ if TYPE_CHECKING:
 
 _BUCKET_NS = 600 * 1_000_000_000
 """Clocks are taken to run evenly for ten minutes."""
-
-
-class Shifts(NamedTuple):
-    """What is done about clocks; one element per span."""
-
-    shift: NDArray[np.int64]
-    """Added to a span's times beyond what is added to its parent's."""
-    uncertainty: NDArray[np.int64]
-    """How far that may be off."""
-    findings: list[pa.Table]
-    """One per pair of clocks and ten minutes that is moved, and one for those that cannot be compared."""
 
 
 class Columns(NamedTuple):
@@ -43,8 +34,57 @@ class Columns(NamedTuple):
     parent: NDArray[np.int64]
 
 
-def shifts(table: SpanTable, spans: Columns) -> Shifts:
-    """Estimate how the clocks of hosts differ, from calls between them.
+class Calls(NamedTuple):
+    """What some spans say of clocks: one element per child whose clock is another one than its parent's."""
+
+    pair: NDArray[np.int64]
+    """The two clocks: lower number x count of clocks + higher number."""
+    bucket: NDArray[np.int64]
+    """Which ten minutes."""
+    low: NDArray[np.int64]
+    """Least difference of the clocks, the lower one's against the other; more than `high` where it says nothing."""
+    high: NDArray[np.int64]
+
+
+class Clocks(NamedTuple):
+    """How clocks differ, by pair and ten minutes."""
+
+    pairs: NDArray[np.int64]
+    """Pairs x ten minutes, ascending, a row each."""
+    offset: NDArray[np.int64]
+    uncertainty: NDArray[np.int64]
+    findings: list[pa.Table]
+    """One per pair of clocks and ten minutes that is moved, and one for those that cannot be compared."""
+
+
+class _Crossing(NamedTuple):
+    """Children whose clock is another one than their parents'."""
+
+    child: NDArray[np.int64]
+    sign: NDArray[np.int64]
+    pair: NDArray[np.int64]
+    bucket: NDArray[np.int64]
+
+
+def _labels(table: SpanTable) -> list[str]:
+    return sorted({process.clock for process in table.processes})
+
+
+def _crossing(table: SpanTable, spans: Columns) -> _Crossing:
+    labels = _labels(table)
+    number = {label: code for code, label in enumerate(labels)}
+    clock_of = np.array([number[process.clock] for process in table.processes], np.int64)
+    child = np.flatnonzero(spans.parent >= 0)
+    above = spans.parent[child]
+    own, other = clock_of[spans.process[child]], clock_of[spans.process[above]]
+    differs = own != other
+    child, above, own, other = child[differs], above[differs], own[differs], other[differs]
+    pair = np.minimum(own, other) * len(labels) + np.maximum(own, other)
+    return _Crossing(child, np.where(own > other, 1, -1), pair, spans.start[above] // _BUCKET_NS)
+
+
+def calls_between(table: SpanTable, spans: Columns) -> Calls:
+    """Return what spans say of clocks.
 
     Parameters
     ----------
@@ -52,11 +92,29 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
         The spans' processes.
     spans
         One element per span.
+    """
+    child, sign, pair, bucket = _crossing(table, spans)
+    above = spans.parent[child]
+    low, high = spans.end[child] - spans.end[above], spans.start[child] - spans.start[above]
+    bounds = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
+    call = (spans.kind[child] == SERVER) & (spans.kind[above] == CLIENT)
+    return Calls(pair, bucket, np.where(call, bounds[0], 1), np.where(call, bounds[1], 0))
+
+
+def compare_clocks(table: SpanTable, parts: Sequence[Calls]) -> Clocks:
+    """Estimate how the clocks of hosts differ, from calls between them.
+
+    Parameters
+    ----------
+    table
+        The spans' processes.
+    parts
+        What all spans say.
 
     Returns
     -------
-    Shifts
-        Zeros where clocks may well agree.
+    Clocks
+        Offsets of 0 where clocks may well agree.
 
     Notes
     -----
@@ -64,33 +122,18 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
     of these intervals contain: 0 if it is among it, else its middle; half its width is the uncertainty. Between clocks
     that never called each other (one left messages for the other, say) it is what calls over others give.
     """
-    labels = sorted({process.clock for process in table.processes})
-    number = {label: code for code, label in enumerate(labels)}
-    clock_of = np.array([number[process.clock] for process in table.processes], np.int64)
-    rows = len(spans.start)
-    shift, uncertainty = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    child = np.flatnonzero(spans.parent >= 0)
-    above = spans.parent[child]
-    mine, theirs = clock_of[spans.process[child]], clock_of[spans.process[above]]
-    child, above = child[mine != theirs], above[mine != theirs]
-    if not len(child):
-        return Shifts(shift, uncertainty, [])
-    mine, theirs = clock_of[spans.process[child]], clock_of[spans.process[above]]
-    pair = np.minimum(mine, theirs) * len(labels) + np.maximum(mine, theirs)
-    group = np.stack([pair, spans.start[above] // _BUCKET_NS])
-    keys, which = np.unique(group, axis=1, return_inverse=True)
+    labels = _labels(table)
+    calls = Calls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    keys, which = np.unique(np.stack([calls.pair, calls.bucket]), axis=1, return_inverse=True)
     which = which.reshape(-1)
-    sign = np.where(mine > theirs, 1, -1)
-    low, high = spans.end[child] - spans.end[above], spans.start[child] - spans.start[above]
-    call = (spans.kind[child] == SERVER) & (spans.kind[above] == CLIENT) & (low <= high)
-    bounds = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
-    order = np.flatnonzero(call)[np.argsort(which[call], kind="stable")]
+    bounding = np.flatnonzero(calls.low <= calls.high)
+    order = bounding[np.argsort(which[bounding], kind="stable")]
     groups = which[order]
     known: dict[tuple[int, int], tuple[int, int]] = {}
     for begin, end in zip(*_runs(groups), strict=True):
-        calls, number_of = order[begin:end], int(groups[begin])
-        known[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(bounds[0][calls], bounds[1][calls])
-    found = []
+        rows, number_of = order[begin:end], int(groups[begin])
+        known[int(keys[0, number_of]), int(keys[1, number_of])] = most_common(calls.low[rows], calls.high[rows])
+    tables = []
     unbounded = 0
     offsets, widths = np.zeros(keys.shape[1], np.int64), np.zeros(keys.shape[1], np.int64)
     for number_of, (code, bucket) in enumerate(keys.T.tolist()):
@@ -103,13 +146,40 @@ def shifts(table: SpanTable, spans: Columns) -> Shifts:
         if offset:
             offsets[number_of], widths[number_of] = offset, half
             action = f"{labels[other]} was moved against {labels[one]} by minus `observed`, off by at most `limit`"
-            found.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
+            tables.append(findings("clock_estimated", Severity.INFO, action, observed=offset, limit=half, unit="ns"))
     if unbounded:
         action = "not moved: no call says how far these clocks are apart"
-        found.append(findings("clock_not_bounded", Severity.INFO, action, observed=unbounded, unit="pairs of clocks"))
-    shift[child] = -sign * offsets[which]
-    uncertainty[child] = widths[which]
-    return Shifts(shift, uncertainty, found)
+        tables.append(findings("clock_not_bounded", Severity.INFO, action, observed=unbounded, unit="pairs of clocks"))
+    return Clocks(keys.T, offsets, widths, tables)
+
+
+def shifts(table: SpanTable, spans: Columns, clocks: Clocks) -> tuple[I64, I64]:
+    """Return what is to be done about clocks.
+
+    Parameters
+    ----------
+    table
+        The spans' processes.
+    spans
+        One element per span.
+    clocks
+        What is known of the clocks of all spans, these among them.
+
+    Returns
+    -------
+    shift : array of int64
+        Per span what is added to its times beyond what is added to its parent's.
+    uncertainty : array of int64
+        How far that may be off.
+    """
+    shift, uncertainty = np.zeros(len(spans.start), np.int64), np.zeros(len(spans.start), np.int64)
+    child, sign, pair, bucket = _crossing(table, spans)
+    if len(child):
+        place = {(code, when): number for number, (code, when) in enumerate(clocks.pairs.tolist())}
+        keys, which = np.unique(np.stack([pair, bucket]), axis=1, return_inverse=True)
+        row = np.array([place[code, when] for code, when in keys.T.tolist()], np.int64)[which.reshape(-1)]
+        shift[child], uncertainty[child] = -sign * clocks.offset[row], clocks.uncertainty[row]
+    return shift, uncertainty
 
 
 def _over_others(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -35,6 +36,7 @@ FORMATS: Final = tuple(FORMS)
 REQUESTS: Final = "requests.parquet"
 """Of a trace: one row per request with its real times."""
 _MOST_ROWS: Final = 2_000_000
+_EMPTY: Final = "requests without duration"
 _FILE_ROWS = 1_000_000
 
 
@@ -83,19 +85,63 @@ def convertible(requests: Requests) -> I64:
     return np.flatnonzero((requests.latency > 0) & ~requests.orphan)
 
 
-def write_requests(requests: Requests, chosen: I64, target: Path, *, replace: bool = False) -> TraceMeta:
+def left_out(rows: pl.DataFrame) -> dict[str, int]:
+    """Return how many spans are left out with requests, by reason, and how many requests have no path.
+
+    Parameters
+    ----------
+    rows
+        One row per request that is not written: `orphan`, `latency` and `size` (in spans).
+    """
+    takes_time = pl.col("latency") > 0
+    reasons = {
+        "span_of_orphan": pl.col("orphan"),
+        "span_of_empty_request": ~pl.col("orphan") & ~takes_time,
+        "span_of_other_request": ~pl.col("orphan") & takes_time,
+    }
+    counts = rows.select(pl.col("size").filter(which).sum().alias(reason) for reason, which in reasons.items())
+    return {**counts.row(0, named=True), _EMPTY: int((rows["latency"] == 0).sum())}
+
+
+def check_size(requests: int, lanes: int) -> None:
+    """Refuse requests that are too many for one trace.
+
+    Raises
+    ------
+    InvalidParameterError
+        If lanes times epochs are more than two million.
+    """
+    if lanes * 2 * requests > _MOST_ROWS:
+        message = f"{requests:,} requests on {lanes:,} lanes are too many for one trace."
+        hint = "Choose some: pag spans TRACES --out DIR with --slowest N or --request ID."
+        raise InvalidParameterError(message, hint, {"requests": requests, "lanes": lanes})
+
+
+def write_requests(
+    requests: Requests,
+    chosen: I64,
+    target: Path,
+    *,
+    replace: bool = False,
+    others: Mapping[str, int] | None = None,
+    known: Sequence[pa.Table] | None = None,
+) -> TraceMeta:
     """Write chosen requests as a canonical trace, and their real times beside it.
 
     Parameters
     ----------
     requests
-        All of them.
+        All of them, or all of some traces.
     chosen
         Indexes of those to write, ascending.
     target
         Directory of the trace to write.
     replace
         Whether to replace a trace that is there.
+    others
+        What is left out with requests of other traces, as `left_out` has it.
+    known
+        Findings about all requests, if these are not all.
 
     Returns
     -------
@@ -113,17 +159,16 @@ def write_requests(requests: Requests, chosen: I64, target: Path, *, replace: bo
         message = "No request takes any time, or every one lacks its root: there is no path to be found."
         raise TraceFormatError(message, "Give the files with the roots as well.", {"requests": requests.count})
     layout = lay_end_to_end(requests, chosen)
-    rows = len(layout.lanes) * 2 * len(chosen)
-    if rows > _MOST_ROWS:
-        message = f"{len(chosen):,} requests on {len(layout.lanes):,} lanes are too many for one trace."
-        hint = "Choose some: pag spans TRACES --out DIR with --slowest N or --request ID."
-        raise InvalidParameterError(message, hint, {"requests": len(chosen), "lanes": len(layout.lanes)})
+    check_size(len(chosen), len(layout.lanes))
     table = requests.table
+    counts = Counter(_not_written(requests, chosen))
+    counts.update(others or {})
+    empty = counts.pop(_EMPTY, 0) + int((requests.latency[chosen] == 0).sum())
     meta = TraceMeta(
         trace_id=fingerprint([("spans", _identity(requests, layout))]),
         source=TraceSource(system="spans", version="", format=table.format),
         workers=len(layout.lanes),
-        dropped={**table.dropped, **_left_out(requests, chosen)},
+        dropped={**table.dropped, **{reason: count for reason, count in counts.items() if count}},
         rules=RuleSet.STATED,
     )
     write_trace(
@@ -133,7 +178,7 @@ def write_requests(requests: Requests, chosen: I64, target: Path, *, replace: bo
         operators=_operators(requests),
         channels=_channels(),
         workers=_workers(requests, layout),
-        findings=_findings(requests),
+        findings=_findings(requests.findings if known is None else known, empty),
         replace=replace,
     )
     request_rows(requests, chosen).write_parquet(target / REQUESTS)
@@ -161,26 +206,17 @@ def _identity(requests: Requests, layout: Layout) -> bytes:
     return spans.write_csv().encode()
 
 
-def _left_out(requests: Requests, chosen: I64) -> dict[str, int]:
-    sizes = np.diff(requests.first)
-    wanted = np.zeros(requests.count, np.bool_)
-    wanted[chosen] = True
-    reasons = {
-        "span_of_orphan": ~wanted & requests.orphan,
-        "span_of_empty_request": ~wanted & ~requests.orphan & (requests.latency == 0),
-        "span_of_other_request": ~wanted & ~requests.orphan & (requests.latency > 0),
-    }
-    counts = {reason: int(sizes[which].sum()) for reason, which in reasons.items()}
-    return {reason: count for reason, count in counts.items() if count}
+def _not_written(requests: Requests, chosen: I64) -> dict[str, int]:
+    rows = pl.DataFrame({"orphan": requests.orphan, "latency": requests.latency, "size": np.diff(requests.first)})
+    return left_out(rows[np.setdiff1d(np.arange(requests.count), chosen)])
 
 
-def _findings(requests: Requests) -> pa.Table:
-    empty = int((requests.latency == 0).sum())
-    found = [no_findings(), *requests.findings]
+def _findings(known: Sequence[pa.Table], empty: int) -> pa.Table:
+    tables = [no_findings(), *known]
     if empty:
         action = "left out: a request without duration has no path"
-        found.append(findings("path_empty", Severity.WARNING, action, observed=empty, unit="requests"))
-    return pa.concat_tables(found)
+        tables.append(findings("path_empty", Severity.WARNING, action, observed=empty, unit="requests"))
+    return pa.concat_tables(tables)
 
 
 def _parts(rows: pl.DataFrame) -> Iterator[tuple[str, pa.Table]]:

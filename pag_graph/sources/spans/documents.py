@@ -13,9 +13,9 @@ from pag_graph.sources.spans import jaeger_json, otlp_json, zipkin_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SLICE", "filled", "records"]
+__all__ = ["SLICE", "filled", "following", "records"]
 
-SLICE: Final = 1 << 24
+SLICE: Final = 1 << 20
 """Bytes of text that are parsed at a time: as objects they take some ten times as much."""
 _MEMBERS: Final = {jaeger_json.FORMAT: "data", otlp_json.FORMAT: "resourceSpans", zipkin_json.FORMAT: ""}
 """Where the array is that a document is made of; nowhere in a bare one."""
@@ -61,11 +61,16 @@ def records(form: str, text: bytes, pieces: Iterator[bytes], *, slice_bytes: int
             begun = True
         text = text[place:]
         if not ended:
-            more = filled(b"", pieces, slice_bytes)
+            more = filled(b"", pieces, following(text, slice_bytes))
             if not more:
                 break
             text += more
     orjson.loads(around + text + b"".join(pieces))
+
+
+def following(text: bytes, slice_bytes: int) -> int:
+    """Return how much to read next behind an element that has not ended: an ever longer one is looked through anew."""
+    return max(slice_bytes, len(text) // 8)
 
 
 def filled(text: bytes, pieces: Iterator[bytes], size: int) -> bytes:

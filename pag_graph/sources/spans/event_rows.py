@@ -55,6 +55,8 @@ class Layout:
 
     spans: I64
     """Indexes of the spans of chosen requests, in order."""
+    number: I64
+    """Per span of all requests: its place in `spans`; -1 for spans that are not chosen."""
     worker: I64
     """Per span of all requests: number of its lane; -1 for spans that are not chosen."""
     lanes: list[tuple[int, int]]
@@ -102,14 +104,15 @@ def lay_end_to_end(requests: Requests, chosen: I64) -> Layout:
     base = np.cumsum(high - low + GAP_NS) - (high - low)
     move = np.zeros(len(requests.row), np.int64)
     move[members] = (base - low)[request_of]
-    lanes, number = np.unique(requests.spans.lane[members], return_inverse=True)
-    worker = np.full(len(requests.row), -1, np.int64)
-    worker[members] = number
+    lanes, lane_of = np.unique(requests.spans.lane[members], return_inverse=True)
+    worker, number = np.full(len(requests.row), -1, np.int64), np.full(len(requests.row), -1, np.int64)
+    worker[members], number[members] = lane_of, np.arange(len(members))
     first = np.zeros(len(lanes), np.int64)
-    first[number] = members
+    first[lane_of] = members
     roots = begins
     return Layout(
         spans=members,
+        number=number,
         worker=worker,
         lanes=[(int(requests.process[span]), int(requests.lane[span])) for span in first],
         move=move,
@@ -321,7 +324,7 @@ def _link_messages(requests: Requests, layout: Layout) -> pl.DataFrame:
     good &= (layout.worker[child] != layout.worker[other]) & (sent >= spans.start[other])
     child, other = child[good], other[good]
     sent = _last_own(requests, other, sent[good])
-    number = len(requests.row) + np.arange(len(child))
+    number = len(layout.spans) + np.arange(len(child))
     return pl.concat(
         [
             _sends(requests, layout, (other, child, sent), (LINKS, _CALL), number),
@@ -371,7 +374,7 @@ def _sends(
         activity=_message_type(channel),
         channel=channel,
         peer=layout.worker[reader],
-        message_seq=span if number is None else number,
+        message_seq=layout.number[span] if number is None else number,
     )
 
 
@@ -391,7 +394,7 @@ def _receives(
         activity=_message_type(channel),
         channel=channel,
         peer=layout.worker[sender],
-        message_seq=span if number is None else number,
+        message_seq=layout.number[span] if number is None else number,
     )
 
 

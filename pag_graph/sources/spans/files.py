@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -11,7 +12,7 @@ from pag_graph.model.enums import Severity
 from pag_graph.sources.collector import without_collector
 from pag_graph.sources.foreign_files import unreadable
 from pag_graph.sources.spans import jaeger_json, otlp_json, otlp_protobuf, zipkin_json
-from pag_graph.sources.spans.documents import SLICE, filled, records
+from pag_graph.sources.spans.documents import SLICE, filled, following, records
 from pag_graph.sources.spans.table import SpanRows
 from pag_graph.sources.spark.codecs import decode
 from pag_graph.store.capacity import lacking
@@ -24,14 +25,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.sources.spans.table import SpanTable
+    from pag_graph.sources.spans.table import SpanParts, SpanTable
     from pag_graph.sources.spark.codecs import Stopped
 
 _HEAD: Final = 1 << 16
 _NEEDED: Final = 1 << 28
 """Bytes of memory that a slice takes as objects, and the columns of its spans."""
 _PER_SPAN: Final = 600
-"""Bytes that requests and their paths take per span."""
+"""Bytes that requests and their paths take per span, if all are in memory."""
+_PER_SPAN_OF_PARTS: Final = 100
+"""Bytes that stay in memory per span where requests are made part by part: what sums are made of."""
+HELD: Final = 1 << 17
+"""How many spans memory holds at a time where requests are made part by part."""
 _CHECKED_EACH: Final = 1 << 26
 _CONTROL = bytes(set(range(32)) - {9, 10, 13})
 
@@ -110,37 +115,94 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
         If there is no file or no span, a file is damaged as a whole, files or their parts are in two formats, or there
         is not enough memory; names the file.
     """
+    rows = SpanRows()
+    return rows.table(*_read_all(sources, form, rows, _PER_SPAN))
+
+
+@contextmanager
+def read_parts(sources: Sequence[Path], *, held: int = HELD) -> Iterator[SpanParts]:
+    """Read the spans of files and folders into parts that hold whole traces, of which one at a time is in memory.
+
+    Parameters
+    ----------
+    sources
+        As for `read_spans`.
+    held
+        How many spans memory is to hold; more go to files in the folder for temporary ones.
+
+    Yields
+    ------
+    SpanParts
+        To be used inside: the files go at the end.
+
+    Raises
+    ------
+    TraceFormatError
+        As for `read_spans`.
+    StoreError
+        If the folder for temporary files has no room.
+    """
+    rows = SpanRows(held)
+    try:
+        yield rows.parts(*_read_all(sources, None, rows, _PER_SPAN_OF_PARTS))
+    finally:
+        rows.close()
+
+
+def _read_all(
+    sources: Sequence[Path], form: str | None, rows: SpanRows, per_span: int
+) -> tuple[str, int, list[pa.Table]]:
+    """Add the spans of files and folders; returns the format, its tick, and findings."""
     files = [file for source in sources for file in span_files(source)]
     if not files:
         places = ", ".join(str(source) for source in sources)
         message = f"There are no files of spans at {places}."
         raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": places})
-    rows, found = SpanRows(), []
     names = {file: form or form_of(file) for file in files}
     unknown = next((file for file, name in names.items() if name is None), None)
     if unknown is not None:
         message = f"{unknown} is in none of the formats {', '.join(FORMS)}."
         raise TraceFormatError(message, "Give files of Jaeger JSON, OTLP or Zipkin v2.", {"file": str(unknown)})
-    chosen = str(names[files[0]])
+    chosen, told = str(names[files[0]]), []
     for file in files:
         if names[file] != chosen:
             message = f"{file} is in the format {names[file]}, and {files[0]} in the format {chosen}."
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
         with without_collector():
-            found += _read_file(file, chosen, rows)
-        _check_memory(file, _PER_SPAN * rows.rows)
+            told += read_file(file, chosen, rows)
+        _check_memory(file, per_span * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."
         raise TraceFormatError(message, None, {"file": str(files[0]), "dropped": rows.dropped})
-    found += [
+    told += [
         findings(reason, Severity.WARNING, "left out", observed=count, unit="spans")
         for reason, count in rows.dropped.items()
     ]
-    return rows.table(chosen, FORMS[chosen].tick_ns, found)
+    return chosen, FORMS[chosen].tick_ns, told
 
 
-def _read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
-    """Add the spans of a file; returns findings."""
+def read_file(file: Path, name: str, rows: SpanRows) -> list[pa.Table]:
+    """Add the spans of a file.
+
+    Parameters
+    ----------
+    file
+        Plain, gzip or zstd.
+    name
+        Of its format.
+    rows
+        Where to add them; entries that are no spans are counted there.
+
+    Returns
+    -------
+    list of pa.Table
+        Findings: records that are damaged, and where the file ends too early.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is damaged as a whole, in two formats, or larger than memory; names it. Some spans may have been added.
+    """
     stops: list[Stopped] = []
     try:
         pieces = _checked(file, decode(file, stopped=stops.append))
@@ -186,7 +248,9 @@ def _read_json(file: Path, name: str, head: bytes, pieces: Iterator[bytes], rows
     """Add the spans of a JSON document, or of lines of JSON; returns how many lines are damaged."""
     content = filled(head, pieces, SLICE)
     is_large = len(content) >= SLICE
-    while name == otlp_json.FORMAT and b"\n" not in content and (more := filled(b"", pieces, SLICE)):
+    while (
+        name == otlp_json.FORMAT and b"\n" not in content and (more := filled(b"", pieces, following(content, SLICE)))
+    ):
         # A line per export, as long as it may be.
         content += more
     lines = content.lstrip().split(b"\n", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pag_graph.sources.spans.table import (
@@ -13,7 +14,6 @@ from pag_graph.sources.spans.table import (
     KINDS,
     NO_DURATION,
     NO_THREAD,
-    Operation,
     Process,
     lasting,
     nanoseconds,
@@ -21,7 +21,7 @@ from pag_graph.sources.spans.table import (
 )
 
 if TYPE_CHECKING:
-    from pag_graph.sources.spans.table import SpanRows
+    from pag_graph.sources.spans.table import Place, SpanRows
 
 FORMAT = "jaeger"
 TICK_NS = 1_000
@@ -51,91 +51,93 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     """
     traces = record["data"] if isinstance(record.get("data"), list) else [record]
     for trace in traces:
-        processes = _processes(trace.get("processes"), rows)
+        places = _places(trace.get("processes"), rows)
         own = text(trace.get("traceID"))
         for span in trace["spans"]:
-            if not isinstance(span, dict) or not _add(span, own, processes, rows):
+            if not isinstance(span, dict) or not _add(span, own, places, rows):
                 rows.drop("span_unreadable")
 
 
-def _processes(stated: Any, rows: SpanRows) -> dict[str, tuple[int, str]]:
-    """Return code and service of each process of a trace."""
-    found = {}
+def _places(stated: Any, rows: SpanRows) -> dict[str, Place]:
+    """Return the processes of a trace."""
+    places = {}
     for key, process in stated.items() if isinstance(stated, dict) else ():
-        if not isinstance(process, dict):
-            continue
-        service = text(process.get("serviceName")) or "unknown-service"
-        tags = {text(tag.get("key")): text(tag.get("value")) for tag in _dicts(process.get("tags"))}
-        name = tags.get("hostname") or tags.get("host.name") or ""
-        instance = tags.get("service.instance.id") or tags.get("client-uuid") or ""
-        place = Process(service, name or tags.get("ip", ""), instance, bool(name))
-        found[key] = rows.processes.code(place), service
-    return found
+        if isinstance(process, dict):
+            service = text(process.get("serviceName")) or "unknown-service"
+            tags = {text(tag.get("key")): text(tag.get("value")) for tag in _dicts(process.get("tags"))}
+            name = tags.get("hostname") or tags.get("host.name") or ""
+            instance = tags.get("service.instance.id") or tags.get("client-uuid") or ""
+            places[key] = rows.place(Process(service, name or tags.get("ip", ""), instance, bool(name)))
+    return places
 
 
-def _add(span: dict[str, Any], own: str, processes: dict[str, tuple[int, str]], rows: SpanRows) -> bool:
+def _add(span: dict[str, Any], own: str, places: dict[str, Place], rows: SpanRows) -> bool:
     """Add one span; returns whether it is one."""
-    number, trace = text(span.get("spanID")), text(span.get("traceID")) or own
-    start = nanoseconds(span.get("startTime", 0), TICK_NS)
-    if not number or start is None:
+    get = span.get
+    number, trace, name = get("spanID"), get("traceID"), get("operationName")
+    # What nearly all spans have as text takes no call.
+    number = number if type(number) is str else text(number)
+    trace = trace if type(trace) is str else text(trace)
+    name = name if type(name) is str else text(name)
+    start, duration = nanoseconds(get("startTime", 0), TICK_NS), nanoseconds(get("duration"), TICK_NS)
+    times = None if start is None else lasting(start, duration)
+    if not number or times is None:
         return False
-    duration = nanoseconds(span.get("duration"), TICK_NS)
-    times = lasting(start, duration)
-    if times is None:
-        return False
-    process = processes.get(text(span.get("processID")))
-    if process is None:
-        # Some exporters write the process into the span.
-        process = _processes({"": span.get("process") or {}}, rows)[""] if _is_inline(span) else _nobody(rows)
-    kind, thread, flags = _tags(span.get("tags"), rows)
+    process = get("processID")
+    place = places.get(process if type(process) is str else text(process)) or _place_inside(span, rows)
+    kind, thread, flags = _tags(get("tags"), rows)
     if duration is None or duration < 0:
         flags |= NO_DURATION
-    if _failed(span.get("logs")):
+    if (logs := get("logs")) and _failed(logs):
         flags |= ERROR
-    row = rows.add(
-        rows.traces.code(trace),
-        number,
-        kind,
-        times,
-        process[0],
-        rows.operations.code(Operation(process[1], text(span.get("operationName")))),
-        thread,
-        flags,
-    )
-    for reference in _dicts(span.get("references")):
-        other = text(reference.get("spanID"))
-        if other:
-            stated = _REFERENCES.get(text(reference.get("refType")), FOLLOWS_FROM)
-            rows.refer(row, stated, rows.traces.code(text(reference.get("traceID")) or trace), other)
-    parent = text(span.get("parentSpanID"))
-    if parent and not span.get("references"):
-        rows.refer(row, CHILD_OF, rows.traces.code(trace), parent)
+    code = rows.traces.code(trace or own)
+    operation = place.operations.get(name)
+    if operation is None:
+        operation = rows.operation(place, name)
+    row = rows.add(code, number, kind, times, place.process, operation, thread, flags)
+    references = get("references")
+    for reference in references if isinstance(references, list) else ():
+        if type(reference) is dict and (other := text(reference.get("spanID"))):
+            kind_of = _REFERENCES.get(text(reference.get("refType")), FOLLOWS_FROM)
+            where = text(reference.get("traceID"))
+            rows.refer(row, kind_of, rows.traces.code(where) if where and where != trace else code, other)
+    if not references and (parent := text(get("parentSpanID"))):
+        rows.refer(row, CHILD_OF, code, parent)
     return True
 
 
-def _is_inline(span: dict[str, Any]) -> bool:
-    return isinstance(span.get("process"), dict)
+def _place_inside(span: dict[str, Any], rows: SpanRows) -> Place:
+    """Return the process that stands in the span itself, as some exporters write it; else one of nobody."""
+    inside = _places({"": span.get("process")}, rows)
+    return inside[""] if inside else rows.place(Process("unknown-service", "", "", host_named=False))
 
 
-def _nobody(rows: SpanRows) -> tuple[int, str]:
-    return rows.processes.code(Process("unknown-service", "", "", host_named=False)), "unknown-service"
+@lru_cache(1 << 12)
+def _role(key: str) -> str:
+    """Return what a tag is looked at for; empty if it is not."""
+    if key in {"span.kind", "thread.id", "db.system"}:
+        return key
+    return key.lower() if key.lower() in {"error", "http.status_code", "grpc.status"} else ""
 
 
 def _tags(tags: Any, rows: SpanRows) -> tuple[int, int, int]:
     """Return kind, thread and flags that tags state."""
     kind, thread, flags = INTERNAL, NO_THREAD, 0
     kind_stated = False
-    for tag in _dicts(tags):
-        key, value = tag.get("key"), tag.get("value")
-        if type(key) is not str:
+    for tag in tags if isinstance(tags, list) else ():
+        key = tag.get("key") if type(tag) is dict else None
+        role = _role(key) if type(key) is str else ""
+        if not role:
             continue
-        if key == "span.kind" and not kind_stated:
-            kind, kind_stated = KINDS.get(text(value).lower(), INTERNAL), True
-        elif key == "thread.id":
+        value = tag.get("value")
+        if role == "span.kind":
+            if not kind_stated:
+                kind, kind_stated = KINDS.get(text(value).lower(), INTERNAL), True
+        elif role == "thread.id":
             thread = rows.threads.code(text(value))
-        elif key == "db.system":
+        elif role == "db.system":
             flags |= DATABASE
-        elif _says_failed(key.lower(), text(tag.get("type")).lower(), value):
+        elif _says_failed(role, text(tag.get("type")).lower(), value):
             flags |= ERROR
     return kind, thread, flags
 

@@ -15,7 +15,6 @@ from pag_graph.sources.spans.table import (
     LINK,
     NO_DURATION,
     NO_THREAD,
-    Operation,
     Process,
     lasting,
     nanoseconds,
@@ -25,11 +24,13 @@ from pag_graph.sources.spans.table import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pag_graph.sources.spans.table import SpanRows
+    from pag_graph.sources.spans.table import Place, SpanRows
 
 FORMAT = "otlp"
 TICK_NS = 1
 STATUS_ERROR = 2
+_DATABASE = ("db.system", "db.system.name")
+"""Attributes of spans that talk to a database."""
 _BASE64_LENGTHS = (12, 24)
 """Of ids of 8 and 16 bytes, which as hexadecimal digits are 16 and 32 long."""
 
@@ -49,12 +50,15 @@ def read(record: dict[str, Any], rows: SpanRows) -> None:
     rows
         Where to add them; entries that are no spans are counted there.
     """
-    for resource_spans in _dicts(record["resourceSpans"]):
+    for resource_spans in record["resourceSpans"]:
+        if not isinstance(resource_spans, dict):
+            rows.drop("group_unreadable")
+            continue
         resource = resource_spans.get("resource")
         process = resource_process(_attributes(resource.get("attributes") if isinstance(resource, dict) else None))
-        code = rows.processes.code(process)
-        for span in _spans(resource_spans):
-            if not isinstance(span, dict) or not _add(span, code, process.service, rows):
+        place = rows.place(process)
+        for span in _spans(resource_spans, rows):
+            if not isinstance(span, dict) or not _add(span, place, rows):
                 rows.drop("span_unreadable")
 
 
@@ -70,47 +74,64 @@ def resource_process(attributes: dict[str, str]) -> Process:
     )
 
 
-def _spans(resource_spans: dict[str, Any]) -> Iterator[Any]:
-    for group in ("scopeSpans", "instrumentationLibrarySpans"):
-        for scope in _dicts(resource_spans.get(group)):
-            spans = scope.get("spans")
-            yield from spans if isinstance(spans, list) else ()
+def _spans(resource_spans: dict[str, Any], rows: SpanRows) -> Iterator[Any]:
+    for scope in _listed(resource_spans, ("scopeSpans", "instrumentationLibrarySpans"), rows):
+        if isinstance(scope, dict):
+            yield from _listed(scope, ("spans",), rows)
+        else:
+            rows.drop("group_unreadable")
 
 
-def _add(span: dict[str, Any], process: int, service: str, rows: SpanRows) -> bool:
-    number, trace = _id(span.get("spanId")), _id(span.get("traceId"))
-    start = nanoseconds(span.get("startTimeUnixNano"), TICK_NS)
-    if not number or not trace or start is None:
+def _listed(owner: dict[str, Any], names: tuple[str, ...], rows: SpanRows) -> list[Any]:
+    """Return what lists of some names hold, which may be absent; what stands in their place is counted."""
+    lists = [owner[name] for name in names if isinstance(owner.get(name), list)]
+    if any(owner.get(name) is not None and not isinstance(owner[name], list) for name in names):
+        rows.drop("group_unreadable")
+    elif not lists and any(isinstance(value, list) for value in owner.values()):
+        # A list of another name: misspelt, or of another version of the protocol.
+        rows.drop("group_unreadable")
+    return [entry for listed in lists for entry in listed]
+
+
+def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
+    get = span.get
+    number, trace = _id(get("spanId")), _id(get("traceId"))
+    start, end = nanoseconds(get("startTimeUnixNano"), TICK_NS), nanoseconds(get("endTimeUnixNano"), TICK_NS)
+    times = None if start is None else lasting(start, None if end is None else end - start)
+    if not number or not trace or start is None or times is None:
         return False
-    end = nanoseconds(span.get("endTimeUnixNano"), TICK_NS)
-    times = lasting(start, None if end is None else end - start)
-    if times is None:
-        return False
-    flags = NO_DURATION if end is None or end < start else 0
-    attributes = _attributes(span.get("attributes"))
-    if "db.system" in attributes or "db.system.name" in attributes:
-        flags |= DATABASE
-    status = span.get("status")
+    thread, flags = _stated(get("attributes"), rows)
+    if end is None or end < start:
+        flags |= NO_DURATION
+    status = get("status")
     if isinstance(status, dict) and status.get("code") in {STATUS_ERROR, "STATUS_CODE_ERROR"}:
         flags |= ERROR
-    thread, code = attributes.get("thread.id"), rows.traces.code(trace)
-    row = rows.add(
-        code,
-        number,
-        _kind(span.get("kind")),
-        times,
-        process,
-        rows.operations.code(Operation(service, text(span.get("name")))),
-        rows.threads.code(thread) if thread else NO_THREAD,
-        flags,
-    )
-    if parent := _id(span.get("parentSpanId")):
+    name = get("name")
+    name = name if type(name) is str else text(name)
+    operation = place.operations.get(name)
+    if operation is None:
+        operation = rows.operation(place, name)
+    code = rows.traces.code(trace)
+    row = rows.add(code, number, _kind(get("kind")), times, place.process, operation, thread, flags)
+    if parent := _id(get("parentSpanId")):
         rows.refer(row, CHILD_OF, code, parent)
-    for link in _dicts(span.get("links")):
+    for link in _dicts(get("links")):
         other, where = _id(link.get("spanId")), _id(link.get("traceId"))
         if other:
             rows.refer(row, LINK, rows.traces.code(where) if where else code, other)
     return True
+
+
+def _stated(attributes: Any, rows: SpanRows) -> tuple[int, int]:
+    """Return the thread that attributes of a span state, and flags."""
+    thread, flags = NO_THREAD, 0
+    for attribute in attributes if isinstance(attributes, list) else ():
+        key = attribute.get("key") if type(attribute) is dict else None
+        if key == "thread.id":
+            thread = rows.threads.code(stated) if (stated := _value(attribute)) else NO_THREAD
+        elif key in _DATABASE and isinstance(attribute.get("value"), dict) and attribute["value"]:
+            flags |= DATABASE
+    return thread, flags
 
 
 def _kind(value: Any) -> int:
@@ -134,12 +155,16 @@ def _id(value: Any) -> str:
 
 def _attributes(stated: Any) -> dict[str, str]:
     """Return attributes that are text, numbers or truths, as text."""
-    found = {}
-    for attribute in _dicts(stated):
-        value = attribute.get("value")
-        if isinstance(value, dict) and value:
-            found[text(attribute.get("key"))] = text(next(iter(value.values())))
-    return found
+    known = [
+        attribute for attribute in _dicts(stated) if isinstance(attribute.get("value"), dict) and attribute["value"]
+    ]
+    return {text(attribute.get("key")): _value(attribute) for attribute in known}
+
+
+def _value(attribute: dict[str, Any]) -> str:
+    """Return the value of an attribute as text; empty for what is no text or number."""
+    value = attribute.get("value")
+    return text(next(iter(value.values()))) if isinstance(value, dict) and value else ""
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from pag_graph.kernels.protobuf import BYTES, FIXED64, VARINT, Fields, fields
-from pag_graph.sources.spans.documents import SLICE, filled
+from pag_graph.sources.spans.documents import SLICE, filled, following
 from pag_graph.sources.spans.otlp_json import STATUS_ERROR, resource_process
 from pag_graph.sources.spans.table import (
     CHILD_OF,
@@ -117,7 +117,7 @@ def slices(head: bytes, pieces: Iterator[bytes], *, slice_bytes: int = SLICE) ->
         About how long a slice is.
     """
     content = head
-    while more := filled(b"", pieces, slice_bytes):
+    while more := filled(b"", pieces, following(content, slice_bytes)):
         content += more
         exports, rest = split(content)
         if exports.begin[0]:

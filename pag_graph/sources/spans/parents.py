@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 
 from pag_graph.kernels.span_trees import climb
-from pag_graph.model.enums import Severity
+from pag_graph.sources.spans import oddities
+from pag_graph.sources.spans.oddities import Odd
 from pag_graph.sources.spans.table import CHILD_OF, CLIENT, FOLLOWS_FROM, LINK, NO_DURATION, SERVER
-from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from pag_graph.sources.spans.table import SpanTable
@@ -41,7 +40,8 @@ class Family:
     """Whether the root states a parent that is absent, or was cut out of a circle."""
     links: tuple[I64, I64]
     """Further references within a trace: from which span to which one."""
-    findings: list[pa.Table]
+    odd: dict[str, Odd]
+    """What is odd, by name."""
 
 
 def family(table: SpanTable) -> Family:
@@ -73,13 +73,6 @@ def family(table: SpanTable) -> Family:
     stated = np.zeros(len(kept), np.bool_)
     stated[place[missing]] = True
     lost = (stated & (above < 0)) | cut
-    found = [
-        report("span_twice", Severity.WARNING, "the longest one is kept", repeats),
-        report("parent_missing", Severity.WARNING, "a root of its own, left out of sums", int((lost & ~cut).sum())),
-        report("cycle", Severity.WARNING, "cut above the span that starts first", int(cut.sum())),
-        report("link_to_other_trace", Severity.INFO, "not followed", foreign),
-        report("no_duration", Severity.WARNING, "taken as spans without duration", _no_duration(table)),
-    ]
     return Family(
         row=kept,
         parent=above,
@@ -89,27 +82,33 @@ def family(table: SpanTable) -> Family:
         rank=own_rank,
         orphan=lost[root],
         links=links,
-        findings=[part for part in found if part.num_rows],
+        odd={
+            oddities.TWICE: Odd(repeats),
+            oddities.MISSING: Odd(int((lost & ~cut).sum())),
+            oddities.CYCLE: Odd(int(cut.sum())),
+            oddities.ELSEWHERE: Odd(foreign),
+            oddities.NO_DURATION: Odd(int(((table.spans["flags"] & NO_DURATION) > 0).sum())),
+        },
     )
-
-
-def report(name: str, severity: Severity, action: str, count: int) -> pa.Table:
-    """Return a finding about some spans; no row if there are none."""
-    return findings(name, severity, action, rows=int(count > 0), observed=count, unit="spans")
-
-
-def _no_duration(table: SpanTable) -> int:
-    return int(((table.spans["flags"] & NO_DURATION) > 0).sum())
 
 
 def _ranks(table: SpanTable) -> I64:
-    order = (
-        table.spans.with_row_index("row")
-        .with_columns(length=pl.col("start") - pl.col("end"))
-        .sort("trace", "start", "length", "id", "kind", "process", "operation", "thread", "flags", maintain_order=True)
-    )
+    """Return the place of each span by trace, start, length (longest first), and whatever else tells spans apart."""
+    spans = table.spans
+    trace, start, end = (spans[name].to_numpy() for name in ("trace", "start", "end"))
+    order = np.lexsort((start - end, start, trace))
+    alike = np.zeros(len(order) + 1, np.bool_)
+    alike[1:-1] = True
+    for column in (trace, start, end):
+        alike[1:-1] &= column[order[1:]] == column[order[:-1]]
+    # Few spans begin and end together; only they are compared by their ids, which are text.
+    tied = np.flatnonzero(alike[:-1] | alike[1:])
+    if len(tied):
+        names = ("trace", "start", "length", "id", "kind", "process", "operation", "thread", "flags")
+        ties = spans[order[tied]].with_columns(row=order[tied], length=pl.col("start") - pl.col("end"))
+        order[tied] = ties.sort(*names, maintain_order=True)["row"].to_numpy()
     rank = np.empty(table.rows, np.int64)
-    rank[order["row"].to_numpy()] = np.arange(table.rows)
+    rank[order] = np.arange(table.rows)
     return rank
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from pag_graph.kernels.span_paths import (
     waits,
     walk,
 )
-from pag_graph.kernels.span_trees import Places, Times, all_above, climb, fit, lay_out, mixed_threads, numbers_below
-from pag_graph.model.enums import Severity
-from pag_graph.sources.spans.clocks import Columns, shifts
+from pag_graph.kernels.span_trees import Places, Times, all_above, climb, fit, lay_out
+from pag_graph.sources.spans import oddities
+from pag_graph.sources.spans.agreement import agree, evidence, recorded_columns, stated_threads
+from pag_graph.sources.spans.clocks import shifts
+from pag_graph.sources.spans.oddities import Odd
 from pag_graph.sources.spans.parents import family
 from pag_graph.sources.spans.table import CLIENT, CONSUMER, PRODUCER, SERVER
-from pag_graph.store.findings import findings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pag_graph.sources.spans.agreement import Agreed, Evidence
+    from pag_graph.sources.spans.clocks import Columns
     from pag_graph.sources.spans.parents import Family
     from pag_graph.sources.spans.table import SpanTable
 
@@ -86,7 +89,10 @@ class Requests:
     """Where each request's path begins in `path`."""
     path: Parts
     links: tuple[I64, I64]
+    odd: dict[str, Odd]
+    """What is odd about these spans, by name."""
     findings: list[pa.Table]
+    """All of that, and what is odd about files and clocks."""
 
     @property
     def count(self) -> int:
@@ -130,10 +136,45 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
     -----
     Definitions stand in `docs/spans.md`. O(n log n).
     """
+    prepared = prepare(table)
+    return make_requests(table, prepared, agree(table, [prepared.evidence]), sync=sync)
+
+
+class Prepared(NamedTuple):
+    """Spans of whole traces as far as they can be understood without others."""
+
+    kin: Family
+    recorded: Columns
+    evidence: Evidence
+
+
+def prepare(table: SpanTable) -> Prepared:
+    """Find out whose child each span is, and what spans say of clocks and threads."""
     kin = family(table)
-    recorded = _columns(table, kin)
-    moved = shifts(table, recorded)
-    fitting, sync_kind, outside = _fitted(table, kin, recorded, moved.uncertainty, moved.shift)
+    recorded = recorded_columns(table, kin)
+    return Prepared(kin, recorded, evidence(table, kin, recorded))
+
+
+def make_requests(table: SpanTable, prepared: Prepared, agreed: Agreed, *, sync: Collection[str] = ()) -> Requests:
+    """Make requests of spans of whole traces.
+
+    Parameters
+    ----------
+    table, prepared
+        The spans.
+    agreed
+        What holds for these and for all others.
+    sync
+        As for `requests`.
+
+    Raises
+    ------
+    TraceFormatError
+        If the spans last too long together.
+    """
+    kin, recorded, _ = prepared
+    shift, uncertainty = shifts(table, recorded, agreed.clocks)
+    fitting, sync_kind, outside = _fitted(table, kin, recorded, uncertainty, shift)
     order, request, first = _in_order(kin, fitting)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -141,7 +182,8 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
     _check_sums(fitting)
     start, end, kind = fitting.start[order], fitting.end[order], recorded.kind[order]
     process = recorded.process[order]
-    thread = _threads(table, (start, end, parent), (kin.row[order], process))
+    thread = stated_threads(table, kin, recorded.process)[order]
+    thread[np.isin(thread, agreed.mixed)] = -1
     times = Times(start, end)
     lane, nested = lay_out(times, Places(request, process, thread, parent))
     lanes = process * (int(lane.max(initial=0)) + 1) + lane
@@ -154,6 +196,7 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
     operation = table.spans["operation"].to_numpy()[kin.row][order].astype(np.int64)
     # A span without a return is as certain as its parent: nobody is said to have waited for it.
     certain = _certain(table, parent, operation, nested | pair | (returned == NEVER), sync)
+    odd = {**kin.odd, **outside, oddities.ROOTS: Odd(_traces_of_several(table, kin))}
     return Requests(
         table=table,
         row=kin.row[order],
@@ -175,7 +218,8 @@ def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
         begins=begins,
         path=path,
         links=(place[kin.links[0]], place[kin.links[1]]),
-        findings=[*table.findings, *kin.findings, *moved.findings, *outside, *_odd_requests(table, kin)],
+        odd=odd,
+        findings=[*table.findings, *oddities.told(odd), *agreed.clocks.findings],
     )
 
 
@@ -185,16 +229,10 @@ def _check_sums(times: Times) -> None:
         raise TraceFormatError(message, "Read them in parts.", {"spans": len(times.start)})
 
 
-def _columns(table: SpanTable, kin: Family) -> Columns:
-    columns = [table.spans[name].to_numpy()[kin.row].astype(np.int64) for name in ("start", "end", "kind", "process")]
-    start, end, kind, process = columns
-    return Columns(start, end, kind, process, kin.parent)
-
-
 def _fitted(
     table: SpanTable, kin: Family, recorded: Columns, uncertainty: I64, shift: I64
-) -> tuple[Times, Flags, list[pa.Table]]:
-    """Return times on the root's clock, which spans are synchronous by their kind and times, and findings."""
+) -> tuple[Times, Flags, dict[str, Odd]]:
+    """Return times on the root's clock, which spans are synchronous by their kind and times, and what is odd."""
     above = np.maximum(kin.parent, 0)
     tolerance = uncertainty + (_COARSE_NS if table.tick_ns >= _COARSE_NS else 0)
     queued = (recorded.kind[above] == PRODUCER) & (recorded.kind == CONSUMER)
@@ -203,23 +241,12 @@ def _fitted(
     times, outside = fit(Times(recorded.start, recorded.end), kin.parent, order, shift, np.where(loose, -1, tolerance))
     far = (outside > tolerance) & ~loose
     near = (outside > 0) & ~far & ~loose
-    found = []
-    for which, severity, action in (
-        (far, Severity.WARNING, "no return: a child that outlives its parent, or begins before it"),
-        (near, Severity.INFO, "cut to the parent's time: as far as clocks can tell it is inside"),
-    ):
-        if which.any():
-            found.append(
-                findings(
-                    "child_outside_parent",
-                    severity,
-                    f"{action} ({int(which.sum())} spans, `observed` is the farthest)",
-                    observed=int(outside[which].max()),
-                    limit=int(tolerance[which].max()),
-                    unit="ns",
-                )
-            )
-    return times, ~loose & ~far, found
+    odd = {
+        name: Odd(int(which.sum()), int(outside[which].max()), int(tolerance[which].max()))
+        for name, which in ((oddities.FAR, far), (oddities.NEAR, near))
+        if which.any()
+    }
+    return times, ~loose & ~far, odd
 
 
 def _in_order(kin: Family, times: Times) -> tuple[I64, I64, I64]:
@@ -232,22 +259,6 @@ def _in_order(kin: Family, times: Times) -> tuple[I64, I64, I64]:
     is_root = kin.parent[order] < 0
     order = order[np.lexsort((np.arange(len(order)), ~is_root, request))]
     return order, request, np.append(changes, len(order))
-
-
-def _threads(table: SpanTable, tree: tuple[I64, I64, I64], of_spans: tuple[I64, I64]) -> I64:
-    """Return the thread of each span, numbered across processes; -1 where none is stated or coroutines share it."""
-    start, end, parent = tree
-    row, process = of_spans
-    stated = table.spans["thread"].to_numpy()[row].astype(np.int64)
-    if not (stated >= 0).any():
-        return stated
-    _, thread = np.unique(process * (len(table.threads) + 1) + stated, return_inverse=True)
-    thread = np.where(stated >= 0, thread, -1)
-    depth_first = np.argsort(climb(parent, np.arange(len(parent)))[2], kind="stable")
-    first, last = numbers_below(parent, depth_first)
-    order = np.lexsort((first, -end, start, thread))
-    mixed = mixed_threads(Times(start[order], end[order]), thread[order], first[order], last[order])
-    return np.where((thread >= 0) & ~mixed[thread], thread, -1)
 
 
 def _calls(spans: Spans, kind: I64, nested: Flags, sync: Flags) -> tuple[I64, I64, Flags]:
@@ -301,9 +312,8 @@ def _certain(table: SpanTable, parent: I64, operation: I64, known: Flags, sync: 
     return all_above(parent, order, (parent < 0) | known | declared)
 
 
-def _odd_requests(table: SpanTable, kin: Family) -> list[pa.Table]:
+def _traces_of_several(table: SpanTable, kin: Family) -> int:
+    """Count the traces that are several requests."""
     roots = np.flatnonzero((kin.parent < 0) & ~kin.orphan)
     traces = table.spans["trace"].to_numpy()[kin.row[roots]]
-    several = int((np.bincount(traces, minlength=1) > 1).sum())
-    action = "each is a request of its own"
-    return [findings("many_roots", Severity.INFO, action, observed=several, unit="traces")] if several else []
+    return int((np.bincount(traces, minlength=1) > 1).sum())

@@ -13,7 +13,6 @@ from pag_graph.sources.spans.table import (
     NO_DURATION,
     NO_THREAD,
     SHARED,
-    Operation,
     Process,
     lasting,
     nanoseconds,
@@ -23,7 +22,7 @@ from pag_graph.sources.spans.table import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pag_graph.sources.spans.table import SpanRows
+    from pag_graph.sources.spans.table import Place, SpanRows
 
 FORMAT = "zipkin"
 TICK_NS = 1_000
@@ -61,40 +60,44 @@ def _spans(record: Any) -> Iterator[Any]:
 
 
 def _add(span: dict[str, Any], rows: SpanRows) -> bool:
-    number, trace = text(span.get("id")), text(span.get("traceId"))
-    start = nanoseconds(span.get("timestamp"), TICK_NS)
-    if not number or not trace or start is None:
+    get = span.get
+    number, trace, name = text(get("id")), text(get("traceId")), text(get("name"))
+    start, duration = nanoseconds(get("timestamp"), TICK_NS), nanoseconds(get("duration"), TICK_NS)
+    times = None if start is None else lasting(start, duration)
+    if not number or not trace or times is None:
         return False
-    duration = nanoseconds(span.get("duration"), TICK_NS)
-    times = lasting(start, duration)
-    if times is None:
-        return False
-    endpoint = span.get("localEndpoint")
-    place = endpoint if isinstance(endpoint, dict) else {}
-    service = text(place.get("serviceName")) or "unknown-service"
-    tags = span.get("tags")
+    tags, endpoint = get("tags"), get("localEndpoint")
     stated = tags if isinstance(tags, dict) else {}
-    name = text(stated.get("host.name"))
-    host = name or text(place.get("ipv4")) or text(place.get("ipv6"))
-    process = Process(service, host, text(stated.get("service.instance.id")), bool(name))
+    place = _place(endpoint if isinstance(endpoint, dict) else {}, stated, rows)
     flags = (
         (NO_DURATION if duration is None or duration < 0 else 0)
         | (ERROR if "error" in stated else 0)
         | (DATABASE if "db.system" in stated else 0)
-        | (SHARED if span.get("shared") is True else 0)
+        | (SHARED if get("shared") is True else 0)
     )
     thread = text(stated.get("thread.id"))
+    operation = place.operations.get(name)
+    if operation is None:
+        operation = rows.operation(place, name)
     code = rows.traces.code(trace)
     row = rows.add(
         code,
         number,
-        KINDS.get(text(span.get("kind")).lower(), INTERNAL),
+        KINDS.get(text(get("kind")).lower(), INTERNAL),
         times,
-        rows.processes.code(process),
-        rows.operations.code(Operation(service, text(span.get("name")))),
+        place.process,
+        operation,
         rows.threads.code(thread) if thread else NO_THREAD,
         flags,
     )
-    if parent := text(span.get("parentId")):
+    if parent := text(get("parentId")):
         rows.refer(row, CHILD_OF, code, parent)
     return True
+
+
+def _place(endpoint: dict[str, Any], stated: dict[str, Any], rows: SpanRows) -> Place:
+    """Return the process that an endpoint and tags describe."""
+    name = text(stated.get("host.name"))
+    host = name or text(endpoint.get("ipv4")) or text(endpoint.get("ipv6"))
+    service = text(endpoint.get("serviceName")) or "unknown-service"
+    return rows.place(Process(service, host, text(stated.get("service.instance.id")), bool(name)))

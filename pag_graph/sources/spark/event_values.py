@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from pag_graph.sources.spark.plans import is_unsplittable
+from pag_graph.sources.spark.plan_texts import is_unsplittable
 from pag_graph.sources.spark.task_rows import LARGEST, LARGEST_ID
 
 if TYPE_CHECKING:

@@ -15,8 +15,10 @@ __all__ = [
     "EXECUTORS",
     "JOBS",
     "JOB_STAGES",
+    "MEMORY",
     "NODES",
     "NODE_METRICS",
+    "PROGRESS",
     "STAGES",
     "STAGE_METRICS",
     "LogFinding",
@@ -82,12 +84,18 @@ class SparkLog:
     """One row per SQL execution, by number; `mark` tells first plans apart, but for ids, numbers and dates."""
     nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per plan node of a SQL execution's last plan; `detail` is Spark's word for how it joins or divides,
-    `mark` tells texts apart that are not kept."""
+    `mark` tells texts apart that are not kept, `traits` are what else was seen in them (`plan_texts.traits`)."""
     node_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per metric of a plan node, with its value where the log has one."""
     stage_metrics: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per stage attempt and accumulator of a plan node: what its tasks added to it, and how many of them
     (null where only totals are known)."""
+    memory: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per executor, and for the driver, with the peaks of its memory: those that were sampled are null where
+    nobody did, `task_bytes` is the most that one task held for its execution."""
+    progress: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """One row per batch of a stream that made progress, in the order of the log; times of the state are sums over
+    tasks."""
     texts: dict[str, list[str]] = field(default_factory=dict)
     """Texts that the tasks' columns executor, host and reason number."""
     events: dict[str, int] = field(default_factory=dict)
@@ -113,6 +121,7 @@ STAGES: dict[str, Any] = {
     "stage": _I,
     "stage_attempt": _I,
     **_STAGE_COLUMNS,
+    "failed": pl.Boolean,
     "execution": _I,
     "submitted_ms": _I,
     "completed_ms": _I,
@@ -156,6 +165,7 @@ NODES: dict[str, Any] = {
     "detail": _S,
     "mark": _I,
     "unsplittable": pl.Boolean,
+    "traits": pl.List(_S),
 }
 NODE_METRICS: dict[str, Any] = {
     "execution": _I,
@@ -166,6 +176,34 @@ NODE_METRICS: dict[str, Any] = {
     "driver_value": _I,
 }
 STAGE_METRICS: dict[str, Any] = {"stage": _I, "stage_attempt": _I, "accumulator": _I, "value": _I, "updates": _I}
+
+MEMORY: dict[str, Any] = {
+    "executor": _S,
+    "heap_bytes": _I,
+    "execution_bytes": _I,
+    "storage_bytes": _I,
+    "off_heap_bytes": _I,
+    "resident_bytes": _I,
+    "gc_ms": _I,
+    "task_bytes": _I,
+}
+PROGRESS: dict[str, Any] = {
+    "query": _S,
+    "batch": _I,
+    "started_ms": _I,
+    "trigger_ms": _I,
+    "add_batch_ms": _I,
+    "planning_ms": _I,
+    "latest_offset_ms": _I,
+    "wal_ms": _I,
+    "commit_offsets_ms": _I,
+    "input_rows": _I,
+    "state_rows": _I,
+    "state_bytes": _I,
+    "state_ms": _I,
+    "dropped_rows": _I,
+    "watermark_ms": _I,
+}
 
 
 def frame(schema: dict[str, Any], rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

@@ -254,6 +254,7 @@ class _ExecutorCores:
             return -1
         core = min(soft, key=lambda k: self.busy[k])
         self._end_sooner(core, self.busy[core] - start)
+        places.shifted += 1
         return core
 
     def _pressed(self, task: int, until: int, latest: int) -> int:

@@ -7,13 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pag_graph.sources.spark.plan_texts import UNSPLITTABLE, traits
 from pag_graph.sources.spark.task_rows import LARGEST
 from pag_graph.sources.spark.texts import OTHER, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Plan", "is_unsplittable", "metric_name", "plan_mark", "plan_nodes", "text_mark"]
+__all__ = ["Plan", "metric_name", "plan_mark", "plan_nodes", "text_mark"]
 
 # Nodes that only hold other ones, and would hide what people call the plan's steps.
 _WRAPPERS = ("InputAdapter", "AdaptiveSparkPlan", "ShuffleQueryStage", "BroadcastQueryStage", "ResultQueryStage")
@@ -30,8 +31,8 @@ class Plan:
     """(node, parent, name, text, name of the code generation stage around it); texts tell versions of a plan apart."""
     metrics: tuple[tuple[int, int, str, str], ...]
     """(node, accumulator, metric, kind)."""
-    unsplittable: frozenset[int] = frozenset()
-    """Nodes that read files which cannot be split."""
+    traits: tuple[tuple[int, str], ...] = ()
+    """(node, what its text shows), as `plan_texts.traits` names it."""
 
     def with_metrics_of(self, other: Plan) -> Plan:
         """Return this plan with the accumulators of an earlier version of it, node by node of the same text."""
@@ -45,10 +46,13 @@ class Plan:
             for node, accumulator, metric, kind in other.metrics
             if accumulator not in known and texts[node] in nodes
         ]
-        return Plan(self.nodes, (*self.metrics, *more), self.unsplittable)
+        return Plan(self.nodes, (*self.metrics, *more), self.traits)
 
     def node_rows(self, execution: int) -> Iterator[dict[str, Any]]:
         """Yield one row per node."""
+        shown: dict[int, list[str]] = {}
+        for node, trait in self.traits:
+            shown.setdefault(node, []).append(trait)
         for node, parent, name, text, scope in self.nodes:
             detail = _DETAIL.search(text)
             yield {
@@ -59,7 +63,8 @@ class Plan:
                 "scope": scope,
                 "detail": detail[0] if detail else "",
                 "mark": text_mark(text),
-                "unsplittable": node in self.unsplittable,
+                "unsplittable": UNSPLITTABLE in shown.get(node, ()),
+                "traits": shown.get(node, []),
             }
 
     def metric_rows(self, execution: int, driver: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -92,7 +97,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
     """
     nodes: list[tuple[int, int | None, str, str, str | None]] = []
     metrics: list[tuple[int, int, str, str]] = []
-    unsplittable: set[int] = set()
+    shown: list[tuple[int, str]] = []
     waiting: list[tuple[Any, int | None, str | None]] = [(root, None, None)]
     while waiting and len(nodes) < _DEEPEST:
         info, parent, scope = waiting.pop()
@@ -107,8 +112,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
         else:
             text = str(info.get("simpleString") or "")
             nodes.append((number, parent, texts.node(name), _held(text), scope))
-            if "Scan" in name and is_unsplittable(text):
-                unsplittable.add(number)
+            shown += [(number, trait) for trait in traits(name, text)]
         if name.startswith(("InputAdapter", "Exchange", "BroadcastExchange")):
             scope = None
         if number >= 0:
@@ -118,7 +122,7 @@ def plan_nodes(root: dict[str, Any], texts: Texts = Texts()) -> Plan:  # noqa: B
                     metrics.append((number, metric["accumulatorId"], metric_name(metric.get("name")), kind))
         below = None if number < 0 else number
         waiting += [(child, below, scope) for child in reversed(info.get("children") or ())]
-    return Plan(tuple(nodes), tuple(metrics), frozenset(unsplittable))
+    return Plan(tuple(nodes), tuple(metrics), tuple(shown))
 
 
 def text_mark(text: str) -> int:
@@ -170,20 +174,6 @@ def _held(text: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return text[:_LONGEST] + hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
-
-
-def is_unsplittable(text: str) -> bool:
-    """Return whether a text names files in a form that one task must read as a whole; the text itself is not kept.
-
-    Examples
-    --------
-    >>> is_unsplittable("/in/orders.csv.gz MapPartitionsRDD"), is_unsplittable("[file:/in/part-0.gz.parquet]")
-    (True, False)
-    """
-    return _UNSPLITTABLE.search(text[:2_000]) is not None
-
-
-_UNSPLITTABLE = re.compile(r"\.(?:gz|zip|xz|deflate)(?![\w.])", re.ASCII | re.IGNORECASE)
 
 
 def metric_name(text: Any) -> str:

@@ -17,10 +17,13 @@ from pag_graph.sources.spark import log_tables as tables
 from pag_graph.sources.spark.accumulators import Accumulators
 from pag_graph.sources.spark.codecs import Stopped, decode
 from pag_graph.sources.spark.event_values import id_of, integer, stage_facts
-from pag_graph.sources.spark.log_lines import LONGEST_LINE, Lines
+from pag_graph.sources.spark.executor_memory import ExecutorMemory
+from pag_graph.sources.spark.log_lines import Lines
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, frame
 from pag_graph.sources.spark.plans import Plan, plan_mark, plan_nodes
+from pag_graph.sources.spark.reading_findings import event_findings, lost_events
 from pag_graph.sources.spark.settings import known_settings
+from pag_graph.sources.spark.stream_progress import progress_row
 from pag_graph.sources.spark.task_rows import (
     ENDED,
     FAILED,
@@ -28,6 +31,8 @@ from pag_graph.sources.spark.task_rows import (
     LARGEST,
     LARGEST_ID,
     LATEST_MS,
+    LOCALITIES,
+    LOCALITY,
     MEASURED,
     SPECULATIVE,
     TaskRows,
@@ -45,6 +50,7 @@ _MOST_EXECUTORS = 100_000
 """Each of them is a worker at least, whatever it did."""
 _MOST_NAMES = 1_000
 """Names of events that are told apart: Spark has some hundred."""
+_PROGRESS = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
 
 
@@ -83,8 +89,7 @@ def read_log(
         with enough_memory(log):
             _read_files(log, reading, progress)
             if missing := log.missing + reading.missing_parts():
-                detail = "parts of a rolling log are not there; what they said is lost"
-                reading.find("log_part_missing", "error", missing, "files", detail)
+                reading.find("log_part_missing", "error", missing, "files", "parts of a rolling log that are not there")
             if reading.counts:
                 return reading.result(log)
     except OSError as error:
@@ -152,6 +157,8 @@ class _Reading:
         self.executions: dict[int, dict[str, Any]] = {}
         self.plans: dict[int, Plan] = {}
         self.accumulators = Accumulators()
+        self.memory = ExecutorMemory()
+        self.progress: list[dict[str, Any]] = []
         self.driver_metrics: dict[int, int] = {}
         self.first_started: int | None = None
         self.rolled: set[int] = set()
@@ -176,6 +183,8 @@ class _Reading:
             f"{_SQL}SQLExecutionEnd": self._execution_end,
             f"{_SQL}SQLAdaptiveExecutionUpdate": self._execution_plan,
             f"{_SQL}DriverAccumUpdates": self._driver_metrics,
+            "SparkListenerStageExecutorMetrics": self._stage_memory,
+            _PROGRESS: self._progress,
         }
 
     def find(self, finding: str, severity: str, observed: int, unit: str, detail: str) -> None:
@@ -246,7 +255,8 @@ class _Reading:
             | (FAILED if info.get("Failed") else 0)
             | (KILLED if info.get("Killed") else 0)
             | ENDED
-            | (MEASURED if metrics else 0),
+            | (MEASURED if metrics else 0)
+            | LOCALITIES.get(info.get("Locality"), 0) * LOCALITY,
             metrics.get("Executor Deserialize Time", 0),
             metrics.get("Executor Run Time", 0),
             metrics.get("Executor CPU Time", 0),
@@ -271,6 +281,9 @@ class _Reading:
         again = not known and self.first_started is not None and task >= self.first_started
         if task >= 0 and not again and why != "Resubmitted" and (items := info.get("Accumulables")):
             self.accumulators.add_task(row[4], row[5], items)
+        self.memory.add_task(info.get("Executor ID"), metrics.get("Peak Execution Memory"))
+        if peaks := event.get("Task Executor Metrics"):
+            self.memory.add(info.get("Executor ID"), peaks)
         self.last_ms = max(self.last_ms, launch, finish)
         if self.first_ms is None or launch < self.first_ms:
             self.first_ms = launch
@@ -307,6 +320,7 @@ class _Reading:
         stage["completed_ms"] = self._time(info.get("Completion Time")) or stage.get("completed_ms")
         if execution := properties.get("spark.sql.execution.id"):
             stage["execution"] = id_of(execution, LARGEST)
+        stage["failed"] = bool(info.get("Failure Reason"))
         if items := info.get("Accumulables"):
             self.accumulators.add_stage(*key, items)
 
@@ -430,6 +444,12 @@ class _Reading:
             if type(number) is int and type(value) is int and abs(value) <= LARGEST:
                 self.driver_metrics[number] = value
 
+    def _stage_memory(self, event: dict[str, Any]) -> None:
+        self.memory.add(event["Executor ID"], event["Executor Metrics"])
+
+    def _progress(self, event: dict[str, Any]) -> None:
+        self.progress.append(progress_row(event, self.texts))
+
     def missing_parts(self) -> int:
         """Return how many parts of a log of Databricks are missing, by the numbers that the others bear."""
         return max(self.rolled) + 1 - len(self.rolled) if self.rolled and min(self.rolled) >= 0 else 0
@@ -439,7 +459,18 @@ class _Reading:
         out = self.log
         out.name = log.name
         self.tasks.add_unended(self.running)
-        self._count_findings(log)
+        odd = self.tasks.odd_values + self.accumulators.odd_values + self.memory.odd_values
+        self.findings += event_findings(
+            unparsed=self.unparsed,
+            too_long=self.lines.too_long,
+            damaged=self.damaged,
+            odd_values=odd,
+            unknown=self.unknown,
+        )
+        if not self.log.complete:
+            state = "still ran when the log was read" if log.in_progress else "has no end in the log"
+            detail = f"the application {state}; answers are about what is there"
+            self.find("log_incomplete", "warning", 1, "logs", detail)
         out.first_ms = self.first_ms or 0
         out.last_ms = max(self.last_ms, out.first_ms)
         out.tasks = self.tasks.table()
@@ -449,6 +480,7 @@ class _Reading:
         out.texts = {name: list(codes) for name, codes in self.tasks.texts.items()}
         out.stages = frame(tables.STAGES, ({"stage": s, "stage_attempt": a, **v} for (s, a), v in self.stages.items()))
         out.jobs = frame(tables.JOBS, ({"job": job, **values} for job, values in sorted(self.jobs.items())))
+        self.findings += lost_events(out.stages, out.tasks)
         rows = ({"job": job, "stage": stage, **values} for (job, stage), values in sorted(self.job_stages.items()))
         out.job_stages = frame(tables.JOB_STAGES, rows)
         out.executors = frame(
@@ -459,32 +491,10 @@ class _Reading:
         rows = (row for e, plan in sorted(self.plans.items()) for row in plan.metric_rows(e, self.driver_metrics))
         out.node_metrics = frame(tables.NODE_METRICS, rows)
         out.stage_metrics = frame(tables.STAGE_METRICS, self.accumulators.rows())
+        out.memory = frame(tables.MEMORY, self.memory.rows())
+        out.progress = frame(tables.PROGRESS, self.progress)
         out.events, out.unknown, out.findings = dict(self.counts), dict(self.unknown), self.findings
         out.read_bytes = self.lines.read_bytes
         # They hold this object, which would be in memory until Python looks for such rings.
         self.handlers.clear()
         return out
-
-    def _count_findings(self, log: LogFiles) -> None:
-        if self.unparsed:
-            detail = "lines that are no event (the last one may be cut short); left out"
-            self.find("line_unreadable", "warning", self.unparsed, "lines", detail)
-        if self.lines.too_long:
-            detail = f"lines longer than {LONGEST_LINE >> 20} MiB; left out"
-            self.find("line_too_long", "warning", self.lines.too_long, "lines", detail)
-        for name, count in sorted(self.damaged.items()):
-            detail = f"{name} events that lack a value or hold one of another type; left out"
-            self.find("event_damaged", "warning", count, "events", detail)
-        odd = self.tasks.odd_values + self.accumulators.odd_values
-        if odd:
-            detail = "numbers of tasks or executors that are out of range; taken as 0 or as the largest number"
-            self.find("value_out_of_range", "warning", odd, "values", detail)
-        if self.unknown:
-            names = ", ".join(
-                f"{count} x {name.rsplit('.', 1)[-1][:60]}" for name, count in sorted(self.unknown.items())[:8]
-            )
-            self.find("event_unknown", "info", sum(self.unknown.values()), "events", f"not needed here: {names}")
-        if not self.log.complete:
-            state = "still ran when the log was read" if log.in_progress else "has no end in the log"
-            detail = f"the application {state}; answers are about what is there"
-            self.find("log_incomplete", "warning", 1, "logs", detail)

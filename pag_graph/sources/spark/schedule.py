@@ -19,7 +19,7 @@ import polars as pl
 from pag_graph.sources.spark.extent import find_extent, within
 from pag_graph.sources.spark.log_tables import LogFinding, SparkLog, note
 from pag_graph.sources.spark.placing import IDLE_CORES, MS, STRETCH, Core, place_tasks, stated_cores
-from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, MEASURED
+from pag_graph.sources.spark.task_rows import ENDED, FAILED, KILLED, LOCALITY, MEASURED
 
 __all__ = [
     "IDLE_CORES",
@@ -101,7 +101,8 @@ class Schedule:
     end_ns: int
     tasks: pl.DataFrame
     """One row per task attempt by launch time: the log's columns but for the times that it measured, and in their place
-    `job` and `core` (indices); `running` (at work where the log stops); `launch`, `receipt`, `begin`, `free`,
+    `job` and `core` (indices); `locality` (a number of `LOCALITIES`);
+    `running` (at work where the log stops); `launch`, `receipt`, `begin`, `free`,
     `delivered` and `done` (sent by the driver, taken up and begun on the core, core free, seen by the driver, its
     result there); and the parts of the task
     (`deserialize`, `run`, of which `fetch_wait`, `work`, `gc` and `write`, then `serialize`; `delay` is the rest).
@@ -210,6 +211,7 @@ def _normal_tasks(log: SparkLog, origin: int, end_ms: int, findings: list[LogFin
         ended=ended,
         measured=(pl.col("flags") & MEASURED) != 0,
         speculative=(pl.col("flags") & 1) != 0,
+        locality=(pl.col("flags") // LOCALITY).cast(pl.Int8),
         succeeded=(pl.col("flags") & (ENDED | FAILED | KILLED)) == ENDED,
         # Where the log stops, a task whose executor is there is still at work: neither failed nor wasted.
         running=~ended & pl.lit(not log.complete) & (pl.col("gone_ms") >= end_ms),

@@ -38,8 +38,10 @@ SETTINGS: dict[str, tuple[tuple[tuple[int, int], str], ...]] = {
     "spark.sql.adaptive.skewJoin.enabled": (((3, 0), "true"),),
     "spark.sql.autoBroadcastJoinThreshold": (((1, 1), "10485760b"),),
     "spark.sql.execution.pythonUDF.arrow.enabled": (((3, 4), "false"), ((4, 2), "true")),
+    "spark.sql.codegen.maxFields": (((2, 0), "100"),),
     "spark.sql.files.maxPartitionBytes": (((2, 0), "134217728b"),),
     "spark.sql.shuffle.partitions": (((1, 1), "200"),),
+    "spark.sql.streaming.stateStore.providerClass": (),
     "spark.task.cpus": (((0, 0), "1"),),
 }
 """Names, each with Spark's default from a version on; none where it depends on the cluster."""

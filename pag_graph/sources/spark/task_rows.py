@@ -18,6 +18,8 @@ __all__ = [
     "LARGEST",
     "LARGEST_ID",
     "LATEST_MS",
+    "LOCALITIES",
+    "LOCALITY",
     "MEASURED",
     "SPECULATIVE",
     "TEXTS",
@@ -45,6 +47,12 @@ TEXTS = ("executor", "host", "reason")
 
 SPECULATIVE, FAILED, KILLED, ENDED, MEASURED = 1, 2, 4, 8, 16
 """Bits of a task's flags: a speculative copy, failed, killed, seen to end, and with metrics."""
+
+LOCALITY = 32
+"""What the number of a task's locality is multiplied by in its flags."""
+
+LOCALITIES = {"PROCESS_LOCAL": 1, "NODE_LOCAL": 2, "NO_PREF": 3, "RACK_LOCAL": 4, "ANY": 5}
+"""Numbers of localities, the nearest to the data first; 0 is unknown."""
 
 _COLUMNS: tuple[tuple[str, str], ...] = (
     ("task", "q"),

@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LISTING", "OTHER", "Texts", "plain", "private"]
+__all__ = ["LISTING", "OTHER", "TABLE_LOG", "Texts", "plain", "private"]
 
 OTHER = "other"
 """Stands for a text that was not kept, where something must stand."""
 
 LISTING = "Listing leaf files and directories"
 """How Spark describes jobs that list files; what follows it are their paths."""
+
+TABLE_LOG = "Delta: the table's log"
+"""What jobs are called that Delta Lake describes as work on a table's log; Delta says more, with names of tables."""
 
 _LONGEST = 500
 _REFLECTION = re.compile(
@@ -111,6 +114,8 @@ class Texts:
             return plain(line)
         if line.startswith(LISTING):
             return LISTING
+        if line.startswith("Delta: "):
+            return TABLE_LOG
         site = _CALL_SITE.fullmatch(line)
         return plain(f"{site[1]} at {site[2]}:{site[3]}") if site else ""
 

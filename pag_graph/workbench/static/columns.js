@@ -18,6 +18,7 @@ export class Columns {
     this.marks = new Map(); // severity of an alert, by epoch
     this.ongoing = null; // what goes on: its epoch, and how long it has taken at least
     canvas.height = HIGH;
+    canvas.addEventListener("recolour", () => this.draw());
   }
 
   get places() {

@@ -20,7 +20,8 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `${window.epoch === undefined ? "The slowest round" : `Epoch ${window.epoch}`} of ${run.title}, against another`),
-    make("div", { class: "bar" }, make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare"), ways("compare", { store, ...window })),
+    ways("compare", { store, ...window }),
+    make("div", { class: "bar" }, make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare")),
     box,
   );
   const query = { ...window, against: given.against, against_epoch: given.against_epoch };
@@ -60,6 +61,7 @@ async function lanesAbove(box, parts) {
     lanes.view = { from: path.start_ns, to: path.start_ns + span };
     lanes.steps = path.steps;
     lanes.look.messages = false;
+    lanes.draw();
     lanes.boxes = (await ask(`${of(store)}/lanes`, { from: path.start_ns, to: path.end_ns, pixels: Math.max(Math.round((lanes.width * path.span_ns) / span), 1) })).boxes;
     lanes.draw();
     canvas.dataset.boxes = String(lanes.boxes.worker.length);

@@ -3,29 +3,34 @@
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
+    if (value === undefined || value === null || (value === false && !name.startsWith("aria-"))) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : String(value));
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
+// Tells those who listen instead of looking what has changed: in a few words, for each of them is read out.
+export function say(words) {
+  document.getElementById("said").textContent = words;
+}
+
 export const replace = (element, ...children) => element.replaceChildren(...children.flat(Infinity).filter(Boolean));
 
-// A table of rows; numbers stand at the right. `pick` is called with the row that is clicked.
+// A table of rows; numbers stand at the right. `pick` is called with the row that is clicked; by keyboard, that is a
+// button in its first cell.
 export function table(rows, columns, { titles = {}, pick = null, cell = null, label = "" } = {}) {
-  const head = make("tr", {}, columns.map((name) => make("th", { scope: "col" }, titles[name] ?? name)));
+  const numeric = (name) => rows.some((row) => typeof row[name] === "number") && (name.endsWith("_ns") || typeof cell?.(rows[0], name) !== "string");
+  const sides = new Map(columns.map((name) => [name, numeric(name) ? "number" : null]));
+  const head = make("tr", {}, columns.map((name) => make("th", { scope: "col", class: sides.get(name) }, titles[name] ?? name)));
   const body = rows.map((row) => {
-    const cells = columns.map((name) => {
+    const cells = columns.map((name, place) => {
       const value = cell ? cell(row, name) : undefined;
       const shown = value === undefined ? plain(row[name]) : value;
-      return make("td", { class: typeof row[name] === "number" ? "number" : null }, shown);
+      return make("td", { class: sides.get(name) }, pick && place === 0 ? make("button", { type: "button", class: "row" }, shown) : shown);
     });
-    const attributes = pick
-      ? { class: "pick", tabindex: 0, onclick: () => pick(row), onkeydown: (key) => key.key === "Enter" && pick(row) }
-      : {};
-    return make("tr", attributes, cells);
+    return make("tr", pick ? { class: "pick", onclick: () => pick(row) } : {}, cells);
   });
   return make("div", { class: "scroll" }, make("table", { "aria-label": label }, make("thead", {}, head), make("tbody", {}, body)));
 }

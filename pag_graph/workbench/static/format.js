@@ -15,7 +15,15 @@ const PALETTE = ["#1d6fa5", "#e07a1f", "#2a9d8f", "#c1436d", "#7a5ea8", "#8a6d3b
 
 export const operatorColour = (operator) => (operator < 0 ? "#b8b8c8" : PALETTE[operator % PALETTE.length]);
 
-export const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const inks = new Map();
+
+// A colour of the style sheet; it is asked once in each theme, for a question may have all styles worked out anew.
+export function ink(name) {
+  const root = document.documentElement;
+  const key = `${root.dataset.theme} ${name}`;
+  if (!inks.has(key)) inks.set(key, getComputedStyle(root).getPropertyValue(`--${name}`).trim());
+  return inks.get(key);
+}
 
 export function workerName(run, place) {
   const { worker, name } = run.workers[place];
@@ -27,11 +35,15 @@ export function operatorName(run, operator) {
   return row ? `${row.name || "operator"} (${row.address || row.operator})` : "";
 }
 
-// A colour and what it stands for.
+// A colour, or the name of one of the style sheet, and what it stands for.
 export function swatch(name, colour) {
   const box = make("canvas", { width: 12, height: 12, "aria-hidden": "true" });
-  const pen = box.getContext("2d");
-  pen.fillStyle = colour;
-  pen.fillRect(0, 0, 12, 12);
+  const paint = () => {
+    const pen = box.getContext("2d");
+    pen.fillStyle = colour.startsWith("#") ? colour : ink(colour);
+    pen.fillRect(0, 0, 12, 12);
+  };
+  box.addEventListener("recolour", paint);
+  paint();
   return make("span", {}, box, name.replaceAll("_", " "));
 }

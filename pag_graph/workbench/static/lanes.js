@@ -1,4 +1,4 @@
-// Lanes of workers, drawn on a canvas: boxes, messages, the critical path, and what is lit up.
+// Lanes of workers, drawn on a canvas: boxes, messages, the critical path, what is lit up, and what goes on.
 
 import { duration, ink, operatorColour, workerName } from "./format.js";
 
@@ -7,6 +7,8 @@ const TOP = 22;
 const LANE = 40;
 const BOX = 18;
 const RIGHT = 10;
+const LOWEST = 8;
+const PATH = 2.5; // pixels
 
 export class Lanes {
   constructor(canvas, run) {
@@ -18,29 +20,35 @@ export class Lanes {
     this.nearby = [];
     this.steps = null;
     this.lit = [];
+    this.ongoing = null;
     this.look = { colour: "type", hidden: new Set(), workers: null, operators: null, messages: true };
+    this.wide = 0;
+    this.frame = null;
+    this.names = new Map();
+    canvas.addEventListener("recolour", () => this.draw());
   }
 
   get places() {
     return this.look.workers ?? this.run.workers.map((_, place) => place);
   }
 
+  // How wide a lane is; as of the last drawing, for asking the page may have it laid out anew.
   get width() {
-    return Math.max(this.canvas.clientWidth - LEFT - RIGHT, 1);
+    return Math.max(this.wide - LEFT - RIGHT, 1);
   }
 
   get high() {
-    return TOP + this.places.length * LANE + 8;
+    return TOP + this.places.length * LANE + LOWEST;
   }
 
   x(ns) {
     const { from, to } = this.view;
-    return LEFT + (Math.min(Math.max(ns, from), to) - from) / (to - from) * this.width;
+    return LEFT + ((Math.min(Math.max(ns, from), to) - from) / (to - from)) * this.width;
   }
 
   ns(x) {
     const { from, to } = this.view;
-    return from + (Math.min(Math.max(x, LEFT), LEFT + this.width) - LEFT) / this.width * (to - from);
+    return from + ((Math.min(Math.max(x, LEFT), LEFT + this.width) - LEFT) / this.width) * (to - from);
   }
 
   placeAt(y) {
@@ -48,27 +56,27 @@ export class Lanes {
     return row >= 0 && row < this.places.length ? this.places[row] : null;
   }
 
+  // Draws with the next frame, once, however often it is asked for.
+  soon() {
+    this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  // Where the page has other colours or another width, or is being printed, there may be no next frame to wait for.
   draw() {
-    const { canvas, view } = this;
-    const width = canvas.clientWidth;
-    canvas.style.height = `${this.high}px`;
-    canvas.width = width * devicePixelRatio;
-    canvas.height = this.high * devicePixelRatio;
-    const pen = canvas.getContext("2d");
-    pen.scale(devicePixelRatio, devicePixelRatio);
-    pen.fillStyle = ink("ground");
-    pen.fillRect(0, 0, width, this.high);
-    pen.font = "11px system-ui, sans-serif";
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    const pen = this.#blank();
     const lane = new Map(this.places.map((place, row) => [place, TOP + row * LANE]));
-    this.#axis(pen, width, view);
+    this.#axis(pen);
     for (const [place, top] of lane) {
       pen.fillStyle = ink("ink");
-      pen.fillText(fitting(pen, workerName(this.run, place), LEFT - 10), 4, top + 13);
+      pen.fillText(this.#name(pen, place), 4, top + 13);
     }
     pen.save();
     pen.beginPath();
     pen.rect(LEFT, 0, this.width, this.high);
     pen.clip();
+    if (this.ongoing) this.#ongoing(pen, lane, this.ongoing);
     if (this.boxes) this.#boxes(pen, lane);
     if (this.messages && this.look.messages) this.#messages(pen, lane, this.messages, 0.9);
     this.#nearby(pen, lane);
@@ -77,7 +85,29 @@ export class Lanes {
     pen.restore();
   }
 
-  #axis(pen, width, { from, to }) {
+  // An empty canvas of the right size; a size that is set anew has the page laid out anew, so it is set where it differs.
+  #blank() {
+    const { canvas, high } = this;
+    this.wide = canvas.clientWidth;
+    if (canvas.style.height !== `${high}px`) canvas.style.height = `${high}px`;
+    const [width, height] = [Math.round(this.wide * devicePixelRatio), Math.round(high * devicePixelRatio)];
+    if (canvas.width !== width) canvas.width = width;
+    if (canvas.height !== height) canvas.height = height;
+    const pen = canvas.getContext("2d");
+    pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    pen.fillStyle = ink("ground");
+    pen.fillRect(0, 0, this.wide, high);
+    pen.font = "11px system-ui, sans-serif";
+    return pen;
+  }
+
+  #name(pen, place) {
+    if (!this.names.has(place)) this.names.set(place, fitting(pen, workerName(this.run, place), LEFT - 10));
+    return this.names.get(place);
+  }
+
+  #axis(pen) {
+    const { from, to } = this.view;
     const steps = 8;
     pen.fillStyle = ink("faint");
     pen.strokeStyle = ink("line");
@@ -95,28 +125,27 @@ export class Lanes {
   #boxes(pen, lane) {
     const { worker, begin, end, kind, operator } = this.boxes;
     const { colour, hidden, operators } = this.look;
+    let last = null;
     for (let box = 0; box < worker.length; box += 1) {
       const top = lane.get(worker[box]);
       const type = this.run.kinds[kind[box]];
       if (top === undefined || hidden.has(type)) continue;
       const left = this.x(begin[box]);
-      pen.globalAlpha = operators && !operators.has(operator[box]) ? 0.15 : 1;
-      pen.fillStyle = colour === "type" || operator[box] < 0 ? this.run.colours[type] ?? "#000000" : operatorColour(operator[box]);
+      const style = colour === "type" || operator[box] < 0 ? this.run.colours[type] ?? "#000000" : operatorColour(operator[box]);
+      if (operators) pen.globalAlpha = operators.has(operator[box]) ? 1 : 0.15;
+      if (style !== last) pen.fillStyle = last = style;
       pen.fillRect(left, top, Math.max(this.x(end[box]) - left, 0.6), BOX);
     }
     pen.globalAlpha = 1;
   }
 
   #messages(pen, lane, { begin, end, source, target, kind }, thick) {
+    pen.lineWidth = thick;
     for (let row = 0; row < begin.length; row += 1) {
       const [from, to] = [lane.get(source[row]), lane.get(target[row])];
       if (from === undefined || to === undefined) continue;
-      pen.strokeStyle = this.run.colours[this.run.kinds[kind[row]]] ?? "#000000";
-      pen.lineWidth = thick;
-      pen.beginPath();
-      pen.moveTo(this.x(begin[row]), from + BOX / 2);
-      pen.lineTo(this.x(end[row]), to + BOX / 2);
-      pen.stroke();
+      pen.strokeStyle = pen.fillStyle = this.run.colours[this.run.kinds[kind[row]]] ?? "#000000";
+      line(pen, this.x(begin[row]), from + BOX / 2, this.x(end[row]), to + BOX / 2, thick);
     }
   }
 
@@ -128,25 +157,21 @@ export class Lanes {
     pen.setLineDash([]);
   }
 
+  // Of steps that share their pixel and their workers one is drawn.
   #path(pen, lane) {
     const { begin, end, source, target } = this.steps;
-    pen.strokeStyle = ink("path");
-    pen.lineWidth = 2.5;
-    pen.lineJoin = "round";
-    pen.beginPath();
-    let drawn = false;
+    pen.strokeStyle = pen.fillStyle = ink("path");
+    pen.lineWidth = PATH;
+    let last = {};
     for (let step = 0; step < begin.length; step += 1) {
       const [from, to] = [lane.get(source[step]), lane.get(target[step])];
-      if (from === undefined || to === undefined) {
-        drawn = false;
-        continue;
-      }
-      if (drawn) pen.lineTo(this.x(begin[step]), from + BOX + 5);
-      else pen.moveTo(this.x(begin[step]), from + BOX + 5);
-      pen.lineTo(this.x(end[step]), to + BOX + 5);
-      drawn = true;
+      if (from === undefined || to === undefined) continue;
+      const [left, right] = [this.x(begin[step]), this.x(end[step])];
+      const pixel = Math.floor(right);
+      if (last.pixel === pixel && last.from === from && last.to === to && left >= pixel) continue;
+      last = { pixel, from, to };
+      line(pen, left, from + BOX + 5, right, to + BOX + 5, PATH);
     }
-    pen.stroke();
   }
 
   #light(pen, lane, { begin, end, source, target, hop = 0 }) {
@@ -167,6 +192,27 @@ export class Lanes {
     pen.globalAlpha = 1;
   }
 
+  // What no closed epoch holds yet, as far as each log goes: pale where it is decided, dashed where it may change.
+  #ongoing(pen, lane, { closed_ns: closed, workers, holder }) {
+    pen.setLineDash([3, 3]);
+    pen.lineWidth = 1;
+    for (const { worker, logged_ns: logged, decided_ns: decided } of workers) {
+      const top = lane.get(this.run.place.get(worker));
+      if (top === undefined || logged === null || logged <= closed) continue;
+      const [left, sure, right] = [this.x(closed), this.x(Math.max(decided ?? closed, closed)), this.x(logged)];
+      pen.fillStyle = pen.strokeStyle = ink("faint");
+      pen.globalAlpha = 0.35;
+      pen.fillRect(left, top, sure - left, BOX);
+      pen.globalAlpha = 1;
+      pen.strokeRect(left, top + 0.5, Math.max(right - left, 2), BOX - 1);
+      if (holder?.worker === worker) {
+        pen.fillStyle = ink("alarm");
+        pen.fillText("holds the frontier", Math.max(right - 92, LEFT + 4), top + BOX + 12);
+      }
+    }
+    pen.setLineDash([]);
+  }
+
   // The box of a lane at an instant; of those that are hidden none.
   boxAt(place, ns) {
     if (!this.boxes) return null;
@@ -180,6 +226,18 @@ export class Lanes {
       if (away <= slack && (best === null || away < best.away)) best = { box, away };
     }
     return best?.box ?? null;
+  }
+}
+
+// A straight line. Level and upright ones, which are most, are rectangles: those are drawn several times as fast.
+function line(pen, left, from, right, to, thick) {
+  if (from === to) pen.fillRect(left, from - thick / 2, Math.max(right - left, 1), thick);
+  else if (right - left < 1) pen.fillRect(left - thick / 2, Math.min(from, to) - thick / 2, thick, Math.abs(to - from) + thick);
+  else {
+    pen.beginPath();
+    pen.moveTo(left, from);
+    pen.lineTo(right, to);
+    pen.stroke();
   }
 }
 

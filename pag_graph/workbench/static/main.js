@@ -5,6 +5,7 @@ import { follow } from "./news.js";
 import { link, read } from "./place.js";
 import { runFacts } from "./server.js";
 import { home, memory, offers, ready } from "./transport.js";
+import { WAYS } from "./ways.js";
 
 const PAGES = {
   runs: () => import("./runs.js"), run: () => import("./run.js"), window: () => import("./window.js"), panels: () => import("./panels.js"),
@@ -39,7 +40,7 @@ async function show() {
       const now = read().page;
       if (now === "runs" || (now === "run" && !grown)) show();
     });
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${page}`);
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && ` / ${WAYS[page]}`);
     main.dataset.page = "";
     const left = await shown.show(main, given);
     if (own === turn) leave = left ?? null;
@@ -57,10 +58,23 @@ async function show() {
 const root = document.documentElement;
 const remembered = memory.getItem("theme");
 root.dataset.theme = remembered ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+
+// Drawings have the colours that the theme had when they were made.
+function dress(theme) {
+  root.dataset.theme = theme;
+  for (const canvas of document.querySelectorAll("canvas")) canvas.dispatchEvent(new Event("recolour"));
+}
+
 document.getElementById("theme").addEventListener("click", () => {
-  root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+  dress(root.dataset.theme === "dark" ? "light" : "dark");
   memory.setItem("theme", root.dataset.theme);
-  show();
 });
+// Paper is light.
+let screen = null;
+addEventListener("beforeprint", () => {
+  screen = root.dataset.theme;
+  dress("light");
+});
+addEventListener("afterprint", () => dress(screen));
 addEventListener("hashchange", show);
 Promise.resolve(ready()).then(show).catch((error) => replace(main, failure(error)));

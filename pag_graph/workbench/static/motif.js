@@ -15,16 +15,18 @@ export async function show(main, given) {
   const pattern = make("input", { id: "pattern", size: 44, value: given.pattern ?? "late_sender", "aria-label": "Motif, or the name of one", list: "motifs" });
   const known = make("datalist", { id: "motifs" }, Object.entries(run.motifs).map(([name, motif]) => make("option", { value: name }, motif)));
   const where = make("input", { id: "where", size: 40, value: given.where ?? "", placeholder: "e.duration_ns > us(50)", "aria-label": "What must hold of a match" });
-  const box = make("div", { id: "answer", "aria-live": "polite" });
+  const box = make("div", { id: "answer" });
   const canvas = make("canvas", { id: "lanes", role: "img", "aria-label": "Lanes of the window; the chosen match is lit up." });
   const lanes = new Lanes(canvas, run);
   const look = () => go("motif", { store, ...window, pattern: pattern.value, where: where.value });
   replace(
     main,
     make("h1", {}, `Motifs in epoch ${window.epoch} of ${run.title}`),
-    make("div", { class: "bar" }, pattern, known, where, make("button", { type: "button", id: "look", onclick: look }, "Look"), ways("motif", { store, ...window })),
+    ways("motif", { store, ...window }),
+    make("div", { class: "bar" }, pattern, known, where, make("button", { type: "button", id: "look", onclick: look }, "Look")),
     canvas, box,
   );
+  lanes.draw();
   const path = await ask(`${of(store)}/path`, { ...window, pixels: 2000 });
   lanes.view = { from: path.start_ns, to: path.end_ns };
   lanes.steps = path.steps;

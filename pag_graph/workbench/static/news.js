@@ -20,6 +20,7 @@ export function follow(store, facts, said, redraw) {
   };
   const commit = (now) => {
     said.textContent = `${now.epochs} epochs`;
+    pass("commit", now);
     if (now.version === own.version) return;
     const grown = now.followed && now.run === own.run && now.epochs >= own.epochs;
     Object.assign(own, { version: now.version, run: now.run, epochs: now.epochs });
@@ -33,7 +34,7 @@ export function follow(store, facts, said, redraw) {
   const lost = () => {
     said.textContent = "not connected; trying again";
   };
-  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
+  own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch, version: facts.version }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
   heard = own;
 }
 

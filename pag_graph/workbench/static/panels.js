@@ -22,7 +22,7 @@ export async function show(main, given) {
   }
   const tabs = offered.map((each) => make("button", { type: "button", "aria-pressed": each.name === analysis.name, title: each.help, onclick: () => go("panels", { store, ...window, name: each.name }) }, each.name));
   const fields = analysis.parameters.map((parameter) => field(parameter, given[`p.${parameter.name}`]));
-  const box = make("div", { id: "answer", "aria-live": "polite" }, make("p", { class: "faint" }, "Asking…"));
+  const box = make("div", { id: "answer" }, make("p", { class: "faint" }, "Asking…"));
   const ownWindow = analysis.scope === "window" ? window : {};
   const query = { ...ownWindow, ...values };
   const forms = analysis.picture ? ["csv", "svg", "json"] : ["csv", "json"];
@@ -36,10 +36,11 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `${analysis.name} of ${run.title}`),
+    ways("panels", { store, ...window }),
     make("div", { class: "tabs", role: "group", "aria-label": "Analyses" }, tabs),
     make("p", {}, analysis.help),
     fields.length ? make("div", { class: "bar" }, fields, make("button", { type: "button", onclick: again }, "Ask")) : null,
-    make("p", { class: "bar" }, ways("panels", { store, ...window }), files, make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
+    make("p", { class: "bar" }, files, make("span", { class: "faint" }, `pag ${analysis.name} --help; docs/analyses.md defines it`)),
     box,
   );
   try {

@@ -1,11 +1,11 @@
 // A run: every epoch as a column; `why` of the choice beside it. A run that is followed grows before one's eyes.
 
 import { Columns, span } from "./columns.js";
-import { make, replace, table } from "./dom.js";
+import { make, replace, say, table } from "./dom.js";
 import { duration, percent, swatch } from "./format.js";
 import { showAlerts, showOngoing } from "./live.js";
 import { hear } from "./news.js";
-import { go, note } from "./place.js";
+import { go, link, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
 import { ways } from "./ways.js";
 import { showWhy } from "./why.js";
@@ -27,27 +27,31 @@ export async function show(main, given) {
   const run = await runFacts(store);
   document.title = `pag: ${run.title}`;
   const epochs = byEpoch(await ask(`${of(store)}/epochs`));
-  const canvas = make("canvas", { tabindex: 0, role: "img", id: "epochs" });
+  const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "columns", id: "epochs" });
   const columns = new Columns(canvas, run, epochs);
   columns.index = epochs.findIndex(({ epoch }) => epoch === Number(given.epoch ?? run.slowest));
   columns.brushed = given.from === undefined ? null : [Number(given.from), Number(given.to)];
-  const told = make("div", { class: "panel", id: "why", "aria-live": "polite" });
+  const told = make("div", { class: "panel", id: "why" });
+  const pages = make("div");
   const choiceBar = make("div", { class: "bar", id: "choice" });
   const facts = make("p", { class: "faint", id: "facts" });
   const legend = make("p", { class: "legend" });
   const slowest = make("div", { id: "slowest" });
   const ongoing = make("div", { class: "panel", id: "ongoing", hidden: true });
-  const alerts = make("div", { class: "panel", id: "alerts", "aria-live": "polite", hidden: true });
+  const alerts = make("div", { class: "panel", id: "alerts", hidden: true });
 
   const chosen = () => (columns.brushed ? { from: columns.brushed[0], to: columns.brushed[1] } : { epoch: epochs[Math.max(columns.index, 0)]?.epoch });
 
   function choose(index, brushed = null) {
+    if (!epochs.length) return;
     columns.index = Math.min(Math.max(index, 0), epochs.length - 1);
     columns.brushed = brushed;
     const window = chosen();
     note({ epoch: undefined, from: undefined, to: undefined, ...window });
     const words = brushed ? `${duration(brushed[0])} to ${duration(brushed[1])} (${duration(brushed[1] - brushed[0])})` : `Epoch ${window.epoch}: ${duration(span(epochs[columns.index]))}`;
-    replace(choiceBar, make("strong", {}, words), ways("run", { store, ...window }));
+    replace(pages, ways("run", { store, ...window }));
+    replace(choiceBar, make("strong", {}, words), run.aligned ? make("a", { href: link("window", { store, ...window }), class: "button", id: "open-lanes" }, "Look into its lanes") : null);
+    say(words);
     columns.draw();
     showWhy(told, store, window);
   }
@@ -61,7 +65,7 @@ export async function show(main, given) {
     replace(legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])));
     const rows = slowestOf(epochs).map((each) => {
       const [kind, ns] = Object.entries(each.types).sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
-      return { epoch: each.epoch, length: duration(span(each)), "most of its path": `${kind.replaceAll("_", " ")} (${percent(ns, span(each))})` };
+      return { epoch: each.epoch, length: duration(span(each)), "most of its path": ns ? `${kind.replaceAll("_", " ")} (${percent(ns, span(each))})` : "nothing" };
     });
     const pick = (row) => choose(epochs.findIndex(({ epoch }) => epoch === row.epoch));
     replace(slowest, make("h2", {}, "Slowest epochs"), table(rows, ["epoch", "length", "most of its path"], { label: "Slowest epochs", pick }));
@@ -71,11 +75,12 @@ export async function show(main, given) {
   listenToKeysAndPointer(columns, run, choose, () => go("window", { store, ...chosen() }));
   replace(
     main,
-    make("h1", {}, run.title),
-    facts,
+    make("h1", {}, run.title), pages, facts,
     make("div", { class: "columns" },
       make("div", {},
-        ongoing, canvas, legend, choiceBar, alerts, slowest,
+        ongoing, canvas, legend,
+        make("p", { class: "faint hint" }, "Click a column to see why that epoch took as long as it did; drag over several for all of them; double-click, or Enter, for the lanes of its workers."),
+        choiceBar, alerts, slowest,
         run.findings.length ? make("h2", {}, "Findings") : null,
         run.findings.length ? table(run.findings, ["finding", "severity", "worker", "observed", "limit", "unit", "action"].filter((name) => name in run.findings[0]), { label: "Findings" }) : null,
       ),
@@ -83,7 +88,8 @@ export async function show(main, given) {
     ),
   );
   summarise();
-  choose(columns.index, columns.brushed);
+  if (epochs.length) choose(columns.index, columns.brushed);
+  else replace(told, make("p", { class: "faint" }, "No epoch is closed yet; each appears as soon as it is."));
   return stayCurrent(columns, run, store, { ongoing, alerts, summarise });
 }
 
@@ -112,6 +118,7 @@ function listenToKeysAndPointer(columns, run, choose, open) {
     pressed = null;
     choose(columns.at(event.offsetX), first === last || !run.aligned ? null : [epochs[first].start, epochs[last].end]);
   });
+  canvas.addEventListener("dblclick", open);
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -epochs.length, End: epochs.length }[event.key];
     if (step) {
@@ -138,7 +145,7 @@ function stayCurrent(columns, run, store, { ongoing, alerts, summarise }) {
   }, left.signal);
   hear("ongoing", (now) => {
     columns.ongoing = now.complete || now.epoch === null ? null : { epoch: now.epoch, ns: now.epoch_ns };
-    showOngoing(ongoing, run, now);
+    showOngoing(ongoing, run, store, now);
     soon();
   }, left.signal);
   hear("alerts", ({ alerts: rows }) => {

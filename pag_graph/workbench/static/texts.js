@@ -4,10 +4,12 @@ import { make } from "./dom.js";
 
 const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
-// Neo4j Browser with the parameters and the query in its editor.
-export function browserLink({ cypher, run }, epoch) {
-  const parameters = `:params {run: ${JSON.stringify(run)}, epoch: ${Number(epoch)}}`;
-  return `${cypher.browser}?cmd=edit&arg=${encodeURIComponent(parameters)}&arg=${encodeURIComponent(cypher.query)}`;
+// Neo4j Browser with the query in its editor. Browser takes a text that begins with a command, such as `:params`, for that
+// command to its end, so the parameters are written into the query, as literals.
+function browserLink({ cypher, run }, epoch) {
+  const values = { run: JSON.stringify(run), epoch: String(Number(epoch)) };
+  const query = cypher.query.replace(/\$(run|epoch)\b/g, (_, name) => values[name]);
+  return `${cypher.browser}?cmd=edit&arg=${encodeURIComponent(query)}`;
 }
 
 export function texts(run, window, activity = null) {

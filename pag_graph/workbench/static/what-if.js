@@ -1,6 +1,6 @@
 // What if: sliders for operators, workers and links; the replayed length and path at once, as an interval.
 
-import { failure, make, replace, table } from "./dom.js";
+import { failure, make, replace, say, table } from "./dom.js";
 import { duration, operatorName, percent, workerName } from "./format.js";
 import { chosen, list, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
@@ -13,7 +13,7 @@ export async function show(main, given) {
   const run = await runFacts(store);
   const window = chosen(given);
   document.title = `pag: what if, ${run.title}`;
-  const box = make("div", { class: "panel", id: "answer", "aria-live": "polite" });
+  const box = make("div", { class: "panel", id: "answer" });
   const factors = new Map();
   for (const change of list(given.change)) {
     const [, what, factor] = /^(.*) factor=([\d.]+)$/.exec(change) ?? [];
@@ -41,7 +41,17 @@ export async function show(main, given) {
         replay();
       }, 150);
     });
-    return make("label", { class: "field" }, input, shown, words);
+    return make("label", { class: "field slider" }, input, shown, make("span", {}, words));
+  }
+
+  function reset() {
+    factors.clear();
+    for (const input of main.querySelectorAll("[data-change]")) {
+      input.value = 1;
+      input.nextElementSibling.textContent = "1 x";
+    }
+    note({ change: [] });
+    replay();
   }
 
   // The usual assumptions first, which take a fraction of the time; then all the others, for the interval.
@@ -60,12 +70,16 @@ export async function show(main, given) {
   replace(
     main,
     make("h1", {}, `What if: ${window.epoch === undefined ? "the slowest round" : `epoch ${window.epoch}`} of ${run.title}`),
-    make("p", { class: "bar" }, ways("what-if", { store, ...window })),
-    box,
-    make("div", { class: "columns" },
-      make("div", {}, make("h2", {}, "Operators"), operators.map((row) => make("div", {}, slider(`operator=${row.operator}`, operatorName(run, row.operator))))),
-      make("div", {}, make("h2", {}, "Workers"), run.workers.slice(0, 32).map((row, place) => make("div", {}, slider(`worker=${row.worker}`, workerName(run, place)))),
-        make("h2", {}, "Messages"), run.workers.slice(0, 32).map((row, place) => make("div", {}, slider(`to=${row.worker}`, `to ${workerName(run, place)}`)))),
+    ways("what-if", { store, ...window }),
+    make("p", { class: "faint hint" }, "How long would it take if something were faster or slower? Move a slider: 0.5 is half the time, 2 is twice."),
+    make("div", { class: "sliders" },
+      make("div", {},
+        make("h2", {}, "Operators, most of the path first"), operators.map((row) => slider(`operator=${row.operator}`, operatorName(run, row.operator))),
+        make("h2", {}, "Workers"), run.workers.slice(0, 32).map((row, place) => slider(`worker=${row.worker}`, workerName(run, place))),
+        make("h2", {}, "Messages"), run.workers.slice(0, 32).map((row, place) => slider(`to=${row.worker}`, `to ${workerName(run, place)}`)),
+        make("p", {}, make("button", { type: "button", id: "reset", onclick: reset }, "As it was")),
+      ),
+      box,
     ),
   );
   replay();
@@ -75,15 +89,17 @@ function showReplay(box, run, window, changes, told, others) {
   const [least, most] = [Math.min(told.least_ns, others?.least_ns ?? told.least_ns), Math.max(told.most_ns, others?.most_ns ?? told.most_ns)];
   const saved = told.span_ns - told.new_span_ns;
   const interval = others === null ? "Replaying the other assumptions…" : least === most ? "The same under every assumption about input and arrivals." : `From ${duration(least)} to ${duration(most)}, by what is assumed of input and of messages whose arrival nobody logged.`;
-  const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? duration(row[name]) : name === "operator" ? operatorName(run, row.operator) : undefined);
+  const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? duration(row[name]) : name === "operator" ? operatorName(run, row.operator) : name === "type" ? row.type.replaceAll("_", " ") : undefined);
+  const words = `${duration(told.span_ns)} would be ${duration(told.new_span_ns)}${saved ? ` (${saved > 0 ? "-" : "+"}${percent(Math.abs(saved), told.span_ns)})` : ""}`;
+  if (others !== null) say(words);
   box.dataset.span = String(told.new_span_ns);
   box.dataset.interval = others === null ? "" : `${least} ${most}`;
   replace(
     box,
-    make("h2", { id: "new-span" }, `${duration(told.span_ns)} would be ${duration(told.new_span_ns)}${saved ? ` (${saved > 0 ? "-" : "+"}${percent(Math.abs(saved), told.span_ns)})` : ""}`),
+    make("h2", { id: "new-span" }, changes.length ? words : `${duration(told.span_ns)}, as it was`),
     make("p", {}, interval),
     make("p", { class: "faint" }, "Not modelled: batches keep their sizes, reads keep their order, and nobody competes for cores."),
-    table(told.path, Object.keys(told.path[0] ?? {}), { label: "The path as it was and would be", cell }),
+    table(told.path, Object.keys(told.path[0] ?? {}), { label: "The path as it was and would be", titles: { recorded_ns: "was", new_ns: "would be", change_ns: "change" }, cell }),
     make("pre", {}, `pag what-if ${run.title} ${window.epoch === undefined ? "" : `--epoch ${window.epoch} `}${changes.map((change) => `--change '${change}'`).join(" ")}`),
   );
 }

@@ -1,235 +1,200 @@
 // A window: one lane per worker, to be moved and zoomed; a click says all of an activity.
 
-import { failure, make, replace, table } from "./dom.js";
-import { duration, ink, operatorName, percent, swatch, workerName } from "./format.js";
-import { Lanes, LEFT } from "./lanes.js";
+import { showActivity } from "./activity.js";
+import { failure, make, replace } from "./dom.js";
+import { duration, operatorName, percent, swatch, workerName } from "./format.js";
+import { listen, messagesNear } from "./gestures.js";
+import { Lanes } from "./lanes.js";
+import { longestActivities, longestSteps } from "./longest.js";
+import { hear } from "./news.js";
 import { chosen, list, note } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
 import { texts } from "./texts.js";
 import { limits } from "./transport.js";
+import { latest, settled, View } from "./view.js";
 import { ways } from "./ways.js";
 import { showWhy } from "./why.js";
 
-const HOPS = 5;
+const WIDEST = 4000; // pixels
+const REST_MS = 150;
+const HIDEABLE = ["waiting", "busy", "spinning"];
 
 export async function show(main, given) {
   const store = given.store;
   const run = await runFacts(store);
   const window = chosen(given);
   if (window.epoch === undefined && window.from === undefined) window.epoch = run.slowest;
-  const first = await ask(`${of(store)}/path`, { ...window, pixels: 2000 });
-  document.title = `pag: ${first.window} of ${run.title}`;
-  const canvas = make("canvas", { id: "lanes", tabindex: 0, role: "img", "aria-label": `${first.window}: a lane per worker, the critical path in red. Arrow keys move, plus and minus zoom, 0 shows all.` });
-  const lanes = new Lanes(canvas, run);
-  const tip = make("div", { class: "tip", hidden: true });
-  const details = make("div", { class: "panel", id: "details", "aria-live": "polite" }, make("p", { class: "faint" }, "Click an activity: its slack, what it waited for, and what led to it."), texts(run, window).flat());
-  const told = make("div", { class: "panel", id: "why" });
-  const largest = make("div", { id: "largest" });
-  const legend = make("p", { class: "legend", id: "legend" });
-  const status = make("span", { class: "faint", id: "status", role: "status" });
-  const whole = { from: first.start_ns, to: first.end_ns };
-  const most = limits(run, whole);
-  lanes.view = given.view_from === undefined ? { ...whole } : { from: Number(given.view_from), to: Number(given.view_to) };
-  lanes.look.colour = given.colour ?? "type";
-  lanes.look.hidden = new Set(list(given.hide));
-  if (given.worker !== undefined) lanes.look.workers = list(given.worker).map((number) => run.place.get(Number(number)));
-  search(given.find ?? "");
-
-  function search(text) {
-    const wanted = text.trim().toLowerCase();
-    lanes.look.operators = wanted ? new Set(run.operators.filter((row) => `${row.name} ${row.address} ${row.operator}`.toLowerCase().includes(wanted)).map((row) => row.operator)) : null;
-  }
-
-  let waiting = null;
-  let drawn = 0;
-  async function load() {
-    const { from, to } = lanes.view;
-    const view = { from: Math.floor(from), to: Math.ceil(to) };
-    const pixels = Math.min(Math.max(Math.round(lanes.width), 1), 4000);
-    const asked = performance.now();
-    try {
-      const [picture, path] = await Promise.all([
-        ask(`${of(store)}/lanes`, { ...view, pixels }, "lanes"),
-        ask(`${of(store)}/path`, { ...window, view_from: view.from, view_to: view.to, pixels }, "path"),
-      ]);
-      lanes.boxes = picture.boxes;
-      lanes.messages = picture.exact ? picture.messages : null;
-      lanes.steps = path.steps;
-      lanes.draw();
-      drawn += 1;
-      canvas.dataset.drawn = String(drawn);
-      canvas.dataset.ms = String(Math.round(performance.now() - asked));
-      status.textContent = picture.exact ? `${picture.boxes.worker.length.toLocaleString("en")} boxes, ${duration(view.to - view.from)}${picture.note ?? ""}` : `an overview of ${duration(view.to - view.from)}: zoom in for messages`;
-      const seen = new Set([...picture.boxes.kind, ...(picture.messages.kind ?? [])].map((kind) => run.kinds[kind]));
-      replace(legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])), swatch("critical path", ink("path")));
-      list_largest();
-    } catch (error) {
-      if (error.name !== "AbortError") replace(details, failure(error));
-    }
-  }
-
-  function moved() {
-    lanes.draw();
-    note({ view_from: Math.floor(lanes.view.from), view_to: Math.ceil(lanes.view.to) });
-    clearTimeout(waiting);
-    waiting = setTimeout(load, 30);
-  }
-
-  function zoom(factor, centre) {
-    const { from, to } = lanes.view;
-    const span = Math.min(Math.max((to - from) * factor, 20), most.to - most.from);
-    const share = (centre - from) / (to - from);
-    place(centre - span * share, span);
-  }
-
-  function place(from, span) {
-    const begin = Math.min(Math.max(from, most.from), Math.max(most.to - span, most.from));
-    lanes.view = { from: begin, to: Math.min(begin + span, most.to) };
-    moved();
-  }
-
-  function list_largest() {
-    const { worker, begin, end, kind, operator, count, position } = lanes.boxes;
-    const order = worker.map((_, box) => box).filter((box) => position[box] >= 0 && !lanes.look.hidden.has(run.kinds[kind[box]]) && (!lanes.look.workers || lanes.look.workers.includes(worker[box])) && (!lanes.look.operators || lanes.look.operators.has(operator[box])));
-    order.sort((a, b) => end[b] - begin[b] - (end[a] - begin[a]));
-    const rows = order.slice(0, 12).map((box) => ({ box, worker: workerName(run, worker[box]), type: run.kinds[kind[box]], operator: operatorName(run, operator[box]), at: duration(begin[box]), length: duration(end[box] - begin[box]), count: count[box] }));
-    replace(largest, make("h2", {}, "Longest activities in view"), table(rows, ["worker", "type", "operator", "at", "length"], { label: "Longest activities in view", pick: (row) => select(worker[row.box], position[row.box]) }));
-  }
-
-  // Who is to blame, and since when: the longest steps of the path, from its start on.
-  function longestSteps() {
-    const { begin, end, source, target, kind, operator } = first.steps;
-    const order = begin.map((_, step) => step).sort((a, b) => end[b] - begin[b] - (end[a] - begin[a])).slice(0, 8);
-    const rows = order.map((step) => ({ step, worker: source[step] === target[step] ? workerName(run, source[step]) : `${workerName(run, source[step])} to ${workerName(run, target[step])}`, type: kind[step].replaceAll("_", " "), operator: operatorName(run, operator[step]), since: `${duration(begin[step] - whole.from)} into the window`, took: duration(end[step] - begin[step]), share: percent(end[step] - begin[step], whole.to - whole.from) }));
-    const pick = ({ step }) => place(begin[step] - (end[step] - begin[step]) / 2, 2 * (end[step] - begin[step]));
-    return [make("h2", {}, "Longest steps of the critical path"), table(rows, ["worker", "type", "operator", "since", "took", "share"], { label: "Longest steps of the critical path", titles: { share: "of the window" }, pick })];
-  }
-
-  async function select(placeOf, position) {
-    const worker = run.workers[placeOf].worker;
-    note({ at: `${worker}.${position}` });
-    replace(details, make("p", { class: "faint" }, "Looking…"));
-    try {
-      const told = await ask(`${of(store)}/activity`, { ...window, worker, position, hops: HOPS }, "activity");
-      const { edge } = told;
-      const own = { begin: edge.start_ns, end: edge.start_ns + edge.duration_ns, source: placeOf, target: placeOf };
-      const causes = told.hops.map((row) => ({ begin: row.start_ns, end: row.start_ns + row.duration_ns, source: row.source, target: row.target, hop: row.hop }));
-      lanes.lit = [...causes, own];
-      lanes.draw();
-      replace(
-        details,
-        make("h2", {}, `${edge.type.replaceAll("_", " ")} on ${workerName(run, placeOf)}`),
-        make("dl", {},
-          facts("operator", operatorName(run, edge.operator)), facts("took", duration(edge.duration_ns)),
-          facts("from", `${edge.start_ns.toLocaleString("en")} ns (${duration(Math.max(edge.start_ns - whole.from, 0))} into the window)`), facts("slack", told.slack_ns === null ? "undefined here" : duration(told.slack_ns)),
-          facts("records", edge.records), facts("waited for", told.ended_by.map((row) => `${row.type.replaceAll("_", " ")} from ${workerName(run, row.source)}, ${duration(row.duration_ns)} under way`).join("; ")),
-        ),
-        make("h3", {}, `Within ${HOPS} hops before its end`),
-        table(told.hops, ["hop", "type", "from", "to", "operator", "took"], { label: "Hops", cell: (row, name) => ({ from: workerName(run, row.source), to: workerName(run, row.target), operator: operatorName(run, row.operator), took: duration(row.duration_ns) })[name] }),
-        texts(run, window, told),
-      );
-    } catch (error) {
-      if (error.name !== "AbortError") replace(details, failure(error));
-    }
-  }
-
-  const facts = (name, value) => (value === null || value === undefined || value === "" ? [] : [make("dt", {}, name), make("dd", {}, String(value))]);
-
-  let drag = null;
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      const span = lanes.view.to - lanes.view.from;
-      place(lanes.view.from + ((event.deltaX || event.deltaY) / lanes.width) * span, span);
-    } else zoom(event.deltaY > 0 ? 1.3 : 1 / 1.3, lanes.ns(event.offsetX));
-  }, { passive: false });
-  canvas.addEventListener("pointerdown", (event) => {
-    drag = { x: event.offsetX, view: { ...lanes.view }, moved: false };
-    canvas.setPointerCapture(event.pointerId);
-  });
-  let hovering = null;
-  canvas.addEventListener("pointermove", (event) => {
-    if (drag) {
-      const span = drag.view.to - drag.view.from;
-      drag.moved ||= Math.abs(event.offsetX - drag.x) > 3;
-      if (drag.moved) place(drag.view.from - ((event.offsetX - drag.x) / lanes.width) * span, span);
-      return;
-    }
-    hover(event);
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    const clicked = drag && !drag.moved;
-    drag = null;
-    if (!clicked || event.offsetX < LEFT) return;
-    const lane = lanes.placeAt(event.offsetY);
-    const box = lane === null ? null : lanes.boxAt(lane, lanes.ns(event.offsetX));
-    if (box === null) return;
-    if (lanes.boxes.position[box] >= 0) select(lane, lanes.boxes.position[box]);
-    else zoom(0.1, lanes.ns(event.offsetX));
-  });
-  canvas.addEventListener("pointerleave", () => {
-    tip.hidden = true;
-    lanes.nearby = [];
-    lanes.draw();
-  });
-  function hover(event) {
-    const lane = event.offsetX < LEFT ? null : lanes.placeAt(event.offsetY);
-    const box = lane === null ? null : lanes.boxAt(lane, lanes.ns(event.offsetX));
-    tip.hidden = box === null;
-    clearTimeout(hovering);
-    if (lane === null) return;
-    const t = Math.round(lanes.ns(event.offsetX));
-    const width = Math.max(Math.round((6 * (lanes.view.to - lanes.view.from)) / lanes.width), 1);
-    hovering = setTimeout(async () => {
-      try {
-        lanes.nearby = (await ask(`${of(store)}/near`, { worker: run.workers[lane].worker, t, width }, "near")).messages;
-        lanes.draw();
-      } catch {
-        lanes.nearby = [];
-      }
-    }, 80);
-    if (box === null) return;
-    const { begin, end, kind, operator, count } = lanes.boxes;
-    const more = count[box] > 1 ? `, ${count[box].toLocaleString("en")} activities` : "";
-    tip.textContent = `${run.kinds[kind[box]].replaceAll("_", " ")} ${duration(end[box] - begin[box])}${more} ${operatorName(run, operator[box])}`;
-    tip.style.setProperty("left", `${Math.min(event.clientX + 14, innerWidth - 300)}px`);
-    tip.style.setProperty("top", `${event.clientY + 14}px`);
-  }
-  canvas.addEventListener("keydown", (event) => {
-    const span = lanes.view.to - lanes.view.from;
-    const centre = lanes.view.from + span / 2;
-    const done = {
-      ArrowLeft: () => place(lanes.view.from - span / 5, span), ArrowRight: () => place(lanes.view.from + span / 5, span),
-      "+": () => zoom(1 / 1.5, centre), "=": () => zoom(1 / 1.5, centre), "-": () => zoom(1.5, centre), 0: () => place(whole.from, whole.to - whole.from),
-    }[event.key];
-    if (done) {
-      done();
-      event.preventDefault();
-    }
-  });
-
-  const colour = make("select", { "aria-label": "Colours", id: "colour", onchange: (event) => { lanes.look.colour = event.target.value; note({ colour: event.target.value }); lanes.draw(); } }, ["type", "operator"].map((name) => make("option", { value: name, selected: name === lanes.look.colour }, `colours by ${name}`)));
-  const workers = make("select", { "aria-label": "Workers", id: "workers", onchange: (event) => { const number = event.target.value; lanes.look.workers = number === "" ? null : [run.place.get(Number(number))]; note({ worker: number }); lanes.draw(); list_largest(); } }, make("option", { value: "" }, "all workers"), run.workers.map(({ worker }, index) => make("option", { value: worker, selected: lanes.look.workers?.[0] === index }, workerName(run, index))));
-  const hide = ["waiting", "busy", "spinning"].map((kind) => make("button", { type: "button", "aria-pressed": lanes.look.hidden.has(kind), id: `hide-${kind}`, onclick: (event) => { const { hidden } = lanes.look; hidden.has(kind) ? hidden.delete(kind) : hidden.add(kind); event.target.setAttribute("aria-pressed", hidden.has(kind)); note({ hide: [...hidden] }); lanes.draw(); list_largest(); } }, `hide ${kind}`));
-  const find = make("input", { type: "search", placeholder: "find an operator", "aria-label": "Find an operator", id: "find", value: given.find ?? "", oninput: (event) => { search(event.target.value); note({ find: event.target.value }); lanes.draw(); list_largest(); } });
-  const here = { store, ...window };
-  const total = Math.max(first.span_ns, 1);
+  // The path and the lanes are asked for side by side, where it is known already what the window is.
+  const asked = ask(`${of(store)}/path`, { ...window, pixels: 2000 }, "path of a window");
+  asked.catch(() => null);
+  const whole = boundsOf(run, window) ?? boundsOf(run, { from: (await asked).start_ns, to: (await asked).end_ns });
+  const page = { store, run, window, whole, asked, end_ns: run.end_ns, left: new AbortController(), drawn: 0 };
+  page.canvas = make("canvas", { id: "lanes", tabindex: 0, role: "application", "aria-roledescription": "lanes", "aria-label": "A lane per worker, the critical path in red. Arrow keys move, plus and minus zoom, 0 shows all; tables of the longest steps and activities follow." });
+  page.lanes = new Lanes(page.canvas, run);
+  const first = given.view_from === undefined ? whole : { from: Number(given.view_from), to: Number(given.view_to) };
+  page.view = page.lanes.view = new View({ ...limits(run, whole) }, first, () => moved(page));
+  page.details = make("div", { class: "panel", id: "details" }, make("h2", {}, "Nothing is chosen"), make("p", { class: "faint" }, "Click an activity in a lane, or in the tables: its slack, what it waited for, and what led to it. This window elsewhere:"), texts(run, window));
+  page.told = make("div", { class: "panel", id: "why" });
+  page.heading = make("h1", {}, `${window.epoch === undefined ? "A window" : `epoch ${window.epoch}`} of ${run.title}`);
+  for (const [name, tag, attributes] of [["largest", "div", {}], ["steps", "div", {}], ["legend", "p", { class: "legend" }], ["status", "span", { class: "faint" }], ["byType", "p", { class: "faint" }]]) page[name] = make(tag, { id: name === "byType" ? "by-type" : name, ...attributes });
+  page.load = latest(() => load(page));
+  page.rest = settled(() => atRest(page), REST_MS);
+  lookAt(page, given);
+  const tip = listenToPointer(page);
   replace(
-    main,
-    make("h1", {}, `${first.window} of ${run.title}: ${duration(first.span_ns)}`),
-    make("p", { class: "faint", id: "by-type" }, Object.entries(first.by_type).map(([kind, ns]) => `${percent(ns, total)} ${kind.replaceAll("_", " ")}`).join(", ")),
-    make("div", { class: "bar" }, colour, workers, hide, find, make("button", { type: "button", onclick: () => place(whole.from, whole.to - whole.from) }, "whole window"), ways("window", here), status),
-    canvas, legend,
-    make("div", { class: "columns" }, make("div", {}, make("div", { id: "steps" }, longestSteps()), details, largest), told),
-    tip,
+    main, page.heading, ways("window", { store, ...window }), page.byType,
+    controls(page, given), page.canvas, page.legend,
+    make("p", { class: "faint hint" }, "Drag or ← → to move, wheel or + − to zoom, 0 for the whole window; click an activity for all about it."),
+    make("div", { class: "columns" }, make("div", {}, page.steps, page.details, page.largest), page.told), tip,
   );
-  await load();
-  if (given.at) {
-    const [worker, position] = given.at.split(".").map(Number);
-    if (run.place.has(worker)) await select(run.place.get(worker), position);
+  page.lanes.draw();
+  await Promise.all([page.load(), showPath(page)]);
+  atRest(page);
+  const [worker, position] = (given.at ?? "").split(".").map(Number);
+  if (given.at && run.place.has(worker)) await showActivity(page.details, page.lanes, page, run.place.get(worker), position);
+  showWhy(page.told, store, window);
+  return stayCurrent(page);
+}
+
+// What is known of a window before anything is asked: null for an epoch that is newer than what is known of the run.
+function boundsOf(run, { epoch, from, to }) {
+  if (from !== undefined) return { from: Number(from), to: Number(to) };
+  const row = run.epochs.find((each) => each.epoch === Number(epoch));
+  return row ? { from: row.start_ns, to: row.end_ns } : null;
+}
+
+async function showPath(page) {
+  const { run, whole, view } = page;
+  const path = await page.asked;
+  const span = Math.max(path.span_ns, 1);
+  document.title = `pag: ${path.window} of ${run.title}`;
+  page.heading.textContent = `${path.window} of ${run.title}: ${duration(path.span_ns)}`;
+  page.byType.textContent = Object.entries(path.by_type).map(([kind, ns]) => `${percent(ns, span)} ${kind.replaceAll("_", " ")}`).join(", ");
+  replace(page.steps, longestSteps(run, path, whole, (begin, ns) => view.place(begin - ns / 2, 2 * ns)));
+}
+
+// Asks for what the view shows, as far as epochs are closed, and draws it.
+async function load(page) {
+  const { lanes, view, whole, window, store } = page;
+  const shown = { from: Math.floor(view.from), to: Math.min(Math.ceil(view.to), page.end_ns) };
+  if (page.left.signal.aborted || shown.to <= shown.from) return;
+  const pixels = Math.min(Math.max(Math.round((lanes.width * (shown.to - shown.from)) / view.span), 1), WIDEST);
+  const all = shown.from === whole.from && shown.to === whole.to;
+  const path = all ? page.asked : ask(`${of(store)}/path`, { ...window, view_from: shown.from, view_to: shown.to, pixels }, "path");
+  const boxes = ask(`${of(store)}/lanes`, { ...shown, pixels }, "lanes").then((picture) => {
+    page.picture = { ...picture, shown };
+    lanes.boxes = picture.boxes;
+    lanes.messages = picture.exact ? picture.messages : null;
+    lanes.soon();
+  });
+  const asked = performance.now();
+  try {
+    lanes.steps = (await Promise.all([path, boxes]))[0].steps;
+    lanes.soon();
+    page.drawn += 1;
+    page.canvas.dataset.drawn = String(page.drawn);
+    page.canvas.dataset.ms = String(Math.round(performance.now() - asked));
+  } catch (error) {
+    if (error.name !== "AbortError") replace(page.details, failure(error));
   }
-  showWhy(told, store, window);
-  const redraw = new ResizeObserver(() => moved());
-  redraw.observe(canvas.parentElement);
-  return () => redraw.disconnect();
+}
+
+function moved(page) {
+  page.lanes.soon();
+  page.load();
+  page.rest();
+}
+
+// What follows a view when it has come to rest: the address, words, and the table of what is seen.
+function atRest(page) {
+  const { run, lanes, view, whole, picture } = page;
+  if (page.left.signal.aborted || !picture) return;
+  if (view.from !== whole.from || view.to !== whole.to || "viewed" in page) {
+    page.viewed = true;
+    note({ view_from: Math.floor(view.from), view_to: Math.ceil(view.to) });
+  }
+  const span = duration(picture.shown.to - picture.shown.from);
+  page.status.textContent = picture.exact ? `${span} in view${picture.note ?? ""}` : `an overview of ${span}: zoom in for messages`;
+  const seen = new Set([...picture.boxes.kind, ...(picture.messages.kind ?? [])].map((kind) => run.kinds[kind]));
+  replace(page.legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])), swatch("critical path", "path"), lanes.ongoing && swatch("goes on", "faint"));
+  listActivities(page);
+}
+
+function listActivities(page) {
+  if (!page.lanes.boxes) return;
+  replace(page.largest, longestActivities(page.run, page.lanes, (place, position) => showActivity(page.details, page.lanes, page, place, position)));
+}
+
+// What the address says of the look of the lanes.
+function lookAt({ lanes: { look }, run }, given) {
+  look.colour = given.colour ?? "type";
+  look.hidden = new Set(list(given.hide));
+  if (given.worker !== undefined) look.workers = list(given.worker).map((number) => run.place.get(Number(number))).filter((place) => place !== undefined);
+  look.operators = operatorsLike(run, given.find ?? "");
+}
+
+function operatorsLike(run, text) {
+  const wanted = text.trim().toLowerCase();
+  if (!wanted) return null;
+  return new Set(run.operators.filter((row) => `${row.name} ${row.address} ${row.operator}`.toLowerCase().includes(wanted)).map((row) => row.operator));
+}
+
+function controls(page, given) {
+  const { lanes, run, view, whole } = page;
+  const { look } = lanes;
+  const changed = (changes) => {
+    note(changes);
+    lanes.soon();
+    listActivities(page);
+  };
+  const option = (value, words, selected) => make("option", { value, selected }, words);
+  const colour = make("select", { "aria-label": "Colours", id: "colour", onchange: ({ target }) => { look.colour = target.value; changed({ colour: target.value }); } }, ["type", "operator"].map((name) => option(name, `colours by ${name}`, name === look.colour)));
+  const workers = make("select", { "aria-label": "Workers", id: "workers", onchange: ({ target }) => { look.workers = target.value === "" ? null : [run.place.get(Number(target.value))]; changed({ worker: target.value }); } }, option("", "all workers"), run.workers.map(({ worker }, place) => option(worker, workerName(run, place), look.workers?.[0] === place)));
+  const hide = HIDEABLE.map((kind) => make("button", { type: "button", "aria-pressed": look.hidden.has(kind), id: `hide-${kind}`, onclick: ({ target }) => { look.hidden.has(kind) ? look.hidden.delete(kind) : look.hidden.add(kind); target.setAttribute("aria-pressed", look.hidden.has(kind)); changed({ hide: [...look.hidden] }); } }, `hide ${kind}`));
+  const find = make("input", { type: "search", placeholder: "find an operator", "aria-label": "Find an operator", id: "find", value: given.find ?? "", oninput: ({ target }) => { look.operators = operatorsLike(run, target.value); changed({ find: target.value }); } });
+  const buttons = [["zoom-in", "+", "Zoom in", () => view.zoom(1 / 1.5, view.middle)], ["zoom-out", "−", "Zoom out", () => view.zoom(1.5, view.middle)], ["whole", "whole window", null, () => view.place(whole.from, whole.to - whole.from)]];
+  return make("div", { class: "bar" }, colour, workers, hide, find, buttons.map(([id, words, label, onclick]) => make("button", { type: "button", id, title: label, "aria-label": label, onclick }, words)), page.status);
+}
+
+function listenToPointer(page) {
+  const { lanes, view, run, store } = page;
+  const tip = make("div", { class: "tip", hidden: true });
+  const near = messagesNear(lanes, view, async (lane, t, width) => (await ask(`${of(store)}/near`, { worker: run.workers[lane].worker, t, width }, "near")).messages);
+  listen(lanes, view, page.whole, {
+    choose: (place, position) => showActivity(page.details, lanes, page, place, position),
+    hover: (lane, box, { offsetX, clientX, clientY }) => {
+      near(lane, offsetX);
+      tip.hidden = box === null;
+      if (box === null) return;
+      const { begin, end, kind, operator, count } = lanes.boxes;
+      const more = count[box] > 1 ? `, ${count[box].toLocaleString("en")} activities` : "";
+      tip.textContent = `${run.kinds[kind[box]].replaceAll("_", " ")} ${duration(end[box] - begin[box])}${more} ${operatorName(run, operator[box])}`;
+      tip.style.setProperty("left", `${Math.min(clientX + 14, innerWidth - 300)}px`);
+      tip.style.setProperty("top", `${clientY + 14}px`);
+    },
+  });
+  return tip;
+}
+
+// A run that is followed goes on to the right of its closed epochs, and can be looked at there.
+function stayCurrent(page) {
+  const { lanes, view, run, left } = page;
+  hear("ongoing", (now) => {
+    lanes.ongoing = now.complete ? null : now;
+    view.limits.to = Math.max(view.limits.to, now.complete ? 0 : now.as_of_ns);
+    page.canvas.dataset.ongoing = lanes.ongoing ? String(now.as_of_ns) : "";
+    lanes.soon();
+  }, left.signal);
+  hear("commit", ({ end_ns: end }) => {
+    const seen = view.to > page.end_ns;
+    page.end_ns = Math.max(end, run.end_ns);
+    view.limits.to = Math.max(view.limits.to, page.end_ns);
+    if (seen) page.load().then(page.rest);
+  }, left.signal);
+  const redraw = new ResizeObserver(() => page.canvas.clientWidth === lanes.wide || moved(page));
+  redraw.observe(page.canvas.parentElement);
+  return () => {
+    left.abort();
+    redraw.disconnect();
+  };
 }

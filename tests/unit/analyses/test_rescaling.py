@@ -16,7 +16,7 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
-from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of, nearest_rank
+from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import EventKind
@@ -244,16 +244,6 @@ def test_an_epoch_takes_until_the_last_worker_has_completed_it(tmp_path: Path) -
     epochs = epochs_of(built(draw(*logs), tmp_path).run, Schedule(period_ns=8, first_ns=0))
     assert (epochs.epoch.tolist(), epochs.begin_ns.tolist(), epochs.end_ns.tolist()) == ([1], [9], [19])
     assert epochs.latency_ns.tolist() == [11]
-
-
-def test_percentiles_are_nearest_ranks_and_may_weigh_records() -> None:
-    values = np.array([30, 10, 20])
-    assert [nearest_rank(values, share) for share in (0.33, 0.34, 0.5, 0.99)] == [10, 20, 20, 30]
-    assert nearest_rank(values, 0.5, np.array([8, 1, 1])) == 30
-    assert nearest_rank(values[:0], 0.5) is None
-
-
-# --- Refusals and surfaces --------------------------------------------------------------------------------------------
 
 
 def test_without_an_operation_there_is_no_answer(tmp_path: Path) -> None:

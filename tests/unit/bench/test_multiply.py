@@ -60,8 +60,8 @@ def test_the_name_of_a_kept_trace_says_what_it_is(monkeypatch: pytest.MonkeyPatc
     session = importlib.import_module("bench.harness").Session(tmp_path)
     source = tmp_path / "triangles-9.trace"
     source.symlink_to(SAMPLE)
-    kept = [bench.multiplied(session, source, 2, one_epoch=one_epoch) for one_epoch in (False, True)]
-    assert [trace.name for trace in kept] == ["triangles-9-x2-1.trace", "triangles-9-x2-1-one.trace"]
+    kept = [bench.multiplied(session, source, 2, per_epoch=per_epoch) for per_epoch in (None, 2)]
+    assert [trace.name for trace in kept] == ["triangles-9-x2-1.trace", "triangles-9-x2-1-by-2.trace"]
     assert [Trace.open(trace).rows > Trace.open(SAMPLE).rows for trace in kept] == [True, True]
 
 

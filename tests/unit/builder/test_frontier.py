@@ -10,22 +10,12 @@ import pytest
 from pag_graph import api
 from pag_graph.builder import saved
 from pag_graph.builder.frontier import SETTLE_NS
-from pag_graph.testing.traces import SmallTrace, draw
+from tests.support.growing import late_reads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-def rounds(count: int, *, sent: int, read: int | None, length: int = 20) -> SmallTrace:
-    """Two workers that wait in each round; one sends in a round what the other one reads in another."""
-    logs: list[list[str]] = [[], []]
-    for e in range(count):
-        t = length * e
-        receives = f" | {t + 7} recv 3<1" if e == read else ""
-        sends = f" | {t + 7} send 3>0" if e == sent else ""
-        logs[0].append(f"{t} park | {t + 6} unpark{receives} | {t + 9} end")
-        logs[1].append(f"{t} park | {t + 6} unpark{sends} | {t + 9} end")
-    return draw(*(" | ".join(log) for log in logs))
+    from pag_graph.testing.traces import SmallTrace
 
 
 def grown(whole: SmallTrace, place: Path) -> list[tuple[int, int]]:
@@ -45,7 +35,7 @@ def grown(whole: SmallTrace, place: Path) -> list[tuple[int, int]]:
 
 
 def test_epochs_are_answered_when_their_messages_are_read(tmp_path: Path) -> None:
-    told = grown(rounds(8, sent=1, read=4), tmp_path)
+    told = grown(late_reads(8, sent=1, read=4), tmp_path)
     closed = [last for last, _ in told]
     assert closed == sorted(closed)
     # The read in epoch 4 is decided when epoch 4 is: until then only epoch 0 is answered.
@@ -54,12 +44,12 @@ def test_epochs_are_answered_when_their_messages_are_read(tmp_path: Path) -> Non
 
 
 def test_epochs_with_messages_that_nobody_reads_are_answered_at_the_end(tmp_path: Path) -> None:
-    told = grown(rounds(6, sent=1, read=None), tmp_path)
+    told = grown(late_reads(6, sent=1, read=None), tmp_path)
     assert {known for _, known in told[:-1]} == {-1, 0}
     assert told[-1] == (5, 5)
 
 
 @pytest.mark.parametrize(("length", "settled"), [(SETTLE_NS // 3, True), (SETTLE_NS // 6, False)])
 def test_epochs_settle(tmp_path: Path, length: int, settled: bool) -> None:  # noqa: FBT001
-    told = grown(rounds(7, sent=1, read=None, length=length), tmp_path)
+    told = grown(late_reads(7, sent=1, read=None, length=length), tmp_path)
     assert (max(known for _, known in told[:-1]) > 0) == settled

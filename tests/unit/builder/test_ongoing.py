@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pag_graph import api
+from pag_graph.analyses.critical_path import critical_path
 from pag_graph.builder.follow import Follower
+from pag_graph.engines.so_far import path_so_far
+from pag_graph.graph.run import Run
+from pag_graph.store.delta import open_store
 from pag_graph.store.tail import Tail
 from pag_graph.testing.traces import draw
 from tests.support.growing import GrowingTrace, rounds
@@ -101,3 +106,28 @@ def test_an_ended_worker_holds_nobody(tmp_path: Path) -> None:
     assert follower.ongoing is not None
     assert (follower.ongoing.epoch, follower.ongoing.as_of_ns) == (1, 30)
     assert follower.ongoing.workers[1].ended
+
+
+def test_the_critical_path_so_far_is_that_of_the_log_as_it_is(tmp_path: Path) -> None:
+    growing, store = GrowingTrace(rounds(8), tmp_path / "trace"), tmp_path / "store"
+    follower, tail = Follower(store), Tail(growing.path)
+    for epoch in (2, 3):
+        growing.write_until(epoch)
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        follower.advance(tail.trace(), log)
+        if epoch == 2:
+            follower.commit()
+    now = follower.ongoing
+    assert now is not None
+    path = path_so_far(growing.path, store)
+    assert path is not None
+    assert (path.window.start_ns, path.window.end_ns) == (now.as_of_ns - now.epoch_ns, now.as_of_ns)
+    assert path.length_ns == path.window.span_ns > 0
+    api.build(growing.path, tmp_path / "once", engine="local")
+    once = Run(tmp_path / "once")
+    expected = critical_path(once.snapshot(once.window(between=(path.window.start_ns, path.window.end_ns))))
+    assert path.steps.equals(expected.steps)
+    # Nothing was written.
+    assert open_store(store).versions == (follower.store and follower.store.versions)

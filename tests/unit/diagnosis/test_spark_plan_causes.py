@@ -27,6 +27,7 @@ PLANTED = {
     "small-files-written": "small_files_written",
     "repeated-subplan": "repeated_subplan",
     "cache-recomputed": "cache_recomputed",
+    "stream-frames": "batch_overrun",
 }
 """Program to what its log must name first; `bench/spark_causes/record_plans.py` records them."""
 
@@ -41,6 +42,7 @@ CHANGES = {
     "small-files-written": r"files written: 800 -> 100, by repartition\(partition columns\) before writing, .*",
     "repeated-subplan": r"what is computed again: 3 times -> persist\(\), computed once, .*",
     "cache-recomputed": r"the cache's level: memory, as it did not hold -> MEMORY_AND_DISK, .*",
+    "stream-frames": r"rows of a batch: 100 -> 1,000, by the source's limit for a batch, in the stream",
 }
 
 

@@ -79,7 +79,7 @@ def test_the_program_is_to_change_where_something_else_decided_it(tmp_path: Path
 def test_tasks_that_spill_are_made_smaller_until_they_are_small(tmp_path: Path) -> None:
     settings = {"spark.sql.shuffle.partitions": "8", "spark.executor.memory": "2g", "spark.executor.cores": "8"}
     large = few_partitions(settings, tasks=8, spilled=4096, read=1024)
-    assert changes(diagnosis_of(written(large, tmp_path)), "spill") == [
+    assert changes(diagnosis_of(written(large, tmp_path)), "huge_partitions") == [
         "spark.sql.shuffle.partitions: 8 -> 64, in stage 0"
     ]
     small = few_partitions(settings, tasks=8, spilled=4096, read=64)

@@ -24,10 +24,10 @@ from pag_graph.errors import (
     UnsupportedPlanError,
 )
 from pag_graph.store.delta import open_store
-from pag_graph.store.live import followed
+from pag_graph.store.live import followed, read_timings
 from pag_graph.testing.traces import draw
 from tests.support.compare import committed, differences
-from tests.support.growing import GrowingTrace, rounds
+from tests.support.growing import GrowingTrace, late_reads, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,6 +85,23 @@ def test_epochs_are_committed_as_they_close(tmp_path: Path) -> None:
     assert run.report.complete
     assert (run.report.ending, run.report.closed, run.report.commits) == ("complete", 8, 4)
     assert differences(committed(tmp_path / "store"), committed(built(growing, tmp_path / "once"))) == ""
+
+
+@pytest.mark.parametrize(("settle_s", "waits"), [(1, True), (0, False)])
+def test_epochs_are_answered_when_their_messages_are_read(tmp_path: Path, settle_s: float, waits: bool) -> None:  # noqa: FBT001
+    growing = GrowingTrace(late_reads(8, sent=1, read=4), tmp_path / "trace")
+    steps = [*(lambda epoch=epoch: growing.write_until(epoch) for epoch in range(7)), growing.finish]
+    seen = list(following(growing, tmp_path / "store", *steps, settle_s=settle_s).commits())
+    closed, answered = (
+        {epoch: commit.version for commit in seen for epoch in getattr(commit, name)} for name in ("closed", "answered")
+    )
+    assert sorted(closed) == sorted(answered) == list(range(8))
+    assert sum(len(commit.answered) for commit in seen) == 8
+    later = {epoch for epoch, version in answered.items() if version > closed[epoch]}
+    # Epochs 1 to 3 are closed, and a message of epoch 1 is read in epoch 4.
+    assert later == ({1, 2, 3} if waits else set())
+    rows = read_timings(tmp_path / "store")
+    assert dict(zip(rows["epoch"].to_pylist(), rows["commit"].to_pylist(), strict=True)) == closed
 
 
 def test_who_is_stopped_leaves_what_is_decided_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -250,6 +267,10 @@ def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:
     now = json.loads(CliRunner().invoke(app, ["ongoing", store, "--format", "json"]).output)
     assert (now["epoch"], now["final"], now["holder"]["why"]) == (4, False, "undecided_wait")
     assert "epoch 4 has taken" in CliRunner().invoke(app, ["ongoing", store]).output
+    with_path = ["ongoing", store, "--trace", str(growing.path)]
+    assert "So far, " in CliRunner().invoke(app, with_path).output
+    path = json.loads(CliRunner().invoke(app, [*with_path, "--format", "json"]).output)["path"]
+    assert path["length_ns"] == path["end_ns"] - path["start_ns"] == now["epoch_ns"]
     found = json.loads(CliRunner().invoke(app, ["timings", store, "--format", "json"]).output)
     assert [row["epoch"] for row in found["epochs"]] == [0, 1, 2, 3]
     for row in found["epochs"]:

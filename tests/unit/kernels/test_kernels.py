@@ -24,10 +24,10 @@ def i64(*values: int) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def nested(*rows: tuple[int, int, int]) -> tuple[list[int], ...]:
+def nested(*rows: tuple[int, int, int], gaps: NDArray[np.int64] | None = None) -> tuple[list[int], ...]:
     kind, operator, records = (np.array(column) for column in zip(*rows, strict=True))
-    found = activations(kind.astype(np.int8), operator.astype(np.int64), records.astype(np.int64))
-    return tuple(part.tolist() for part in found)
+    columns = kind.astype(np.int8), operator.astype(np.int64), records.astype(np.int64)
+    return tuple(part.tolist() for part in activations(*columns, i64() if gaps is None else gaps))
 
 
 def test_the_innermost_activation_is_that_after_the_row() -> None:
@@ -50,6 +50,17 @@ def test_what_is_wrong_with_activations() -> None:
     assert trouble == [act.CLOSES_NOTHING, 0, 0, act.CLOSES_OUTER, act.OPEN]
 
 
+def test_activations_end_where_rows_are_missing() -> None:
+    innermost, role, _, trouble = nested(
+        (act.START, 1, -1), (act.START, 2, -1), (act.PUSH_PROGRESS, 3, -1), (act.START, 3, -1), (act.STOP, 1, -1),
+        gaps=i64(3),
+    )  # fmt: skip
+    assert innermost == [0, 1, 1, 3, 3]
+    # What was pushed may have been for another activation.
+    assert role[3] == act.SPINNING
+    assert trouble == [act.CUT_BY_GAP, act.CUT_BY_GAP, 0, act.OPEN, act.CLOSES_NOTHING]
+
+
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [
@@ -65,8 +76,17 @@ def test_what_is_wrong_with_activations() -> None:
     ],
 )
 def test_idle_intervals(kinds: list[int], expected: list[tuple[int, int, int]]) -> None:
-    parks, unparks, last = idle_intervals(np.array(kinds, np.int8))
+    parks, unparks, last = idle_intervals(np.array(kinds, np.int8), i64())
     assert list(zip(parks.tolist(), unparks.tolist(), last.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("gap", "expected"),
+    [(0, [(0, 3, 2)]), (1, [(2, 3, 2)]), (2, [(0, 1, 0), (2, 3, 2)]), (3, [(0, 1, 0)]), (4, [(0, 3, 2)])],
+)
+def test_no_idle_interval_reaches_over_missing_rows(gap: int, expected: list[tuple[int, int, int]]) -> None:
+    intervals = idle_intervals(np.array([P, U, P, U, X], np.int8), i64(gap))
+    assert list(zip(*(column.tolist() for column in intervals), strict=True)) == expected
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,9 @@ ROWS = [
 
 def levels(level: int) -> tuple[list[int], list[int], list[int]]:
     kind, operator, records = (np.array(values) for values in zip(*ROWS, strict=True))
-    innermost, role, consumed, _ = activations(kind.astype(np.int8), operator, records)
-    new = at_level(innermost, role, consumed, level)
+    no_gaps = np.empty(0, np.int64)
+    innermost, role, consumed, _ = activations(kind.astype(np.int8), operator, records, no_gaps)
+    new = at_level(innermost, role, consumed, level, no_gaps)
     return new[0].tolist(), new[1].tolist(), new[2].tolist()
 
 

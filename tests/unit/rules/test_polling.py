@@ -26,11 +26,14 @@ KINDS = (
 def random_log(seed: int) -> list[dict[str, Any]]:
     """Rows of a worker 0, whose peers are worker 1 of the same process and worker 2 of another one."""
     draw = random.Random(seed)
+    losing = random.Random(seed)
     now, stack, log = 0, [], []
 
     def add(kind: str, operator: int | None = None, peer: int = -1, sent: int | None = None) -> None:
         arrived = None if sent is None or draw.random() < 0.7 else now - draw.choice([0, 2, 20])
-        log.append({"t": now, "kind": kind, "operator": operator, "peer": peer, "sent": sent, "arrived": arrived})
+        after_gap = seed % 3 == 0 and bool(log) and losing.random() < 0.1
+        row = {"t": now, "kind": kind, "operator": operator, "peer": peer, "sent": sent, "arrived": arrived}
+        log.append(row | {"after_gap": after_gap})
 
     for _ in range(draw.randint(1, 40)):
         now += draw.choice([0, 1, 1, 2, 5, 20])
@@ -69,11 +72,14 @@ def test_stretches_are_those_of_the_definition() -> None:
         log = random_log(seed)
         kind = np.array([KIND_CODES[row["kind"]] for row in log], np.int8)
         operator = np.array([-1 if row["operator"] is None else row["operator"] for row in log], np.int64)
-        innermost, role, _, _ = act.activations(kind, operator, np.full(len(log), -1, np.int64))
+        gaps = np.flatnonzero([row["after_gap"] for row in log])
+        innermost, role, _, _ = act.activations(kind, operator, np.full(len(log), -1, np.int64), gaps)
         reads = np.flatnonzero((kind == act.RECEIVE) | (kind == act.PROGRESS_RECEIVE)).astype(np.int32)
         rows: Any = SimpleNamespace(
             worker=0,
             starts_run=True,
+            before_t=NEVER,
+            gaps=gaps,
             kind=kind,
             t=np.array([row["t"] for row in log], np.int64),
             operator=operator,
@@ -91,6 +97,7 @@ def test_stretches_are_those_of_the_definition() -> None:
                 works=bool(kind[place] == act.START and role[place] in {act.PROCESSING, act.INFERRED}),
                 sent=came(row),
                 same_process=row["peer"] != 2,
+                after_gap=row["after_gap"],
                 logged=row["arrived"] is not None,
             )
             for place, row in enumerate(log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,45 @@ def found(graph: Reference) -> dict[str, int]:
 def test_activations(build: Build, log: str, expected: str) -> None:
     graph = build(log, PEER)
     assert local(graph).removesuffix(" unknown 100") == expected.removesuffix(" unknown 100")
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # What is open where rows are missing ends there, and what the worker did meanwhile nobody knows.
+        ("0 start 1 | 2 send 3>1 | lost | 9 stop 1 | 10 end", "0 processing 2 unknown 9 busy 10"),
+        ("0 start 1 | 2 start 2 | lost | 5 send 3>1 | 9 end", "0 busy 2 unknown 5 busy 9"),
+        ("0 app 7 | 2 start 1 | lost | 5 start 2 | 7 stop 2 | 8 endapp 7 | 9 end",
+         "0 application 2 unknown 5 spinning 7 busy 8 busy 9"),
+        # Also where the first row behind is no vertex.
+        ("0 start 1 | lost | 5 push 2 | 6 start 2 | 8 stop 2 | 9 end", "0 unknown 6 processing 8 busy 9"),
+        # What is pushed, parks and continues is not what was logged just before.
+        ("0 push 1 | lost | 2 start 1 | 8 stop 1 | 9 end", "0 unknown 2 spinning 8 busy 9"),
+        ("0 start 1 | 1 stop 1 | 2 park 3 | lost | 6 unpark | 9 end", "0 spinning 1 busy 2 unknown 6 busy 9"),
+        ("0 end | 1 park 3 | 4 unpark | lost | 5 park 2 | 7 unpark | 9 end", "0 busy 1 idle 4 unknown 5 idle 7 busy 9"),
+        # A park that nothing explains before rows are missing may have been a wait.
+        ("0 end | 1 park | 4 unpark | lost | 5 recv 3<1 | 9 end", "0 busy 1 unknown 4 unknown 5 busy 9"),
+        ("0 end | 1 park | 4 unpark | 5 recv 3<1 | lost | 9 end", "0 busy 1 waiting 3 wake_up 4 busy 5 unknown 9"),
+    ],
+)  # fmt: skip
+def test_rows_that_are_missing(build: Build, log: str, expected: str) -> None:
+    graph = build(log, "0 start 9 | 3 send 3>0 | 100 stop 9")
+    assert local(graph).removesuffix(" unknown 100") == expected
+
+
+def test_numbers_that_nobody_promised_to_be_without_gaps_say_nothing(tmp_path: Path) -> None:
+    trace = replace(draw("0 start 1 | 2 send 3>1 | lost | 9 stop 1 | 10 end", "3 recv 3<0 | 10 end"), gapless=False)
+    assert local(assembled(trace, tmp_path)) == "0 processing 2 processing 9 busy 10"
+
+
+def test_what_is_open_where_rows_are_missing_is_named_once(build: Build) -> None:
+    graph = build("0 app 7 | 1 start 1 | 2 start 2 | lost | 5 app 8 | lost | 6 stop 1 | 9 endapp 8", PEER)
+    assert found(graph).items() >= {
+        ("activation_not_stopped", 2),
+        ("application_not_stopped", 2),
+        ("stop_without_start", 1),
+        ("application_stop_without_start", 1),
+    }
 
 
 def test_an_activation_is_named_by_its_start_and_counts_its_records_once(build: Build) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import random
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -20,6 +19,7 @@ from pag_graph.sources.kineto.convert import Mapped, map_files, write_mapped
 from pag_graph.sources.kineto.rank_log import read_rank
 from pag_graph.store.trace import Trace
 from pag_graph.testing.kineto_traces import Dialect, Job, KinetoRun, Plant, simulate
+from tests.support.kineto_ranks import gloo_rank
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,35 +214,6 @@ def test_a_compressed_trace_that_is_cut_keeps_its_whole_events_and_says_so(tmp_p
     assert kept == sorted(kept)
 
 
-@settings(max_examples=100_000 if PROVE else 60, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_damaged_traces_are_read_as_far_as_they_make_sense(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    folder = tmp_path_factory.mktemp("damaged")
-    text = bytearray(small_text(folder))
-    chance = random.Random(seed)
-    lines = text.count(b"\n") - 1
-    damage = chance.randint(1, 4)
-    for _ in range(damage):
-        place = chance.randrange(len(text))
-        if chance.random() < 0.3:
-            del text[place : place + chance.randint(1, 30)]
-        else:
-            text[place] = chance.choice([chance.randrange(256), *b'{}[]",:\\\n0-9e'])
-    file = folder / "damaged.json"
-    file.write_bytes(bytes(text))
-    try:
-        found = map_files([file])
-        write_mapped(found, folder / "trace")
-    except TraceFormatError:
-        return
-    log = found.ranks[0].log
-    told = sum(count for name, _, count in log.found if name == "event_damaged")
-    truncated = any(name == "trace_truncated" for name, *_ in log.found)
-    # Nothing is lost silently: what is no row was dropped, or is a finding.
-    assert truncated or told or len(log.kind) + sum(log.dropped.values()) >= lines - 2 * damage
-    api.build(folder / "trace", folder / "pag", engine="local")
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -344,23 +315,6 @@ def test_without_correlations_flows_lead_from_calls_to_activities(tmp_path: Path
     assert "flows with one end" not in found.meta.dropped
 
 
-def gloo_rank(folder: Path, rank: int, *, asked: float, ended: float) -> Path:
-    """Write a rank that asks for a collective at some time (us) and rests until it has ended."""
-    events = [
-        {"cat": "user_annotation", "name": "ProfilerStep#1", "tid": 1, "ts": 0, "dur": ended + 60},
-        {"cat": "cpu_op", "name": "aten::mm", "tid": 1, "ts": 0, "dur": asked - 10},
-        {"cat": "cpu_op", "name": "c10d::allreduce_", "tid": 1, "ts": asked - 5, "dur": 10},
-        {"cat": "user_annotation", "name": "gloo:all_reduce", "tid": 2, "ts": asked + 10, "dur": ended - asked - 10},
-        {"cat": "cpu_op", "name": "aten::add", "tid": 1, "ts": ended + 20, "dur": 30},
-    ]
-    info = {"rank": rank, "world_size": 2, "backend": "gloo"}
-    document = {"distributedInfo": info, "host_name": "node-0"}
-    document["traceEvents"] = [{"ph": "X", "pid": 1, **event} for event in events]
-    file = folder / f"rank-{rank}.json"
-    file.write_text(json.dumps(document))
-    return file
-
-
 def test_collectives_of_processors_are_joined_and_waited_for(tmp_path: Path) -> None:
     found = map_files([gloo_rank(tmp_path, 0, asked=100, ended=640), gloo_rank(tmp_path, 1, asked=500, ended=650)])
     (collective,) = found.joins.collectives
@@ -399,3 +353,20 @@ def test_of_several_groups_nobody_knows_which_one_a_processor_served(tmp_path: P
     found = map_files(files)
     assert not found.joins.collectives
     assert found.findings["finding"].to_pylist() == ["collective_without_group"] * 2
+
+
+def test_more_ranks_than_there_can_be_are_not_believed(tmp_path: Path) -> None:
+    file = gloo_rank(tmp_path, 0, asked=100, ended=200)
+    file.write_text(file.read_text().replace('"world_size": 2', '"world_size": 9007199254740991'))
+    found = map_files([file])
+    assert found.findings["finding"].to_pylist() == ["collective_without_group"]
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808", "[]", '"x"', "1e300", "null"])
+def test_odd_correlations_and_phases_are_no_correlations_and_phases(tmp_path: Path, value: str) -> None:
+    event = '{"ph": "X", "cat": "cuda_runtime", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, "args": {%s}}'
+    file = tmp_path / "odd.json"
+    file.write_text('[%s, {"ph": %s, "ts": 1}]' % (event % f'"correlation": {value}', value))  # noqa: UP031
+    log = read_rank(file)
+    assert log.correlation.tolist() == [-1]
+    assert log.dropped["other phases"] == 1

@@ -15,12 +15,11 @@ from pag_graph.diagnosis.spans.aggregates import (
     by_call_path,
     by_latency,
     by_operation,
-    counted,
     difference,
-    path_parts,
     slowest,
 )
 from pag_graph.diagnosis.spans.answer import answer
+from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import InvalidParameterError
 from pag_graph.testing.span_traces import Settings, jaeger, simulate
 from tests.support.simulated_spans import requests_of, span
@@ -45,20 +44,18 @@ def two_sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Requests, Reques
 
 
 def test_differences_by_operation_add_up_to_that_of_latencies(two_sets: tuple[Requests, Requests]) -> None:
-    before, after = two_sets
-    for own in ((counted(before), counted(after)), (slowest(before, counted(before)), slowest(after, counted(after)))):
+    before, after = both = [summed([made]) for made in two_sets]
+    for own in ((before.counted, after.counted), (slowest(before), slowest(after))):
         change = difference(before, after, own)
         counts = change["requests"]
         exact = sum(
             Fraction(row["after_ns"], counts["after"]) - Fraction(row["before_ns"], counts["before"])
             for row in change["operations"]
         )
-        means = [
-            Fraction(int(made.latency[which].sum()), len(which)) for made, which in zip(two_sets, own, strict=True)
-        ]
+        means = [Fraction(int(sums.latency[which].sum()), len(which)) for sums, which in zip(both, own, strict=True)]
         assert exact == means[1] - means[0]
     by_service: dict[str, float] = {}
-    for row in difference(before, after, (counted(before), counted(after)))["operations"]:
+    for row in difference(before, after, (before.counted, after.counted))["operations"]:
         service = row["operation"].partition(".")[0]
         by_service[service] = by_service.get(service, 0) + row["mean_change_ns"]
     assert max(by_service, key=by_service.__getitem__) == "service-2"
@@ -66,9 +63,9 @@ def test_differences_by_operation_add_up_to_that_of_latencies(two_sets: tuple[Re
 
 def test_sums_and_percentiles_are_those_of_numpy(two_sets: tuple[Requests, Requests]) -> None:
     made = two_sets[0]
-    chosen = counted(made)
-    parts = path_parts(made, chosen)
-    rows = by_operation(made, chosen)
+    sums = summed([made])
+    parts = sums.paths
+    rows = by_operation(sums)
     assert sum(row["path_ns"] for row in rows) == made.latency.sum()
     assert sum(row["calls"] for row in rows) == len(made.row)
     codes = {operation.label: code for code, operation in enumerate(made.table.operations)}
@@ -85,11 +82,12 @@ def test_sums_and_percentiles_are_those_of_numpy(two_sets: tuple[Requests, Reque
 
 def test_classes_of_latency_and_call_paths_cover_everything(two_sets: tuple[Requests, Requests]) -> None:
     made = two_sets[0]
-    classes = by_latency(made, counted(made))
+    sums = summed([made])
+    classes = by_latency(sums)
     assert [row["requests"] for row in classes] == [made.count // CLASSES] * CLASSES
     assert sum(sum(row["path_ns"].values()) for row in classes) == made.latency.sum()
     assert all(one["to_ns"] <= other["from_ns"] for one, other in pairwise(classes))
-    tree = by_call_path(made, counted(made))
+    tree = by_call_path(sums)
     assert sum(row["path_ns"] for row in tree) == made.latency.sum()
     assert sum(row["calls"] for row in tree) == len(made.row)
     for line, row in enumerate(tree):
@@ -126,5 +124,5 @@ def test_names_from_traces_do_not_reach_the_terminal_as_they_are(tmp_path: Path,
 
 
 def test_a_trace_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(InvalidParameterError, match="No trace has the id"):
-        answer([SAMPLE], request="f00")
+    with pytest.raises(InvalidParameterError, match="No trace has the id"), answer([SAMPLE], request="f00"):
+        pass

@@ -1,0 +1,72 @@
+"""`pag neo4j advise` and `pag neo4j rescale`: answers that are put beside a run's epochs in Neo4j."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pag_graph.cli.neo4j_reach import Home, Uri, reach
+from pag_graph.cli.output import stdout
+from pag_graph.model.units import nanoseconds
+
+_Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
+_Cores = Annotated[int | None, typer.Option(min=1, metavar="N", help="Cores of the machine.")]
+
+
+def advise(
+    store: _Store,
+    epoch: Annotated[int | None, typer.Option("--epoch", "-e", help="Epoch; the slowest round where absent.")] = None,
+    until: Annotated[int | None, typer.Option(help="Look at all rounds from there to this one together.")] = None,
+    beta: Annotated[float, typer.Option(help="Threads that work for this share of their time are bottlenecks.")] = 0.8,
+    cores: _Cores = None,
+    state: Annotated[Path | None, typer.Option(help="File of advise-evaluate: its trials are written too.")] = None,
+    home: Home = None,
+    uri: Uri = None,
+) -> None:
+    """Write where a thread more would help, beside the loaded epochs that were looked at.
+
+    Example: pag neo4j advise run.pag --epoch 4
+    """
+    from pag_graph.analyses.advising.advice_state import read_state
+    from pag_graph.api import Pag
+    from pag_graph.sinks.neo4j.answers import write_advice
+
+    pag = Pag(store)
+    known = None if state is None else read_state(state)
+    where = {} if epoch is None else {"epoch": epoch}
+    advice = pag.advise(**where, until=until, beta=beta, cores=cores, state=None if state is None else str(state))
+    server = reach(home, uri)
+    with server.open() as driver:
+        count = write_advice(driver, pag.run, advice, known)
+    stdout().print(f"Wrote {count:,} nodes of advice on {advice.window.name} to {server.uri}.", markup=False)
+
+
+def rescale(
+    store: _Store,
+    period: Annotated[str | None, typer.Option(metavar="TIME", help="Input was due once in this time.")] = None,
+    first: Annotated[str | None, typer.Option(metavar="TIME", help="When that of epoch 0 was due.")] = None,
+    inputs: Annotated[Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says it.")] = None,
+    cores: _Cores = None,
+    home: Home = None,
+    uri: Uri = None,
+) -> None:
+    """Write what it brought that workers joined or left, beside the loaded run; what was there is replaced.
+
+    Example: pag neo4j rescale run.pag --period 10ms --first 0ms
+    """
+    from pag_graph import api
+    from pag_graph.sinks.neo4j.answers import write_rescalings
+
+    answer = api.rescale(
+        store,
+        period_ns=None if period is None else nanoseconds(period),
+        first_ns=None if first is None else nanoseconds(first),
+        inputs=inputs,
+        cores=cores,
+    )
+    server = reach(home, uri)
+    with server.open() as driver:
+        count = write_rescalings(driver, answer)
+    stdout().print(f"Wrote {count:,} nodes of rescalings to {server.uri}.", markup=False)

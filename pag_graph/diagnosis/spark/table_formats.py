@@ -1,0 +1,73 @@
+"""What tables with a log of their own (Delta) cost: rows that a merge writes again unchanged, and the table's log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pag_graph.diagnosis.spark.changes import of_program
+from pag_graph.diagnosis.spark.intervals import length, united, without
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.sources.spark.texts import TABLE_LOG
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+__all__ = ["table_formats"]
+
+_UNCHANGED = ("number of target rows rewritten unmodified", "number of target rows copied")
+_CHANGED = (
+    *("number of updated rows", "number of deleted rows", "number of inserted rows"),
+    *("number of target rows updated", "number of target rows deleted", "number of target rows inserted"),
+)
+_MANY_TIMES = 10
+
+
+def table_formats(look: Look) -> list[Cause]:
+    """Find merges that write far more rows than they change, and jobs that work for the table's log alone."""
+    found = [*(_merge(look, node) for node in look.plans), _log_jobs(look)]
+    return [cause for cause in found if cause is not None]
+
+
+def _merge(look: Look, merge: PlanNode) -> Cause | None:
+    same = sum(merge.total(metric) for metric in _UNCHANGED)
+    changed_rows = sum(merge.total(metric) for metric in _CHANGED)
+    if same < _MANY_TIMES * max(changed_rows, 1):
+        return None
+    keys = sorted(
+        key
+        for key, job in look.schedule.stage_jobs.items()
+        if look.schedule.jobs[job].execution == merge.execution
+        and key in look.by_stage
+        and (look.by_stage[key]["output_bytes"] > 0).any()
+    )
+    share = same / (same + changed_rows)
+    changed = look.cut(keys, lambda _: share)
+    saved = look.saved_in(keys, changed)
+    if not look.matters(saved):
+        return None
+    stage = max(keys, key=lambda key: look.plans.run_ns[key])
+    text = f"{look.stage_name(*stage)}: a merge changed {changed_rows:,} rows, and wrote {same:,} others again."
+    signal = {"changed_rows": changed_rows, "unchanged_rows": same, "query": merge.execution}
+    changes = (
+        of_program(
+            "rows written again",
+            f"{same:,}",
+            "0, by deletion vectors, or a condition on the table's partitions",
+            f"stage {stage[0]}, {merge.label}",
+        ),
+    )
+    traps = ("Tables that are copied on write are faster to read.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("merge_rewrite", saved, text, stage=stage[0], bound=True, **told)
+
+
+def _log_jobs(look: Look) -> Cause | None:
+    own = [job for job in look.schedule.jobs if job.name == TABLE_LOG]
+    others = [job for job in look.schedule.jobs if job.name != TABLE_LOG]
+    spans = united((job.start_ns, job.end_ns) for job in own)
+    spent = length(without(spans, [(job.start_ns, job.end_ns) for job in others]))
+    if not look.matters(spent):
+        return None
+    text = f"{len(own)} jobs worked for {seconds(spent)} on the log of a table alone."
+    signal = {"jobs": [job.number for job in own], "time_ns": spent}
+    return look.cause("table_commit", spent, text, signal=signal, measured=True)

@@ -1,0 +1,141 @@
+"""Cores that waited for their data's host, storage that answered slowly, and a driver that collected garbage."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pag_graph.diagnosis.spark.changes import bytes_of, of_program, of_setting
+from pag_graph.diagnosis.spark.driver_time import driver_gaps
+from pag_graph.diagnosis.spark.intervals import common, length, united
+from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.sources.spark.placing import MS
+from pag_graph.sources.spark.settings import setting
+from pag_graph.sources.spark.task_rows import LOCALITIES
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.plan_view import PlanNode
+
+__all__ = ["cloud_wait", "driver_gc", "locality_wait"]
+
+_WAIT = "spark.locality.wait"
+_MEMORY = "spark.driver.memory"
+_TIME = re.compile(r"(\d{1,9})(ms|s|m|min)?", re.ASCII)
+_UNITS = {"ms": MS, "s": 1000 * MS, "m": 60_000 * MS, "min": 60_000 * MS, "": MS}
+_CLOUD = ("gcs api time", "gcs backoff time", "cloud storage request duration", "cloud storage retry duration")
+"""Timers of scans that ask object stores (Dataproc, Databricks)."""
+_NODE = LOCALITIES["NODE_LOCAL"]
+
+
+def locality_wait(look: Look) -> list[Cause]:
+    """Find cores that stayed empty though tasks were pending, until these were launched farther from their data.
+
+    A task waited for its place if it was launched at a lower locality than others of its stage, its core was empty
+    before for as long as `spark.locality.wait` says, and no part of the stage was launched meanwhile on that core.
+    """
+    wait = _time(setting(look.schedule.log, _WAIT).value)
+    if not wait:
+        return []
+    known = look.tasks.filter((pl.col("locality") > 0) & (pl.col("attempt") == 0) & ~pl.col("speculative"))
+    keys = ("stage", "stage_attempt")
+    best = pl.col("locality").min().over(*keys)
+    empty_since = pl.max_horizontal(
+        pl.col("done").shift(1).over("core", order_by="launch"), pl.col("launch").min().over(*keys)
+    )
+    waited = known.with_columns(best=best, since=empty_since).filter(
+        (pl.col("locality") > pl.max_horizontal("best", pl.lit(LOCALITIES["NO_PREF"])))
+        & (pl.col("best") <= _NODE)
+        & (pl.col("launch") - pl.col("since") >= wait)
+    )
+    spans = united(waited.select("since", "launch").iter_rows())
+    spent = length(spans)
+    if not look.matters(spent):
+        return []
+    worst = waited.group_by(*keys).len().sort("len", *keys, descending=[True, False, False]).row(0)
+    text = (
+        f"{look.stage_name(int(worst[0]), int(worst[1]))}: cores were empty for {seconds(spent)} while tasks were"
+        f" pending, {waited.height:,} of which then ran farther from their data: Spark waits"
+        f" {seconds(wait)} for a place near it."
+    )
+    signal = {"waited_ns": spent, "tasks": waited.height, "wait_ns": wait, "stages": sorted({*waited["stage"]})}
+    changes = (of_setting(look.schedule.log, _WAIT, "0s"),)
+    traps = (
+        "Cores were free: one that works for others is no such wait.",
+        "What is read from afar can take longer.",
+    )
+    told = {"signal": signal, "changes": changes, "traps": traps}
+    return [look.cause("locality_wait", spent, text, stage=int(worst[0]), bound=True, measured=True, **told)]
+
+
+def _time(value: str | None) -> int | None:
+    """Return a time as Spark's settings write it, in nanoseconds; None for what is none."""
+    match = _TIME.fullmatch((value or "").strip())
+    return int(match[1]) * _UNITS[match[2] or ""] if match else None
+
+
+def driver_gc(look: Look) -> list[Cause]:
+    """Find a driver that collected garbage: Spark tells of it at the ends of stages, if it is asked to."""
+    log = look.schedule.log
+    rows = dict(log.memory.select("executor", "gc_ms").iter_rows()) if log.memory.height else {}
+    spent = (rows.get("driver") or 0) * MS
+    if log.executors.height and "driver" in log.executors["executor"].to_list():
+        # On one process it is the tasks' garbage too.
+        return []
+    # A pause stops nobody but the driver's program, and tasks that wait for it.
+    spent = min(spent, length(driver_gaps(look.schedule)) + _launching(look))
+    if not look.matters(spent):
+        return []
+    held = bytes_of(setting(log, _MEMORY).value)
+    changes = () if held is None else (of_setting(log, _MEMORY, f"{held * 2 >> 20}m"),)
+    text = f"The driver collected garbage for {seconds(spent)}, of {seconds(look.active)} since the first job."
+    signal = {"gc_ns": spent, "driver_memory_bytes": held}
+    traps = ("It is not in the log when it did so: where tasks were at work meanwhile, nobody waited.",)
+    told = {"signal": signal, "changes": changes, "traps": traps}
+    return [look.cause("driver_gc", spent, text, bound=True, measured=True, **told)]
+
+
+def _launching(look: Look) -> int:
+    """Return for how long jobs ran in which no task was at work."""
+    working = united((job.start_ns, job.end_ns) for job in look.schedule.jobs)
+    at_work = united(look.tasks.select("receipt", "free").iter_rows())
+    return length(working) - length(common(working, at_work))
+
+
+def cloud_wait(look: Look) -> list[Cause]:
+    """Find scans whose tasks spent much of their time on requests to an object store."""
+    found = [_slow_requests(look, node) for node in look.plans if any(node.has(timer) for timer in _CLOUD)]
+    return [cause for cause in found if cause is not None]
+
+
+def _slow_requests(look: Look, scan: PlanNode) -> Cause | None:
+    spent: dict[tuple[int, int], int] = {}
+    for timer in _CLOUD:
+        for key, value in scan.counted.get(timer, {}).items():
+            if key in look.plans.run_ns:
+                spent[key] = spent.get(key, 0) + value
+    if not spent:
+        return None
+    # Requests of one task overlap: they take no longer than its scan, where that is timed.
+    scanned = scan.counted.get("scan time", {})
+    shares = {
+        key: min(value, scanned.get(key) or value, look.plans.run_ns[key]) / look.plans.run_ns[key]
+        for key, value in spent.items()
+    }
+    changed = look.cut(shares, lambda key: shares[key])
+    saved = look.saved_in(sorted(shares), changed)
+    if not look.matters(saved):
+        return None
+    stage = max(spent, key=lambda key: spent[key])
+    text = (
+        f"{look.stage_name(*stage)}: requests to the object store took {seconds(sum(spent.values()))}, summed over"
+        " requests that can overlap."
+    )
+    signal = {timer.replace(" ", "_") + "_ns": scan.total(timer) for timer in _CLOUD if scan.has(timer)}
+    signal["query"] = scan.execution
+    place = f"stage {stage[0]}, {scan.label}"
+    changes = (of_program("requests", "as they are", "fewer and larger, or a cache of the files", place),)
+    traps = ("Requests overlap each other and the tasks' own work.",)
+    told = {"signal": signal, "changes": changes, "traps": traps, "changed": changed}
+    return look.cause("cloud_wait", saved, text, stage=stage[0], bound=True, **told)
