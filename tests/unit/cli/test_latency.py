@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 # Input 1 is due at 100 us; worker 1 answers 800 us later.
 LOGS = (
-    "0 start 7 | 20000 stop 7 | 20000 end | 110000 start 7 | 120000 send 3>1 | 120000 stop 7 | 130000 park"
-    " | 920000 unpark | 925000 recv 4<1 | 950000 end | 960000 start 7 | 970000 stop 7",
+    """
+    0 start 7 | 20000 stop 7 | 20000 end | 110000 start 7 | 120000 send 3>1 | 120000 stop 7 | 130000 park
+    920000 unpark | 925000 recv 4<1 | 950000 end | 960000 start 7 | 970000 stop 7
+    """,
     "0 park | 130000 unpark | 130000 recv 3<0 | 131000 start 9 | 900000 send 4>0 | 901000 stop 9 | 951000 end",
 )
 INPUTS: list[dict[str, Any]] = [
