@@ -11,7 +11,7 @@ PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --di
 # Tests start hundreds of processes that import the package, which is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test prove adapter adapter-prove check format lock surfaces house rooms bench clean setup
+.PHONY: demo quick test prove adapter adapter-prove adapter-package check format lock surfaces house rooms bench clean setup
 
 demo: setup ## see it all once, in the terminal and in Neo4j
 	$(BIN)/pag demo $(ARGS)
@@ -38,6 +38,14 @@ adapter: ## checks and tests of the Rust adapter, where cargo is
 
 adapter-prove: export PAG_PROVE = 1
 adapter-prove: adapter
+
+# The oldest Rust that the crate says it needs; what is built with it lies apart, for it is no use to another one.
+OLDEST_RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' adapters/timely/Cargo.toml)
+
+adapter-package: ## the Rust adapter by the oldest Rust that it says it needs (rustup fetches it), and as a package
+	rustup toolchain install $(OLDEST_RUST) --profile minimal --no-self-update
+	cd adapters && cargo +$(OLDEST_RUST) test --quiet --target-dir target/oldest
+	cd adapters && cargo +$(OLDEST_RUST) package --quiet --target-dir target/oldest
 
 format: setup ## put the code in shape
 	$(BIN)/ruff format .

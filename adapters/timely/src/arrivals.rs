@@ -40,7 +40,7 @@ const WAITING: usize = 64 * 1024;
 /// ```no_run
 /// let arrivals = pag_timely::Arrivals::new();
 /// let heard = arrivals.clone();
-/// let workers = arrivals.execute(timely::Config::from_args(std::env::args())?.0, move |worker| {
+/// let workers = arrivals.execute(timely::Config::from_args(std::env::args())?, move |worker| {
 ///     let tracer = pag_timely::attach(worker, pag_timely::Config::new("trace").arrivals(&heard))?;
 ///     // ...
 ///     tracer.finish()

@@ -45,6 +45,50 @@
 //! [`Error::Elsewhere`] on the others. Return it from the closure, as above: a process that exits at once, or panics,
 //! makes those that it is connected to panic.
 //!
+//! # Differential dataflows
+//!
+//! They are recorded as they are: their arrangements and joins are operators as any others, and [`Config::new`] listens
+//! to the timestamps of their loops. With a timestamp of the program's own, name what its loops count in as well
+//! ([`Config::progress`]). Here two workers count how many nodes have how many edges, while edges come and go:
+//!
+//! ```
+//! use differential_dataflow::input::Input;
+//!
+//! # let place = std::env::temp_dir().join(format!("pag-timely-doc-dd-{}", std::process::id()));
+//! # let directory = place.clone();
+//! let workers = timely::execute(timely::Config::process(2), move |worker| -> Result<(), pag_timely::Error> {
+//!     # let place = place.clone();
+//!     let tracer = pag_timely::attach(worker, pag_timely::Config::new(place))?;
+//!     let (mut edges, probe) = worker.dataflow::<u64, _, _>(|scope| {
+//!         let (input, edges) = scope.new_collection::<(u64, u64), isize>();
+//!         let degrees = edges.map(|(source, _)| source).count();
+//!         (input, degrees.map(|(_, degree)| degree).count().probe().0)
+//!     });
+//!     for round in 0..20_u64 {
+//!         {
+//!             let _load = tracer.application_as("load", pag_timely::ActivityType::Processing);
+//!             let number = 2 * round + worker.index() as u64;
+//!             edges.insert((number % 5, number));
+//!             if round >= 10 {
+//!                 edges.remove(((number - 20) % 5, number - 20));
+//!             }
+//!         }
+//!         edges.advance_to(round + 1);
+//!         edges.flush();
+//!         while probe.less_than(&(round + 1)) {
+//!             worker.step_or_park(None);
+//!         }
+//!         tracer.tick(); // `pag why trace.pag --epoch 7` explains this round
+//!     }
+//!     tracer.finish()
+//! })?;
+//! workers.join().into_iter().try_for_each(|worker| worker.expect("no worker panics"))?;
+//! # let text = std::fs::read_to_string(directory.join("meta.json")).unwrap();
+//! # assert!(text.contains("\"complete\": true") && text.contains("\"missing_progress\": []"), "{text}");
+//! # std::fs::remove_dir_all(directory).unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What is recorded
 //!
 //! - The stream `timely`: operators that start and stop, data messages, parks, pushed progress. Operators, channels and
