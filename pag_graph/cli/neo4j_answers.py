@@ -9,7 +9,7 @@ import typer
 
 from pag_graph.cli.neo4j_reach import Home, Uri, reach
 from pag_graph.cli.output import stdout
-from pag_graph.model.units import nanoseconds
+from pag_graph.cli.rescaling import First, Inputs, Period, when_due
 
 _Store = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)]
 _Cores = Annotated[int | None, typer.Option(min=1, metavar="N", help="Cores of the machine.")]
@@ -44,9 +44,9 @@ def advise(
 
 def rescale(
     store: _Store,
-    period: Annotated[str | None, typer.Option(metavar="TIME", help="Input was due once in this time.")] = None,
-    first: Annotated[str | None, typer.Option(metavar="TIME", help="When that of epoch 0 was due.")] = None,
-    inputs: Annotated[Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says it.")] = None,
+    period: Period = None,
+    first: First = None,
+    inputs: Inputs = None,
     cores: _Cores = None,
     home: Home = None,
     uri: Uri = None,
@@ -58,13 +58,7 @@ def rescale(
     from pag_graph import api
     from pag_graph.sinks.neo4j.answers import write_rescalings
 
-    answer = api.rescale(
-        store,
-        period_ns=None if period is None else nanoseconds(period),
-        first_ns=None if first is None else nanoseconds(first),
-        inputs=inputs,
-        cores=cores,
-    )
+    answer = api.rescale(store, **when_due(period, first, inputs), cores=cores)
     server = reach(home, uri)
     with server.open() as driver:
         count = write_rescalings(driver, answer)

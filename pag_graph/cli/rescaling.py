@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 Typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -59,17 +59,37 @@ _COLUMNS = {
 """Columns of a table for people, where those are not all."""
 
 
+Period = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Input was due once in this time: 10ms. With --first.")
+]
+First = Annotated[
+    str | None, typer.Option(metavar="TIME", help="When the input of epoch 0 was due, from the run's origin.")
+]
+Inputs = Annotated[Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says when input was due.")]
+
+
+class Due(TypedDict):
+    """When input was due, as `pag_graph.api.rescale` takes it."""
+
+    period_ns: int | None
+    first_ns: int | None
+    inputs: Path | None
+
+
+def when_due(period: str | None, first: str | None, inputs: Path | None) -> Due:
+    """Read what the options `--period`, `--first` and `--inputs` say."""
+    return {
+        "period_ns": None if period is None else nanoseconds(period),
+        "first_ns": None if first is None else nanoseconds(first),
+        "inputs": inputs,
+    }
+
+
 def rescale(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Directory of a built store.", show_default=False)],
-    period: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Input was due once in this time: 10ms. With --first.")
-    ] = None,
-    first: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When the input of epoch 0 was due, from the run's origin.")
-    ] = None,
-    inputs: Annotated[
-        Path | None, typer.Option(metavar="TRACE", help="The run's trace, which says when input was due.")
-    ] = None,
+    period: Period = None,
+    first: First = None,
+    inputs: Inputs = None,
     cores: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Cores of each host: says where workers outnumber them.")
     ] = None,
@@ -91,9 +111,7 @@ def rescale(
     check_output(picture, ".svg")
     answer = api.rescale(
         store,
-        period_ns=None if period is None else nanoseconds(period),
-        first_ns=None if first is None else nanoseconds(first),
-        inputs=inputs,
+        **when_due(period, first, inputs),
         cores=cores,
         weight=weight.value,
         routing=routing,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TWICE, MISSING, CYCLE, ELSEWHERE, NO_DURATION = "twice", "missing", "cycle", "elsewhere", "no duration"
 FAR, NEAR, ROOTS = "far outside", "just outside", "roots"
-_TOLD: Final = {
+FINDINGS: Final = {
     TWICE: ("span_twice", Severity.WARNING, "the longest one is kept", "spans"),
     MISSING: ("parent_missing", Severity.WARNING, "a root of its own, left out of sums", "spans"),
     CYCLE: ("cycle", Severity.WARNING, "cut above the span that starts first", "spans"),
@@ -64,7 +64,7 @@ def together(parts: Iterable[Mapping[str, Odd]]) -> dict[str, Odd]:
 def told(odd: Mapping[str, Odd]) -> list[pa.Table]:
     """Return a finding for each oddity that there is."""
     tables = []
-    for name, (finding, severity, action, unit) in _TOLD.items():
+    for name, (finding, severity, action, unit) in FINDINGS.items():
         known = odd.get(name, Odd(0))
         if known.often:
             observed = known.often if known.most is None else known.most

@@ -244,12 +244,7 @@ class _Reading:
             launch,
             finish,
             info.get("Getting Result Time", 0),
-            event["Stage ID"],
-            event.get("Stage Attempt ID", 0),
-            info.get("Index", 0),
-            info.get("Attempt", 0),
-            code("executor", info.get("Executor ID")),
-            code("host", info.get("Host")),
+            *self._whose(event, info),
             code("reason", why),
             (SPECULATIVE if info.get("Speculative") else 0)
             | (FAILED if info.get("Failed") else 0)
@@ -288,6 +283,18 @@ class _Reading:
         if self.first_ms is None or launch < self.first_ms:
             self.first_ms = launch
 
+    def _whose(self, event: dict[str, Any], info: dict[str, Any]) -> tuple[Any, ...]:
+        """Return which task of which stage it is about, and where that runs."""
+        code = self.tasks.code
+        return (
+            event["Stage ID"],
+            event.get("Stage Attempt ID", 0),
+            info.get("Index", 0),
+            info.get("Attempt", 0),
+            code("executor", info.get("Executor ID")),
+            code("host", info.get("Host")),
+        )
+
     def _task_start(self, event: dict[str, Any]) -> None:
         info, code = event["Task Info"], self.tasks.code
         key, launch = info["Task ID"], self._time(info["Launch Time"])
@@ -300,12 +307,7 @@ class _Reading:
             launch,
             0,
             0,
-            event["Stage ID"],
-            event.get("Stage Attempt ID", 0),
-            info.get("Index", 0),
-            info.get("Attempt", 0),
-            code("executor", info.get("Executor ID")),
-            code("host", info.get("Host")),
+            *self._whose(event, info),
             code("reason", "the log does not say how it ended"),
             SPECULATIVE if info.get("Speculative") else 0,
         )
