@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _PORTION = 200_000
 """Changes that are in memory before they are written."""
 _NOTHING = pl.DataFrame(schema=ANSWERS)
+_NO_CHANGES = pl.DataFrame(schema={**ANSWERS, "diff": pl.Int64})
 _TEXTS = dict(pl.DataFrame(pl.from_arrow(STANDING.empty_table())).schema)
 
 
@@ -145,7 +146,7 @@ class _Answer(NamedTuple):
     """Those that rules look at, ascending."""
     now: pl.DataFrame = _NOTHING
     """`ANSWERS`."""
-    before: pl.DataFrame = _NOTHING.with_columns(diff=pl.lit(1, pl.Int64))
+    before: pl.DataFrame = _NO_CHANGES
     """`ANSWERS`, with how often each row was there (``diff``)."""
     remembered: pl.DataFrame | None = None
     """What the query remembers, rows of `STANDING`; None of one that remembers nothing."""
@@ -281,7 +282,7 @@ def history(kept: StoreInfo | None, query: Query, epochs: Collection[int]) -> pl
         these epochs are read.
     """
     if kept is None or not epochs:
-        return _NOTHING.with_columns(diff=pl.lit(1, pl.Int64))
+        return _NO_CHANGES
     low, high = (epochs[0], epochs[-1]) if isinstance(epochs, range) else (min(epochs), max(epochs))
     rows = kept.scan("changes", epochs_between(low, high)).filter(
         pl.col("query") == query.id, pl.col("epoch").is_between(low, high)

@@ -58,7 +58,11 @@ EDITOR = "document.querySelector('[data-testid=activeEditor] textarea')"
 
 def log_in(page: Chromium, server_of: ServerStatus) -> None:
     """Fill in the form that Browser begins with, and send it."""
-    page.until("document.querySelector('[data-testid=password]') !== null", "field for the password")
+    asked = "document.querySelector('[data-testid=password]') !== null"
+    page.until(f"{asked} || {EDITOR} !== null", "field for the password, nor an editor")
+    if not page.evaluate(asked):
+        # It remembers who logged in before.
+        return
     for field, text in (("username", server_of.user), ("password", server_of.password_file.read_text().strip())):
         page.evaluate(f"document.querySelector('[data-testid={field}]').focus()")
         page.press("a", 65, control=True)

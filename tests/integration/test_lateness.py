@@ -24,6 +24,8 @@ PROVE = os.environ.get("PAG_PROVE") == "1"
 STOPPED_S = 5.0 if PROVE else 1.5
 EPOCHS_PER_S = 200
 WITHIN_S = 1.0
+FLUSH_S = 0.05
+ENDS_S = FLUSH_S if PROVE else 2 * FLUSH_S
 
 
 def test_a_follower_that_stood_still_cannot_look_fast(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_a_follower_that_stood_still_cannot_look_fast(tmp_path: Path) -> None:
     with followed(tmp_path / "live", tmp_path / "store") as known:
         stopping = Thread(target=stop, args=(known.pid,))
         stopping.start()
-        report = replay(trace, tmp_path / "live", speed=speed, flush_every_s=0.05)
+        report = replay(trace, tmp_path / "live", speed=speed, flush_every_s=FLUSH_S)
         stopping.join()
     assert known.code == 0
     # Every closed epoch has its row, and nothing of the log is missing.
@@ -62,4 +64,5 @@ def test_a_follower_that_stood_still_cannot_look_fast(tmp_path: Path) -> None:
     meanwhile = (published > begin) & (published < end - WITHIN_S * 1e9)
     assert late[meanwhile].all()
     if report.valid:
-        assert np.count_nonzero(meanwhile) >= 0.95 * EPOCHS_PER_S * (STOPPED_S - WITHIN_S)
+        # Epochs are published by files: at either end a file more or less may count.
+        assert np.count_nonzero(meanwhile) >= EPOCHS_PER_S * (STOPPED_S - WITHIN_S - ENDS_S)

@@ -176,7 +176,11 @@ def test_browser_has_nothing_to_warn_of(driver: neo4j.Driver, neo4j_server: Serv
     unheard_of = "EXPLAIN MATCH (run:Run)-[:NEVER_HEARD_OF]->() RETURN run"
     with neo4j.GraphDatabase.driver(neo4j_server.bolt_uri, auth=(neo4j_server.user, password)) as talkative:
         for query in draw_some(queries_for_people(), 40):
-            values = {name: {"run": "x", "by": "type"}.get(name, 1) for name in query.params}
+            of_kind = {"boolean": True, "string": "x"}
+            values = {
+                name: {"run": "x", "by": "type"}.get(name, of_kind.get(each.kind or "", 1))
+                for name, each in query.params.items()
+            }
             summary = talkative.execute_query(f"EXPLAIN {query.text}", values, routing_="r").summary
             told += [
                 (query.name, each.status_description) for each in summary.gql_status_objects if each.is_notification
