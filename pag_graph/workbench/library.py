@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pag_graph.analyses.slack import SlackParameters, slack
 from pag_graph.analyses.view import view_of
-from pag_graph.api import Pag
+from pag_graph.api import Pag, alerts
 from pag_graph.errors import PagGraphError, StoreNotFoundError
 from pag_graph.store.delta_log import commit_file
+from pag_graph.store.live import read_status
 from pag_graph.workbench.lanes import Lanes
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.workbench.paths import DrawnPath
 
@@ -33,6 +36,7 @@ DEEPEST = 4
 MOST = 1_000
 """Stores that are listed."""
 _ID = 12
+_MOMENT_NS = 10_000_000_000
 
 
 @dataclass
@@ -183,9 +187,29 @@ class Library:
             "slowest": slowest.epoch,
             "slowest_ns": slowest.span_ns,
             "findings": {level: int((severities == level).sum()) for level in ("error", "warning", "info")},
+            "alerts": _open_alerts(run),
+            "live": is_live(path),
+            "system": run.info.run["source"]["system"],
             "aligned": run.aligned,
             "version": opened.version,
         }
+
+
+def is_live(store: Path) -> bool:
+    """Say whether somebody follows a trace into a store, and looked a moment ago."""
+    try:
+        status = read_status(store)
+    except StoreNotFoundError:
+        return False
+    return not status["complete"] and time.time_ns() - status["looked_ns"] < _MOMENT_NS
+
+
+def _open_alerts(run: Run) -> int:
+    """Return how many alerts of a run are not resolved."""
+    events: dict[str, str] = {}
+    for row in alerts(run.info.path).to_pylist():
+        events[row["id"]] = row["event"]
+    return sum(event != "resolved" for event in events.values())
 
 
 def _stores_below(place: Path) -> list[Path]:

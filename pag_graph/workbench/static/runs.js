@@ -12,8 +12,8 @@ export async function show(main) {
     replace(main, make("h1", {}, "No runs here"), make("p", {}, "Build one: pag build run.trace run.pag"), make("p", {}, "Or give event logs of Spark: pag serve eventlogs"));
     return;
   }
-  const titles = { title: "run", slowest: "worst round", span_ns: "length", place: "folder", state: "findings" };
-  const columns = ["title", "rules", "workers", "epochs", "events", "span_ns", "slowest", "state", "place"];
+  const titles = { title: "run", slowest: "worst round", span_ns: "length", place: "folder", state: "state" };
+  const columns = ["title", "system", "workers", "epochs", "events", "span_ns", "slowest", "state", "place"];
   const cell = (row, name) => {
     if (row.error && name === "state") return make("span", { class: "error" }, row.error);
     if (row.error) return undefined;
@@ -21,7 +21,7 @@ export async function show(main) {
     if (name === "slowest") return `epoch ${row.slowest} (${duration(row.slowest_ns)})`;
     if (name !== "state") return undefined;
     const { error, warning, info } = row.findings;
-    return [error && `${error} errors`, warning && `${warning} warnings`, info && `${info} notes`].filter(Boolean).join(", ");
+    return [row.live && "live", row.alerts && `${row.alerts} alert${row.alerts === 1 ? "" : "s"}`, error && `${error} errors`, warning && `${warning} warnings`, info && `${info} notes`].filter(Boolean).join(", ");
   };
   replace(
     main,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ import anyio
 import pytest
 
 from pag_graph import api, samples
+from pag_graph.store.live import read_status, write_status
 from pag_graph.workbench import news
 from pag_graph.workbench.app import Workbench, make_app
-from pag_graph.workbench.library import Library
+from pag_graph.workbench.library import Library, is_live
 from pag_graph.workbench.news import Known, News
 from tests.support.asgi import get
 
@@ -83,6 +85,8 @@ def test_alerts_are_those_of_the_store_the_open_ones_first(followed: Library) ->
     (name,) = followed.stores()
     path = followed.open(name).pag.run.info.path
     rows = api.alerts(path).to_pylist()
+    opened = {row["id"] for row in rows} - {row["id"] for row in rows if row["event"] == "resolved"}
+    assert followed.rows()[0]["alerts"] == len(opened)
     last = {row["id"]: row["event"] for row in rows}
     (said,) = [event[2]["alerts"] for event in told(followed, None, 2) if event[0] == "alerts"]
     assert {row["id"]: row["event"] for row in said} == last
@@ -146,3 +150,13 @@ def test_a_run_that_was_built_has_no_follower(library: Library, store: str, runs
     (first, *_) = told(library, None, 1)
     assert first[0] == "commit"
     assert not first[2]["followed"]
+
+
+def test_a_run_is_live_while_its_follower_looks(followed: Library, tmp_path: Path) -> None:
+    (path,) = followed.stores().values()
+    assert not followed.rows()[0]["live"]
+    folder = tmp_path / "_live"
+    folder.mkdir()
+    for complete, ago_s, live in ((False, 0, True), (False, 3_600, False), (True, 0, False)):
+        write_status(folder, {**read_status(path), "complete": complete, "looked_ns": time.time_ns() - ago_s * 10**9})
+        assert is_live(tmp_path) is live
