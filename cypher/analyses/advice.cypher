@@ -1,4 +1,4 @@
-// purpose: What was advised on an epoch, or on windows that hold it: where a thread more may help (`pag neo4j advice`).
+// purpose: What was advised on an epoch, or on windows that hold it: where a thread more may help (`pag neo4j advise`).
 // param run: id of the run
 // param epoch: number of an epoch
 // returns: one row per port or number of workers, best first: rank, kind, operator_name, new_threads, utility, predicted_ns,

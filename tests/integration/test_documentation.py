@@ -113,6 +113,8 @@ NOT_HERE = (
     NotHere("docs/live.md", "pag follow received.trace", "listens until a program sends; test_sent_traces.py has one"),
     NotHere("docs/live.md", "pag replay run.trace --to tcp", "needs who listens; likewise"),
     NotHere("docs/neo4j.md", "pag neo4j rescale", "needs workers that come or go; test_neo4j_answers.py has some"),
+    NotHere("docs/latency.md", "adjustable -w 1", "compiles Rust for minutes; tests of the adapter run it"),
+    NotHere("docs/latency.md", "pag latency open.trace", "reads what is not recorded"),
     NotHere("docs/rescaling.md", "elastic -w 8", "compiles Rust for minutes; test_rescaling_elastic.py has recordings"),
     NotHere("docs/rescaling.md", "pag build elastic", "builds what is not recorded"),
     NotHere("docs/rescaling.md", "pag rescale elastic.pag", "likewise"),

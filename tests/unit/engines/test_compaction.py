@@ -191,13 +191,13 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.unit.engines.test_compaction import *
-from pag_graph.store import delta
+from pag_graph.store import commit
 
 point, count, place = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 compaction.FILES = 3
 ready = Compaction.ready
 Compaction.ready = lambda self, *, wait=True: ready(self, wait=wait)
-owner = delta if point == "write_version" else compaction
+owner = commit if point == "write_version" else compaction
 original, left = getattr(owner, point), [count]
 
 def act(*arguments, **options):
