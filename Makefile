@@ -1,6 +1,6 @@
 # The first call of any target sets up .venv from the lock file; nothing else is needed than Python 3.11+ and Java 17.
-# Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command), JOBS (processes that tests run in:
-# each starts a Spark session and a Neo4j server of its own where its tests need them, about 3 GB).
+# Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command), JOBS (processes that tests run in;
+# one of them starts a Spark session, and one a Neo4j server, where the tests need them, about 3 GB).
 
 PYTHON ?= python3
 UV_VERSION = 0.13.9

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from pag_graph import api, samples
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.ids import POSITION_BITS
+from pag_graph.testing.traces import draw
 from pag_graph.workbench.app import make_app
 from pag_graph.workbench.bundle import EXCHANGED, script
 from pag_graph.workbench.page import page
@@ -136,3 +138,18 @@ def test_a_run_without_common_clocks_has_no_page(tmp_path: Path, run_pag: Callab
     code, _, said = run_pag("page", tmp_path / "st2.pag", "-o", tmp_path / "page.html")
     assert code != 0
     assert "aligned" in said
+
+
+def test_names_of_a_trace_stay_text(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>\u202e'\"; rm -rf `script`</script><script>alert(1)</script>"
+    drawn = draw("0 start 1 | 4 send 3>1 *2 | 5 stop 1 | 9 end", "5 recv 3<0 *2 | 9 end")
+    trace = replace(drawn, operators=((1, hostile),), channels=((3, hostile),)).write(tmp_path / "trace")
+    store = tmp_path / hostile.replace("/", "")
+    api.build(trace, store, engine="local")
+    text = page(api.open(store), [0], ["profile"])
+    # What is packed is read as JSON, and shown as text as on the served pages.
+    assert hostile in json.dumps(held_in(text), ensure_ascii=False).replace('\\"', '"')
+    shown = re.sub(r">[A-Za-z0-9+/=]{200,}<", "><", text)
+    assert "<img" not in shown.replace(script(), "")
+    assert "&lt;img" in shown
+    assert shown.count("<script") == shown.count("</script>")
