@@ -6,6 +6,7 @@ where others work on the machine too; processor time, of the page's thread and o
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import statistics
@@ -181,18 +182,32 @@ def moves(served: Served, count: int) -> Figure:
     browser.evaluate("document.querySelector('#lanes').focus()")
     y = box["top"] + 40
 
+    def wheel(delta: int) -> None:
+        x = box["left"] + 200 + generator.random() * 900
+        browser.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=delta)
+
+    def drag(sign: int) -> None:
+        x = box["left"] + 600 + generator.random() * 100
+        browser.drag((x, y), (x + sign * (50 + generator.random() * 150), y))
+
+    # Each is undone by a later one: at the ends of the run there would be nothing to draw.
+    turns = itertools.cycle(
+        [
+            partial(wheel, -120),
+            partial(drag, 1),
+            partial(browser.press, "ArrowRight", 39),
+            partial(drag, -1),
+            partial(browser.press, "ArrowLeft", 37),
+            partial(wheel, 120),
+        ]
+    )
+
     def act() -> None:
-        x, kind = box["left"] + 200 + generator.random() * 900, generator.integers(4)
-        if kind == 0:
-            browser.drag((x, y), (x + (generator.random() - 0.5) * 400 + 5, y))
-        elif kind == 1:
-            browser.press(*[("ArrowLeft", 37), ("ArrowRight", 39), ("+", 187), ("-", 189)][generator.integers(4)])
-        else:
-            delta = int(generator.choice([-120, -120, 120]))
-            browser.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=delta)
+        next(turns)()
 
     browser.until("document.querySelector('#why h2') !== null", "report")
-    served.after(act)
+    for _ in range(4):
+        served.after(partial(browser.press, "+", 187))
     served.rest()
     before = served.used()
     seconds = sorted(served.after(act) for _ in range(count))
