@@ -1,11 +1,13 @@
 # The first call of any target sets up .venv from the lock file; nothing else is needed than Python 3.11+ and Java 17.
 # Variables: PYTHON (interpreter to make .venv with), ARGS (passed on to the command), JOBS (processes that tests run in;
-# one of them starts a Spark session, and one a Neo4j server, where the tests need them, about 3 GB).
+# one of them starts a Spark session, and one a Neo4j server, where the tests need them, about 3 GB), SEED (draws the
+# cases of sampled tests and the order of all, the same every time unless another one is named).
 
 PYTHON ?= python3
 UV_VERSION = 0.13.9
 BIN = .venv/bin
 JOBS ?= 2
+SEED ?= 1
 PYTEST = $(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 # Tests start hundreds of processes that import the package, which is compiled once.
@@ -20,7 +22,7 @@ quick: setup ## what needs no Java, with few examples: under a minute
 	PAG_QUICK=1 $(PYTEST) tests/unit/kernels tests/unit/rules tests/unit/store tests/unit/motif tests/unit/builder tests/unit/graph tests/unit/runtime tests/meta/test_repository.py $(ARGS)
 
 test: check adapter ## everything, the real Neo4j and Spark included, with seeded subsets
-	$(PYTEST) $(ARGS)
+	PAG_SAMPLE=$(SEED) $(PYTEST) --randomly-seed=$(SEED) $(ARGS)
 
 prove: check adapter-prove ## the same with full counts: kills, fuzzing, thousands of examples
 	PAG_PROVE=1 $(PYTEST) $(ARGS)

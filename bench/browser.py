@@ -25,7 +25,7 @@ from bench.harness import Figure, Yardstick
 from tests.support.chromium import Chromium, find_chromium
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _RESTS = 0.02
 """Processor seconds in half a second: what looking for commits takes at most."""
@@ -210,16 +210,21 @@ def moves(served: Served, count: int) -> Figure:
         served.after(partial(browser.press, "+", 187))
     served.rest()
     before = served.used()
-    seconds = sorted(served.after(act) for _ in range(count))
+    seconds = [served.after(act) for _ in range(count)]
+    values = _processor(np.subtract(served.used(), before) / count)
+    name = f"browser: {count:,} random moves and zooms, from the input to the frame with its edges"
+    return of_moves(name, seconds, values)
+
+
+def of_moves(name: str, seconds: Sequence[float], values: Mapping[str, Any]) -> Figure:
+    """Return the figure of many moves: the median, the 95th of a hundred and the slowest, and other values."""
+    ordered = sorted(seconds)
+    spread = {"p95 [ms]": ordered[int(0.95 * len(ordered))], "most [ms]": ordered[-1]}
     return Figure(
-        name=f"browser: {count:,} random moves and zooms, from the input to the frame with its edges",
-        seconds=[statistics.median(seconds)],
+        name=name,
+        seconds=[statistics.median(ordered)],
         target="p95 under 150 ms",
-        values={
-            "p95 [ms]": round(seconds[int(0.95 * count)] * 1e3, 1),
-            "most [ms]": round(seconds[-1] * 1e3, 1),
-            **_processor(np.subtract(served.used(), before) / count),
-        },
+        values={**{title: round(taken * 1e3, 1) for title, taken in spread.items()}, **values},
     )
 
 

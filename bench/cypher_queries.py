@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.harness import Bench, Session, Yardstick
-from bench.neo4j_load import needs, opened_run
+from bench.neo4j_load import holding, needs, opened_run
 from pag_graph.cypher import queries_for_people
-from pag_graph.neo4j_server import server
-from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.query import answer_query, complete
 
 if TYPE_CHECKING:
@@ -24,17 +20,8 @@ if TYPE_CHECKING:
 def run(session: Session) -> None:
     """Load the run where no home with it is given, and ask."""
     opened = opened_run(session)
-    given = os.environ.get("PAG_BENCH_NEO4J_HOME")
-    home = Path(given) if given else session.new_folder("neo4j-queries")
-    if not given:
-        load_bulk(opened, home, ports=(0, 0))
-        server.stop(home)
-    started = server.start(home, bolt_port=0, http_port=0, heap="1g")
-    try:
-        with server.driver(started) as driver:
-            _queries(session, driver, opened)
-    finally:
-        server.stop(home)
+    with holding(session, opened, "neo4j-queries") as driver:
+        _queries(session, driver, opened)
 
 
 def _queries(session: Session, driver: neo4j.Driver, opened: Run) -> None:

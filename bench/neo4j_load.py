@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ from pag_graph.sinks.neo4j.model import ACTIVITIES, EVENT, create_relationships
 from pag_graph.sinks.neo4j.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import neo4j
 
     from pag_graph.graph.run import Run
@@ -127,17 +130,35 @@ class Rows:
 def run(session: Session) -> None:
     """Make all measurements."""
     opened = opened_run(session)
-    home = session.scratch / "neo4j"
+    with running(session.scratch / "neo4j") as driver:
+        prepare_schema(driver)
+        content = _some(opened, EDGES // (2 if session.quick else 1))
+        _ways(session, Rows(driver=driver, run=opened, content=content))
+    _details(session, opened)
+    _bulk(session, opened)
+
+
+@contextmanager
+def running(home: Path) -> Iterator[neo4j.Driver]:
+    """Start a server for as long as it is asked."""
     started = server.start(home, bolt_port=0, http_port=0, heap="1g")
     try:
         with server.driver(started) as driver:
-            prepare_schema(driver)
-            content = _some(opened, EDGES // (2 if session.quick else 1))
-            _ways(session, Rows(driver=driver, run=opened, content=content))
+            yield driver
     finally:
         server.stop(home)
-    _details(session, opened)
-    _bulk(session, opened)
+
+
+@contextmanager
+def holding(session: Session, opened: Run, folder: str) -> Iterator[neo4j.Driver]:
+    """Start the server whose home ``PAG_BENCH_NEO4J_HOME`` names, or else one that a run is loaded into."""
+    given = os.environ.get("PAG_BENCH_NEO4J_HOME")
+    home = Path(given) if given else session.new_folder(folder)
+    if not given:
+        load_bulk(opened, home, ports=(0, 0))
+        server.stop(home)
+    with running(home) as driver:
+        yield driver
 
 
 def opened_run(session: Session) -> Run:

@@ -5,31 +5,28 @@ What the Python API answers as well is compared before anything is timed; a diff
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from bench.cypher_queries import hits
 from bench.harness import Bench, Session, Yardstick
-from bench.neo4j_load import needs, opened_run
+from bench.neo4j_load import holding, needs, opened_run
 from pag_graph import api
 from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.expressions import local_inside
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.cypher import load_query
-from pag_graph.neo4j_server import server
 from pag_graph.sinks.neo4j import loader
-from pag_graph.sinks.neo4j.bulk import load_bulk
 from pag_graph.sinks.neo4j.query import answer_query, complete
 from pag_graph.sinks.provenance_walks import log_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import neo4j
 
@@ -52,20 +49,11 @@ class Question(NamedTuple):
 def run(session: Session) -> None:
     """Load two runs where no home with them is given, and ask."""
     opened = opened_run(session)
-    given = os.environ.get("PAG_BENCH_NEO4J_HOME")
-    home = Path(given) if given else session.new_folder("neo4j-questions")
-    if not given:
-        load_bulk(opened, home, ports=(0, 0))
-        server.stop(home)
-    started = server.start(home, bolt_port=0, http_port=0, heap="1g")
-    try:
-        with server.driver(started) as driver:
-            other = api.open(session.fixed("skewed.pag", _build)).run
-            loader.load_run(other, driver)
-            for question in questions(driver, opened, other):
-                _ask(session, driver, opened, question)
-    finally:
-        server.stop(home)
+    with holding(session, opened, "neo4j-questions") as driver:
+        other = api.open(session.fixed("skewed.pag", _build)).run
+        loader.load_run(other, driver)
+        for question in questions(driver, opened, other):
+            _ask(session, driver, opened, question)
 
 
 def _build(path: Path) -> None:

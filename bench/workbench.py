@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from functools import partial
 from pathlib import Path
@@ -106,17 +105,8 @@ def _moves(library: Library, name: str) -> Figure:
         answers.in_bytes(opened.lanes.draw(*view, _PIXELS))
         answers.in_bytes(answers.path(opened, {"between": (0, end)}, view, _PIXELS))
         seconds.append(time.perf_counter() - started)
-    ordered = sorted(seconds)
-    return Figure(
-        name=f"{_MOVES:,} random moves and zooms",
-        seconds=[statistics.median(seconds)],
-        target="p95 under 150 ms",
-        values={
-            "p95 [ms]": round(ordered[int(0.95 * _MOVES)] * 1e3, 1),
-            "most [ms]": round(ordered[-1] * 1e3, 1),
-            "memory after, above before [MiB]": round((_resident() - before) / 2**20),
-        },
-    )
+    grown = round((_resident() - before) / 2**20)
+    return browser.of_moves(f"{_MOVES:,} random moves and zooms", seconds, {"memory after, above before [MiB]": grown})
 
 
 def _resident() -> int:
