@@ -131,8 +131,8 @@ def rows_of_steps(run: Run, path: pl.DataFrame) -> pl.DataFrame:
     run
         A committed run.
     path
-        One row per edge: ``step``, ``type``, ``worker``, ``to_worker``, ``edge_src`` and ``edge_dst``, as `critical_path`
-        has them.
+        One row per edge: ``step``, ``type``, ``worker``, ``to_worker``, ``edge_src`` and ``edge_dst``, as
+        `critical_path` has them.
 
     Returns
     -------

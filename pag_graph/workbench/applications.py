@@ -14,6 +14,7 @@ from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.diagnosis.spark.lines import nothing_lines, saving_text
 from pag_graph.diagnosis.spark.timeline import timeline
 from pag_graph.errors import StoreNotFoundError, TraceFormatError
+from pag_graph.model.units import printable_lines, short
 from pag_graph.sources.spark.keep import STORE, temporary_results
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.facts import shortened
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 KEPT = 4
 """Answers that are kept, each with the graph that it was worked out of."""
+LETTERS = 2_000
+"""Of a text of a log in an answer."""
 MOST = 1_000
 """Logs that are listed."""
 
@@ -145,14 +148,23 @@ class Applications:
             return kept
 
 
+def _bounded(value: Any) -> Any:
+    """Return an answer with no text in it that is longer than anybody reads, or that turns the page around it."""
+    if isinstance(value, str):
+        return printable_lines(short(value, LETTERS))
+    if isinstance(value, dict):
+        return {_bounded(name): _bounded(part) for name, part in value.items()}
+    return [_bounded(part) for part in value] if isinstance(value, list | tuple) else value
+
+
 def _told(answered: SparkAnswer) -> dict[str, Any]:
     diagnosis = answered.diagnosis
     verdict = [f"Most of the time: {answered.bound.text}."] if diagnosis.causes else nothing_lines(answered)
     svg, _, legend = timeline(answered).partition("</svg>")
     return {
-        "facts": answered.facts(),
+        "facts": _bounded(answered.facts()),
         "trace": answered.mapped.meta.trace_id,
-        "verdict": verdict,
+        "verdict": _bounded(verdict),
         "savings": [saving_text(cause, diagnosis.active_ns) for cause in diagnosis.causes],
         "svg": f"{svg}</svg>",
         "legend": legend.replace("<p>", "").replace("</p>", ""),

@@ -17,8 +17,8 @@ from pag_graph.motif.patterns import PATTERNS
 from pag_graph.neo4j_server.browser import for_browser
 from pag_graph.neo4j_server.home import home_folder
 from pag_graph.neo4j_server.process import running_in
-from pag_graph.sources.spark.keep import STORE
 from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
+from pag_graph.sources.spark.keep import STORE
 from pag_graph.workbench.lanes import KINDS
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ async function show() {
     own.signal.throwIfAborted();
     // A run that only grows is followed by its pages themselves.
     follow(given.store, facts, news, (grown) => grown || show());
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && WAYS[page] && ` / ${WAYS[page]}`);
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], facts?.made_of && [make("a", { href: link("spark", { log: given.store }) }, "Spark application"), " / "], named, page !== "run" && facts && WAYS[page] && ` / ${WAYS[page]}`);
     await shown.show(stageFor(own), given);
     own.signal.throwIfAborted();
     main.dataset.page = page;
