@@ -66,9 +66,7 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "kinds": KINDS,
         "colours": COLOURS,
         "cypher": cypher(),
-        "motifs": {
-            name: {"motif": pattern.motif, "purpose": pattern.purpose} for name, pattern in PATTERNS.items()
-        },
+        "motifs": {name: {"motif": pattern.motif, "purpose": pattern.purpose} for name, pattern in PATTERNS.items()},
         "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
         "findings": findings.head(_MOST_FINDINGS).to_dicts(),
         "findings_of_epochs": _worst_findings(findings),
@@ -79,8 +77,8 @@ def run_facts(opened: Opened) -> dict[str, Any]:
 def _for_commands(opened: Opened) -> dict[str, str | None]:
     """Return what commands call the store, and the one that makes it where the workbench has made it for itself."""
     if opened.log is None:
-        return {"place": shortened(opened.pag.run.info.path.name), "made_of": None}
-    return {"place": f"{shortened(opened.log)}.graph/{STORE}", "made_of": shortened(opened.log)}
+        return {"called": shortened(opened.pag.run.info.path.name), "made_of": None}
+    return {"called": f"{shortened(opened.log)}.graph/{STORE}", "made_of": shortened(opened.log)}
 
 
 def _findings(run: Run) -> pl.DataFrame:

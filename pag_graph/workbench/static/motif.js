@@ -62,7 +62,7 @@ async function showMatches(box, lanes, { store, run, path }, { pattern, where })
       box,
       make("p", {}, `${words}${rows.length < told.total ? `; the first ${rows.length} are shown` : ""}${rows.length ? ". Click one to light up it alone." : "."}`),
       rows.length ? table(rows, names, { label: "Matches", cell, pick: (row) => light(told.edges[row.number]) }) : null,
-      make("pre", {}, `pag motif ${quoted(pattern)} ${quoted(run.place)} --epochs ${first === last ? first : `${first}-${last}`}${where ? ` --where ${quoted(where)}` : ""}`),
+      make("pre", {}, `pag motif ${quoted(pattern)} ${quoted(run.called)} --epochs ${first === last ? first : `${first}-${last}`}${where ? ` --where ${quoted(where)}` : ""}`),
     );
     light(told.edges.flat());
   } catch (error) {

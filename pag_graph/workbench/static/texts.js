@@ -17,11 +17,11 @@ function browserLink({ cypher, run }, epoch) {
 export function texts(run, window, activity = null) {
   const cli = windowOption(window);
   const python = window.epoch === undefined ? `between=(${window.from}, ${window.to})` : `epoch=${window.epoch}`;
-  const store = quoted(run.place);
+  const store = quoted(run.called);
   const first = run.made_of === null ? "" : `pag spark ${quoted(run.made_of)} --out ${quoted(`${run.made_of}.graph`)}\n`;
   const said = {
     CLI: `${first}pag critical-path ${store} ${cli}\npag why ${store} ${cli}`,
-    Python: `pag = pag_graph.open(${JSON.stringify(run.place)})\npag.critical_path(${python})\npag.snapshot(${python}).edges`,
+    Python: `pag = pag_graph.open(${JSON.stringify(run.called)})\npag.critical_path(${python})\npag.snapshot(${python}).edges`,
     Cypher: `:param run => ${JSON.stringify(run.run)}\n:param epoch => ${window.epoch ?? run.slowest}\n// pag neo4j query analyses/critical_path -p run=${run.run} -p epoch=${window.epoch ?? run.slowest}`,
   };
   if (activity) {

@@ -100,6 +100,6 @@ function showReplay(box, run, window, changes, told, others) {
     make("p", {}, interval),
     make("p", { class: "faint" }, "Not modelled: batches keep their sizes, reads keep their order, and nobody competes for cores."),
     table(told.path, Object.keys(told.path[0] ?? {}), { label: "The path as it was and would be", titles: { recorded_ns: "was", new_ns: "would be", change_ns: "change" }, cell }),
-    make("pre", {}, ["pag what-if", quoted(run.place), windowOption(window), ...changes.map((change) => `--change ${quoted(change)}`)].join(" ")),
+    make("pre", {}, ["pag what-if", quoted(run.called), windowOption(window), ...changes.map((change) => `--change ${quoted(change)}`)].join(" ")),
   );
 }
