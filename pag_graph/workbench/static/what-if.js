@@ -8,6 +8,7 @@ import { quoted } from "./texts.js";
 import { ways } from "./ways.js";
 
 const SLIDERS = 8;
+const WORKERS = 32;
 
 export async function show(stage, given) {
   const store = given.store;
@@ -37,6 +38,7 @@ export async function show(stage, given) {
       shown.textContent = `${input.value} x`;
       clearTimeout(waiting);
       waiting = setTimeout(() => {
+        if (stage.signal.aborted) return;
         note({ change: changes() });
         replay();
       }, 150);
@@ -75,14 +77,21 @@ export async function show(stage, given) {
     make("div", { class: "sliders" },
       make("div", {},
         make("h2", {}, "Operators, most of the path first"), operators.map((row) => slider(`operator=${row.operator}`, operatorName(run, row.operator))),
-        make("h2", {}, "Workers"), run.workers.slice(0, 32).map((row, place) => slider(`worker=${row.worker}`, workerName(run, place))),
-        make("h2", {}, "Messages"), run.workers.slice(0, 32).map((row, place) => slider(`to=${row.worker}`, `to ${workerName(run, place)}`)),
+        make("h2", {}, "Workers"), run.workers.slice(0, WORKERS).map((row, place) => slider(`worker=${row.worker}`, workerName(run, place))),
+        make("h2", {}, "Messages"), run.workers.slice(0, WORKERS).map((row, place) => slider(`to=${row.worker}`, `to ${workerName(run, place)}`)),
+        more(run),
         make("p", {}, make("button", { type: "button", id: "reset", onclick: reset }, "As it was")),
       ),
       box,
     ),
   );
   replay();
+}
+
+// What has no slider is said.
+function more({ operators, workers }) {
+  const left = [[operators.length - SLIDERS, "operators"], [workers.length - WORKERS, "workers"]].filter(([count]) => count > 0);
+  return left.length ? make("p", { class: "faint hint" }, `${left.map(([count, name]) => `${count.toLocaleString("en")} more ${name}`).join(" and ")} have no slider here; pag what-if changes each.`) : null;
 }
 
 function showReplay(box, run, window, changes, told, others) {
