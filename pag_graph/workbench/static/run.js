@@ -98,7 +98,7 @@ export async function show(stage, given) {
 
 function findingsOf({ findings }, choose) {
   if (!findings.length) return null;
-  const cell = (row, name) => (name === "epoch" && row.epoch !== null ? make("button", { type: "button", class: "row", onclick: () => choose(row.epoch) }, String(row.epoch)) : undefined);
+  const cell = (row, name) => (name === "finding" ? make("span", { class: "name" }, row.finding) : name === "epoch" && row.epoch !== null ? make("button", { type: "button", class: "row", onclick: () => choose(row.epoch) }, String(row.epoch)) : undefined);
   return [make("h2", {}, "Findings"), table(findings, ["finding", "severity", "epoch", "worker", "observed", "limit", "unit", "action"], { label: "Findings", cell })];
 }
 
