@@ -19,9 +19,11 @@ import pytest
 
 from pag_graph import api, samples
 from pag_graph.analyses import Scope, all_entries, find_analysis
+from pag_graph.analyses.definition import table_of
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.model.units import duration as short_duration
+from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.library import Library
@@ -250,7 +252,8 @@ def test_numbers_of_panels_are_those_of_the_analysis(
     if analysis.chart is not None:
         page.until("document.querySelector('#answer figure svg') !== null", "picture")
     result = pag.analyse(name, **parameters, **({"epoch": 4} if analysis.scope is Scope.WINDOW else {}))
-    rows = (result if isinstance(result, pa.Table) else result.table).slice(0, 200).to_pylist()
+    table = table_of(result)
+    rows = table.slice(0, 200).to_pylist()
     columns = page.evaluate("[...document.querySelectorAll('#answer th')].map((cell) => cell.innerText)")
     shown = page.evaluate(
         "[...document.querySelectorAll('#answer tbody tr')].map((row) => [...row.cells].map((cell) =>"
@@ -261,11 +264,18 @@ def test_numbers_of_panels_are_those_of_the_analysis(
     compared = [place for place, column in enumerate(columns) if column != "operator"]
     told = [[as_shown(column, row.get(column)) for column in columns] for row in rows]
     assert [[row[place] for place in compared] for row in shown] == [[row[place] for place in compared] for row in told]
-    # Its definition is one click away.
-    link = page.evaluate("document.querySelector('#definition').href")
-    assert page.evaluate(f"fetch({json.dumps(link)}).then((answer) => answer.text())").startswith(f"\n## {name}\n")
+    # Its definition is one click away, and so are all of its rows and its picture.
+    assert linked(page, "definition").startswith(f"\n## {name}\n")
+    assert linked(page, "csv") == csv_text(table.to_pylist(), table.column_names)
+    if analysis.chart is not None:
+        assert linked(page, "svg").startswith("<svg")
     if name == "k-hops" and not parameters:
         picture(page, "panel", tmp_path)
+
+
+def linked(page: Chromium, link: str) -> str:
+    """Return what stands behind a link of the page."""
+    return str(page.evaluate(f"fetch(document.querySelector('#{link}').href).then((answer) => answer.text())"))
 
 
 def as_shown(column: str, value: object) -> str:
@@ -427,7 +437,7 @@ def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, libra
         show(page, f"panels?store={log}&name={name}")
         page.until("document.querySelector('#answer table') !== null", "rows")
         result = own.analyse(name)
-        rows = (result if isinstance(result, pa.Table) else result.table).slice(0, 200).to_pylist()
+        rows = table_of(result).slice(0, 200).to_pylist()
         cells = "[...document.querySelectorAll('#answer [data-ns]')].map((cell) => Number(cell.dataset.ns))"
         columns = page.evaluate("[...document.querySelectorAll('#answer th')].map((cell) => cell.innerText)")
         times = [row[column] for row in rows for column in columns if column.endswith("_ns")]

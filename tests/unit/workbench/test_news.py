@@ -178,6 +178,8 @@ def test_browsers_that_read_nothing_hold_nobody(followed: Library) -> None:
 
     anyio.run(ask)
     assert told[0]["status"] == 200
+    # Nothing is made for them in advance: each was handed one event, and there is no queue.
+    assert silent == ANSWERS + 2
 
 
 def test_a_run_that_was_built_has_no_follower(library: Library, store: str, runs: Path) -> None:
