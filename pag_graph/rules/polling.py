@@ -111,9 +111,8 @@ def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
     before = np.searchsorted(begun, steps.begin[rows.reads]) - 1
     looked = np.full(len(before), NEVER)
     looked[before >= 0] = rows.t[begun[before[before >= 0]]]
-    here = processes[rows.peer[rows.reads]] == processes[rows.worker]
     came, _ = arrivals(rows, processes)
-    return np.where(here & (rows.sent != NEVER), np.maximum(came, looked), came)
+    return np.where(came != NEVER, np.maximum(came, looked), came)
 
 
 def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I64) -> polling.Causes:

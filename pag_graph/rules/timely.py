@@ -159,7 +159,7 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
         # Which interval work follows depends on what really ran, however coarsely it is shown.
         waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, came, known, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, came, known, seen.arrived is not None, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )

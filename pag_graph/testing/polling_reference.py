@@ -67,11 +67,11 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
 
 
 def arrivals(rows: Sequence[PolledRow]) -> dict[int, int]:
-    """Return, per row that reads a message of the same process, when that arrived at the earliest."""
+    """Return, per row that reads a message, when that arrived at the earliest."""
     steps = _steps(rows)
     result = {}
     for place, row in enumerate(rows):
-        if row.sent is not None and row.same_process:
+        if row.sent is not None:
             own = next((first for first, last in steps if first <= place <= last), place)
             looked = [rows[first].t for first, last in steps if first < own and first < last]
             result[place] = max([row.sent, *looked])
@@ -151,9 +151,9 @@ def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[t
         begin = row.t
         if row.sent is not None and not row.same_process and not row.logged:
             own = next((first for first, last in steps if first <= place <= last), place)
-            begin = max(row.sent, rows[own].t)
+            begin = max(early[place], rows[own].t)
         elif row.sent is not None:
-            begin = early.get(place, row.sent)
+            begin = early[place]
         result.append((min(begin, row.t), row.t))
     return result
 

@@ -447,7 +447,8 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     def known(item: _Item) -> bool:
         return _arrival_known(item, trace)
 
-    if any(item.came < begin and known(item) for item in interval.reads):
+    # Where nobody parked, a message that no step looked for since it was sent may have been there.
+    if any(item.came < begin and (interval.polled or known(item)) for item in interval.reads):
         interval.type = "busy"
         return
     # A message with negative transfer ends no wait.
