@@ -3,7 +3,8 @@
 A program that is held up is also late to give what came meanwhile. In an open loop an input is due by the clock, so
 that its latency holds the time for which it lay about before the program took it up; counted from when it was given,
 that time is lost (coordinated omission). An input that was not done when the log ends took at least until then: it is
-*censored*, and stays in the distribution with that bound.
+*censored*, and stays in the distribution with that bound. So does one that was passed over: the worker says that those
+before some later one are done, but never gave it. It took at least until then.
 """
 
 from __future__ import annotations
@@ -177,7 +178,9 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
     noticed = pl.Series("noticed_ns", seen[place]).set(pl.Series(~done), None)
     until = pl.col("noticed_ns").fill_null(end_ns)
     return given.with_columns(noticed).with_columns(
-        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0), censored=pl.col("noticed_ns").is_null()
+        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0),
+        # What was never given was not done either, though the worker passed it over.
+        censored=pl.col("noticed_ns").is_null() | pl.col("given_ns").is_null(),
     )
 
 
