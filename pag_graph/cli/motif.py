@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pag_graph.graph.run import Run
     from pag_graph.motif.patterns import Pattern
 
 MOST_HOPS = 8
@@ -82,8 +83,6 @@ def motif(
 
     Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
     """  # noqa: DOC501  (the text is the command's help)
-    from pag_graph.motif.patterns import PATTERNS
-
     if pattern is None:
         _list(form)
         return
@@ -92,17 +91,15 @@ def motif(
         raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
     from pag_graph.api import Pag
 
-    named = PATTERNS.get(pattern)
-    if named is None and re.fullmatch(r"\w+", pattern):
-        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
-        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    named = _named(pattern)
     chosen = [each.strip() for each in columns.split(",")] if columns else None
     fields = _fields(named, chosen)
     spark = _session(engine)
-    query = Pag(store).motif(
+    pag, wanted = Pag(store), parse_epochs(epochs)
+    query = pag.motif(
         pattern,
         where,
-        epochs=parse_epochs(epochs),
+        epochs=wanted,
         columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
         parameters=dict(scalar_setting(text) for text in settings or []),
@@ -110,14 +107,10 @@ def motif(
         spark=spark,
     )
     if explain or analyse:
-        text = query.explain(analyse=analyse)
-        if form is Format.JSON:
-            print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
-        else:
-            stdout().print(text, markup=False)
+        _print_plan(query, form, analyse=analyse)
         return
     if engine is Through.GRAPHFRAMES:
-        table, total = _through_graphframes(Pag(store), query.question, parse_epochs(epochs), spark, query.limit)
+        table, total = _through_graphframes(pag, query.question, wanted, spark, query.limit)
     else:
         table = query.table()
         total = query.total if query.limit is not None else table.num_rows
@@ -125,23 +118,48 @@ def motif(
     if same and not named:
         pairs = ", ".join(" and ".join(pair) for pair in same)
         stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
+    shown = _Matches(str(query.question.motif), named, table, total)
     if form is Format.JSON:
-        facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
-        rows = _flat(table, fields) if fields else table.to_pylist()
-        print_json({**facts, "epochs": epochs, "matches": total, "shown": table.num_rows, "rows": rows})
-        return
-    if not fields:
-        fields = _readable(table, full=form is Format.CSV or columns is not None)
-    rows = _flat(table, fields)
-    if form is Format.CSV:
-        print_csv(rows, list(fields))
-        return
-    cut = f", {table.num_rows} shown (--limit)" if total > table.num_rows else ""
-    if not total:
-        stdout().print("No match.")
-        return
-    name = named.name if named else str(query.question.motif)
-    print_rows(with_worker_names(rows, Pag(store).run.worker_names), list(fields), f"{name}: {total:,} matches{cut}")
+        shown.print_json(fields, epochs)
+    else:
+        fields = fields or _readable(table, full=form is Format.CSV or columns is not None)
+        shown.print_rows(fields, form, pag.run)
+
+
+class _Matches(NamedTuple):
+    """What was found of a motif."""
+
+    motif: str
+    pattern: Pattern | None
+    """The pattern that was asked for by its name."""
+    table: pa.Table
+    total: int
+    """How many matches there are, also those that the table leaves out."""
+
+    def print_json(self, fields: Mapping[str, str], epochs: str | None) -> None:
+        """Print them as JSON: the columns of `fields`, all where there are none."""
+        print_json(
+            {
+                "motif": self.motif,
+                "pattern": self.pattern.name if self.pattern else None,
+                "epochs": epochs,
+                "matches": self.total,
+                "shown": self.table.num_rows,
+                "rows": _flat(self.table, fields) if fields else self.table.to_pylist(),
+            }
+        )
+
+    def print_rows(self, fields: Mapping[str, str], form: Format, run: Run) -> None:
+        """Print them as CSV or as a table for people."""
+        rows = _flat(self.table, fields)
+        if form is Format.CSV:
+            print_csv(rows, list(fields))
+        elif not self.total:
+            stdout().print("No match.")
+        else:
+            cut = f", {self.table.num_rows} shown (--limit)" if self.total > self.table.num_rows else ""
+            name = self.pattern.name if self.pattern else self.motif
+            print_rows(with_worker_names(rows, run.worker_names), list(fields), f"{name}: {self.total:,} matches{cut}")
 
 
 def k_hop_paths(
@@ -242,6 +260,26 @@ def _list(form: Format) -> None:
         print_csv(rows, list(rows[0]))
     else:
         print_rows(rows, list(rows[0]))
+
+
+def _named(pattern: str) -> Pattern | None:
+    """Return the pattern of a name; None where it is no name but a motif."""
+    from pag_graph.motif.patterns import PATTERNS
+
+    named = PATTERNS.get(pattern)
+    if named is None and re.fullmatch(r"\w+", pattern):
+        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
+        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    return named
+
+
+def _print_plan(query: Any, form: Format, *, analyse: bool) -> None:
+    """Print how a motif is found."""
+    text = query.explain(analyse=analyse)
+    if form is Format.JSON:
+        print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
+    else:
+        stdout().print(text, markup=False)
 
 
 def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:

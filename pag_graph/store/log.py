@@ -46,10 +46,8 @@ class Chunk:
     """Number of rows of the same worker in earlier chunks."""
     t_min: int
     t_max: int
-    size_bytes: int = -1
-    """Of the file."""
-    changed_ns: int = -1
-    """When the file was last changed; -1 where nobody asked."""
+    of_file: tuple[int, int] = field(default=(-1, -1), compare=False)
+    """Size of the file, and when it was last changed: another file may take its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +85,8 @@ class TraceLog:
             for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
                 known = chunks.setdefault(worker, [])
                 first_row = known[-1].first_row + known[-1].rows if known else 0
-                known.append(
-                    Chunk(file.name, group, offset, rows, first_row, t_min, t_max, file.size_bytes, file.mtime_ns)
-                )
+                of_file = file.size_bytes, file.mtime_ns
+                known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max, of_file))
         return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:

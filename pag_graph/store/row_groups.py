@@ -29,6 +29,10 @@ class Decoded(NamedTuple):
     """Those that were asked for. `table` may lack some of them, which hold nothing but null."""
     table: pa.Table
 
+    def is_of(self, chunk: Chunk) -> bool:
+        """Say whether these are the rows of a chunk, and its file is the same one."""
+        return self.chunk == chunk and self.chunk.of_file == chunk.of_file
+
     def lacks(self, columns: Sequence[str]) -> list[str]:
         """Return those columns that nobody has asked for."""
         return [name for name in columns if name not in self.columns]
@@ -66,13 +70,13 @@ class RowGroups:
 
     def of(self, worker: int, chunk: Chunk) -> Decoded | None:
         """Return what is there of a chunk."""
-        return next((decoded for decoded in self._of.get(worker, ()) if decoded.chunk == chunk), None)
+        return next((decoded for decoded in self._of.get(worker, ()) if decoded.is_of(chunk)), None)
 
     def keep(self, worker: int, decoded: Decoded) -> None:
         """Keep a chunk in the place of what there was of it, and of the worker's oldest one; if there is room."""
         with self._lock:
             before = self._of.pop(worker, ())
-            others = [group for group in before if group.chunk != decoded.chunk][1 - _OF_EACH :]
+            others = [group for group in before if not group.is_of(decoded.chunk)][1 - _OF_EACH :]
             self._bytes -= sum(group.table.nbytes for group in before)
             groups = (*others, decoded) if self._bytes < _KEPT_BYTES else ()
             if groups:
@@ -85,7 +89,7 @@ class RowGroups:
         for worker, groups in self._of.items():
             size += groups[-1].table.nbytes
             # Where nobody can tell whether a file is the same one, it is read again.
-            if size <= _GROWING_BYTES and groups[-1].chunk.changed_ns >= 0:
+            if size <= _GROWING_BYTES and min(groups[-1].chunk.of_file) >= 0:
                 last[worker] = groups[-1:]
         return last
 

@@ -193,13 +193,11 @@ def test_an_append_finds_the_last_rows_that_its_process_decoded(
     monkeypatch.setattr(store_log, "read_groups", Mock(side_effect=AssertionError))
     (table,) = long.forward().tables(0, 949, ROWS, ["kind"])
     assert table.num_rows == ROWS - 949
-    changed = replace(
-        long, chunks={0: tuple(replace(chunk, changed_ns=1 + chunk.changed_ns) for chunk in long.chunks[0])}
-    )
+    changed = replace(long, chunks={0: tuple(replace(chunk, of_file=(1, 1)) for chunk in long.chunks[0])})
     with pytest.raises(AssertionError):
         list(changed.forward().tables(0, 949, ROWS, ["kind"]))
     # Where nobody can tell that a file is the same, and where there is no room, it is read again.
-    unknown = replace(long, chunks={0: tuple(replace(chunk, changed_ns=-1) for chunk in long.chunks[0])})
+    unknown = replace(long, chunks={0: tuple(replace(chunk, of_file=(-1, -1)) for chunk in long.chunks[0])})
     monkeypatch.undo()
     for log_, room in ((unknown, 1 << 20), (long, 0)):
         monkeypatch.setattr(row_groups, "_GROWING_BYTES", room)
