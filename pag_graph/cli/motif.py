@@ -24,12 +24,14 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.names import with_worker_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from pag_graph.engines.motif import SparkMotifQuery
     from pag_graph.graph.run import Run
     from pag_graph.motif.patterns import Pattern
+    from pag_graph.motif.polars_query import MotifQuery
 
 MOST_HOPS = 8
 """As in `pag_graph.motif.paths`, which would load Polars for a line of help; a test compares."""
@@ -82,20 +84,16 @@ def motif(
     Example: pag motif late_sender run.pag --epochs 3-7
 
     Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
-    """  # noqa: DOC501  (the text is the command's help)
+    """
     if pattern is None:
         _list(form)
         return
-    if store is None:
-        message = f"{pattern!r} needs a store to look in."
-        raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
     from pag_graph.api import Pag
 
-    named = _named(pattern)
+    place, named = _place(pattern, store), _named(pattern)
     chosen = [each.strip() for each in columns.split(",")] if columns else None
-    fields = _fields(named, chosen)
-    spark = _session(engine)
-    pag, wanted = Pag(store), parse_epochs(epochs)
+    fields, spark = _fields(named, chosen), _session(engine)
+    pag, wanted = Pag(place), parse_epochs(epochs)
     query = pag.motif(
         pattern,
         where,
@@ -109,15 +107,10 @@ def motif(
     if explain or analyse:
         _print_plan(query, form, analyse=analyse)
         return
-    if engine is Through.GRAPHFRAMES:
-        table, total = _through_graphframes(pag, query.question, wanted, spark, query.limit)
-    else:
-        table = query.table()
-        total = query.total if query.limit is not None else table.num_rows
-    same = query.same_edges(table)
-    if same and not named:
-        pairs = ", ".join(" and ".join(pair) for pair in same)
-        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
+    by_graphframes = engine is Through.GRAPHFRAMES
+    table, total = _through_graphframes(pag, query, wanted, spark) if by_graphframes else _found(query)
+    if not named:
+        _note_same_edges(query.same_edges(table))
     shown = _Matches(str(query.question.motif), named, table, total)
     if form is Format.JSON:
         shown.print_json(fields, epochs)
@@ -262,6 +255,21 @@ def _list(form: Format) -> None:
         print_rows(rows, list(rows[0]))
 
 
+def _place(pattern: str, store: Path | None) -> Path:
+    """Return the store to look in."""
+    if store is None:
+        message = f"{pattern!r} needs a store to look in."
+        raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
+    return store
+
+
+def _note_same_edges(same: Sequence[Sequence[str]]) -> None:
+    """Say which names stand for one edge in every row."""
+    if same:
+        pairs = ", ".join(" and ".join(pair) for pair in same)
+        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
+
+
 def _named(pattern: str) -> Pattern | None:
     """Return the pattern of a name; None where it is no name but a motif."""
     from pag_graph.motif.patterns import PATTERNS
@@ -321,10 +329,17 @@ def _session(engine: Through) -> Any:
     return spark_session(resolve_graphframes=engine is Through.GRAPHFRAMES)
 
 
-def _through_graphframes(pag: Any, question: Any, epochs: list[int] | None, spark: Any, limit: int | None) -> Any:
-    """Return the matches that GraphFrames itself finds, and how many there are."""
+def _found(query: MotifQuery | SparkMotifQuery) -> tuple[pa.Table, int]:
+    """Return the matches that are asked for, and how many there are."""
+    table = query.table()
+    return table, query.total if query.limit is not None else table.num_rows
+
+
+def _through_graphframes(
+    pag: Any, query: MotifQuery | SparkMotifQuery, epochs: list[int] | None, spark: Any
+) -> tuple[pa.Table, int]:
+    """Do as `_found` with GraphFrames itself."""
     from pag_graph.sinks.graphframes import find
 
-    found = find(pag.graphframe(spark, epochs), question)
-    total = found.count()
-    return (found if limit is None else found.limit(limit)).toArrow(), total
+    matches = find(pag.graphframe(spark, epochs), query.question)
+    return (matches if query.limit is None else matches.limit(query.limit)).toArrow(), matches.count()
