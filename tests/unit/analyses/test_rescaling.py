@@ -113,6 +113,34 @@ def test_what_due_times_hide_is_said(answer: Rescaling, pag: Pag) -> None:
     assert with_due["before_ns"] > 2 * without["before_ns"]  # type: ignore[operator]
 
 
+def test_tables_by_hand_say_when_input_was_due(tmp_path: Path) -> None:
+    """One worker takes 1.2 ms for what is due every millisecond; after 20 epochs a second one takes half of it."""
+    activities, epochs, free = ["feed,0,1,scheduling,feed,0"], [], 1
+    for epoch in range(100):
+        start = max(free, 1_000 * epoch)
+        workers, work = (("first", "second"), 600) if epoch >= 20 else (("first",), 1_200)
+        activities += [f"{worker},{start},{start + work},processing,work,{epoch}" for worker in workers]
+        free = start + work
+        epochs.append(f"{epoch},{free},{1_000 * epoch}")
+    log = tmp_path / "log"
+    log.mkdir()
+    for name, header, lines in (
+        ("activities", "worker,start_us,end_us,activity,operator,epoch", activities),
+        ("messages", "from,to,sent_us,type", ["feed,second,23990,spawn"]),
+        ("epochs", "epoch,end_us,due_us", epochs),
+    ):
+        (log / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    api.convert(log, tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    told = api.rescale(tmp_path / "store", inputs=tmp_path / "trace")
+    [row] = rows(told, "operations")
+    assert (row["kind"], row["saturated"], row["verdict"], row["payback_status"]) == ("join", "yes", "relieved", "paid")
+    assert told.summary()["latency_kind"] == "response"
+    assert told.table == api.rescale(tmp_path / "store", period_ns=1_000_000, first_ns=0).table
+    # Epoch 19, due at 19 ms, is complete after 20 of 1.2 ms and the feed's microsecond.
+    assert api.rescale(tmp_path / "store").table["worst_ns"][0].as_py() < row["worst_ns"] == 5_001_000
+
+
 def test_steps_and_gaps_tile_a_clients_time(answer: Rescaling, truth: Truth) -> None:
     steps = rows(answer, "steps")
     client = [row for row in steps if row["side"] == "client"]
