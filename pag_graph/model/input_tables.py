@@ -18,7 +18,12 @@ TRACE_INPUTS = pa.schema(
         _column("records", _I64, "records in it; null when not told", null=True),
         _column("frontier", _I64, "so many inputs are done; null in other rows", null=True),
         _column("noticed_ns", _I64, "when the worker saw that they are", null=True),
-        _column("interval_ns", _I64, "of a schedule: from one input to the next; null in a closed loop", null=True),
+        _column(
+            "interval_ns",
+            _I64,
+            "of a schedule: from one input to the next; null where only its row says when one is due",
+            null=True,
+        ),
         _column("count", _I64, "of a schedule: number of inputs; null in other rows", null=True),
     ]
 )
