@@ -79,15 +79,19 @@ def follow(
     memory.keep()
     from pag_graph import api
     from pag_graph.builder.engine import silent
+    from pag_graph.kernels.compiling import prepare
 
+    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
     quiet = form is not Format.TABLE
     with (
         delivering(store, to, fail_on) as delivery,
-        compiling("build", quiet=quiet, report=silent),
+        compiling(*kernels, quiet=quiet, report=silent),
         stopping() as stop,
         _telling(quiet=quiet) as tell,
     ):
+        # Not when the first events are there, whose answers would wait for it.
+        prepare(*kernels)
         result = api.follow(
             source,
             store,
