@@ -20,9 +20,13 @@ WORDS = (
 )
 
 
-def tries(few: int, full: int = 100_000) -> int:
-    """Return how many mutations to try: few, all with ``PAG_PROVE=1``, or as many as ``PAG_MUTATIONS`` says."""
-    return int(os.environ.get("PAG_MUTATIONS", "0")) or (full if PROVE else few)
+def tries(few: int, full: int = 100_000) -> range:
+    """Return the numbers of the mutations to try: few, all with ``PAG_PROVE=1``, or those that ``PAG_MUTATIONS`` says.
+
+    ``PAG_MUTATIONS=1000`` are the first thousand, ``PAG_MUTATIONS=1000:3000`` the two thousand behind them.
+    """
+    first, _, end = os.environ.get("PAG_MUTATIONS", f"{full if PROVE else few}").rpartition(":")
+    return range(int(first or 0), int(end))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
