@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def mutate_value(record: Any, chance: random.Random) -> bytes:
         other_container, other_key = chance.choice(known)
         match chance.choice(("extreme", "extreme", "exchange", "copy", "delete")):
             case "extreme":
-                container[key] = chance.choice(EXTREMES)
+                # A copy: what a list gets inside it must not stay in that of the next mutation, nor be itself.
+                container[key] = deepcopy(chance.choice(EXTREMES))
             case "exchange" if type(container[key]) is type(other_container[other_key]) is str:
                 container[key], other_container[other_key] = other_container[other_key], container[key]
             case "copy" if not isinstance(other_container[other_key], dict | list):
