@@ -23,9 +23,10 @@ from pag_graph.diagnosis.spans.aggregates import by_call_path, by_latency, by_op
 from pag_graph.diagnosis.spans.comparison import compared
 from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import PagGraphError
-from pag_graph.sources.spans.convert import convertible, write_requests
+from pag_graph.sources.spans.convert import convert, convertible
 from pag_graph.sources.spans.files import FORMS as READERS
 from pag_graph.sources.spans.files import form_of, read_file, read_spans
+from pag_graph.sources.spans.request_parts import request_rows
 from pag_graph.sources.spans.requests import Requests, requests
 from pag_graph.sources.spans.table import SpanRows
 from pag_graph.testing.span_traces import simulate
@@ -112,8 +113,8 @@ def alone(file: Path, place: Path, *, build: bool) -> str:
     try:
         made = requests(read_spans([file]))
         check(made.findings, made)
-        if build and len(convertible(made)):
-            write_requests(made, convertible(made), place / "trace")
+        if build and len(convertible(request_rows(made))):
+            convert(file, place / "trace", form=made.table.format)
             report = api.build(place / "trace", place / "pag", engine="local")
             assert "wait_without_ender" not in {row["finding"] for row in report.findings.to_pylist()}
     except PagGraphError as error:
