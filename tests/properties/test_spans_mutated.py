@@ -49,10 +49,12 @@ LOOKS = ({"spanID", "startTime"}, {"id", "timestamp"}, {"spanId", "startTimeUnix
 def original(name: str, number: int) -> bytes:
     """Return spans in a form; numbers have traces and threads of their own, so that they can be read together."""
     text = FORMS[name](SPANS)
+    # As long as what it replaces: protocol buffers state lengths.
+    own_thread = b"%05x" % (number % (1 << 20))
     for trace in {span.trace for span in SPANS}:
         own = f"{number:08x}{trace[8:]}"
         text = text.replace(trace.encode(), own.encode()).replace(bytes.fromhex(trace), bytes.fromhex(own))
-    return text.replace(b"http-", b"%05x" % number).replace(b"main-", b"%05x" % number)
+    return text.replace(b"http-", own_thread).replace(b"main-", own_thread)
 
 
 def mutated(name: str, number: int) -> bytes:
