@@ -89,7 +89,7 @@ def check_counted(mapped: Mapped, contents: dict[str, bytes]) -> None:
 
 def test_mutated_kineto_traces(tmp_path: Path, originals: dict[str, list[tuple[str, bytes]]]) -> None:
     outcomes: Counter[str] = Counter()
-    for number in range(TRIES):
+    for number in TRIES:
         chance = random.Random(f"kineto-{number}")
         contents = dict(originals[KINDS[number % len(KINDS)]])
         name = chance.choice(sorted(contents))
@@ -104,6 +104,6 @@ def test_mutated_kineto_traces(tmp_path: Path, originals: dict[str, list[tuple[s
             raise
         assert time.process_time() - began < LONGEST_S, number
         shutil.rmtree(place)
-    print(f"kineto: {TRIES:,} mutations: {dict(outcomes)}")  # noqa: T201
-    assert outcomes["TraceFormatError"] > TRIES // 100, outcomes
-    assert outcomes["read"] + outcomes["finding"] > TRIES // 2, outcomes
+    print(f"kineto: {len(TRIES):,} mutations: {dict(outcomes)}")  # noqa: T201
+    assert outcomes["TraceFormatError"] > len(TRIES) // 100, outcomes
+    assert outcomes["read"] + outcomes["finding"] > len(TRIES) // 2, outcomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,9 +21,13 @@ WORDS = (
 )
 
 
-def tries(few: int, full: int = 100_000) -> int:
-    """Return how many mutations to try: few, all with ``PAG_PROVE=1``, or as many as ``PAG_MUTATIONS`` says."""
-    return int(os.environ.get("PAG_MUTATIONS", "0")) or (full if PROVE else few)
+def tries(few: int, full: int = 100_000) -> range:
+    """Return the numbers of the mutations to try: few, all with ``PAG_PROVE=1``, or those that ``PAG_MUTATIONS`` says.
+
+    ``PAG_MUTATIONS=1000`` are the first thousand, ``PAG_MUTATIONS=1000:3000`` the two thousand behind them.
+    """
+    first, _, end = os.environ.get("PAG_MUTATIONS", f"{full if PROVE else few}").rpartition(":")
+    return range(int(first or 0), int(end))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -48,7 +53,8 @@ def mutate_value(record: Any, chance: random.Random) -> bytes:
         other_container, other_key = chance.choice(known)
         match chance.choice(("extreme", "extreme", "exchange", "copy", "delete")):
             case "extreme":
-                container[key] = chance.choice(EXTREMES)
+                # A copy: what a list gets inside it must not stay in that of the next mutation, nor be itself.
+                container[key] = deepcopy(chance.choice(EXTREMES))
             case "exchange" if type(container[key]) is type(other_container[other_key]) is str:
                 container[key], other_container[other_key] = other_container[other_key], container[key]
             case "copy" if not isinstance(other_container[other_key], dict | list):

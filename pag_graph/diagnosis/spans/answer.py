@@ -19,9 +19,9 @@ from pag_graph.diagnosis.spans.aggregates import (
 )
 from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import InvalidParameterError, TraceFormatError
-from pag_graph.sources.spans.convert import check_size, left_out, write_requests
+from pag_graph.sources.spans.convert import convertible, write_requests
 from pag_graph.sources.spans.files import HELD, read_parts
-from pag_graph.sources.spans.request_parts import RequestParts
+from pag_graph.sources.spans.request_parts import RequestParts, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -101,25 +101,14 @@ class SpanAnswer:
             If they are too many for one trace, or there is no such trace.
         """
         rows = self.sums.requests
-        able = np.flatnonzero((self.sums.latency > 0) & ~rows["orphan"].to_numpy())
+        able = convertible(rows)
         if slowest is not None:
             chosen = able[np.argsort(-self.sums.latency[able], kind="stable")[:slowest]]
         elif request is not None:
             chosen = np.flatnonzero(rows["trace"].to_numpy() == _trace_code(self.requests, request))
         else:
             chosen = able
-            check_size(len(chosen), 1)
-        wanted = rows[np.sort(chosen)].select("trace", "in_trace")
-        traces = wanted["trace"].unique()
-        made = self.requests.of_traces(traces.to_list())
-        return write_requests(
-            made,
-            _numbers(made, wanted),
-            target,
-            replace=replace,
-            others=left_out(rows.join(_known(made), on=["trace", "in_trace"], how="anti")),
-            known=self.requests.findings(),
-        )
+        return write_requests(self.requests, rows, np.sort(chosen), target, replace=replace)
 
 
 @contextmanager
@@ -196,25 +185,8 @@ def _shown(requests: RequestParts, sums: Sums, chosen: Sequence[tuple[str, int]]
     """Return requests, by number in the sums, with their paths."""
     rows = sums.requests[[number for _, number in chosen]]
     made = requests.of_traces(rows["trace"].to_list())
-    places = _places(made)
-    wanted = rows.select("trace", "in_trace").rows()
-    return [request_facts(made, places[place], role) for (role, _), place in zip(chosen, wanted, strict=True)]
-
-
-def _known(made: Requests) -> pl.DataFrame:
-    """Return trace and number in it of each request."""
-    trace = made.table.spans["trace"].gather(made.row[made.first[:-1]])
-    return pl.DataFrame({"trace": trace}).with_columns(in_trace=pl.int_range(pl.len(), dtype=pl.Int32).over("trace"))
-
-
-def _places(made: Requests) -> dict[tuple[int, int], int]:
-    return {place: number for number, place in enumerate(_known(made).rows())}
-
-
-def _numbers(made: Requests, wanted: pl.DataFrame) -> I64:
-    """Return the requests with some traces and numbers in them, ascending."""
-    places = _places(made)
-    return np.array(sorted(places[place] for place in wanted.rows()), np.int64)
+    numbers = numbers_of(made, rows).tolist()
+    return [request_facts(made, number, role) for (role, _), number in zip(chosen, numbers, strict=True)]
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

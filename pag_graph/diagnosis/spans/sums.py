@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from pag_graph.sources.spans.request_parts import REQUEST_ORDER, request_rows
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -114,14 +116,14 @@ def summed(parts: Iterable[Requests]) -> Sums:
     labels: list[str] = []
     for made in parts:
         labels = labels or [operation.label for operation in made.table.operations]
-        requests.append(_request_rows(made))
+        requests.append(request_rows(made))
         paths.append(_path_rows(made, before))
         spans = np.flatnonzero(~made.orphan[made.request])
         own = {"operation": made.operation[spans], "own_ns": made.own[spans]}
         owns.append(pl.DataFrame(own, schema={"operation": pl.Int32, "own_ns": pl.Int64}))
         tree.add(made, spans)
         before += made.count
-    rows = pl.concat(requests).with_row_index("number").sort("start", "trace", "in_trace")
+    rows = pl.concat(requests).with_row_index("number").sort(*REQUEST_ORDER)
     place = np.empty(rows.height, np.int64)
     place[rows["number"].to_numpy()] = np.arange(rows.height)
     by_request = pl.concat(paths)
@@ -137,21 +139,6 @@ def summed(parts: Iterable[Requests]) -> Sums:
         labels=labels,
         traces=rows["trace"].n_unique(),
     )
-
-
-def _request_rows(made: Requests) -> pl.DataFrame:
-    roots = made.first[:-1]
-    trace = made.table.spans["trace"].gather(made.row[roots])
-    rows = pl.DataFrame(
-        {
-            "start": made.spans.start[roots],
-            "trace": trace,
-            "orphan": made.orphan,
-            "latency": made.latency,
-            "size": pl.Series(np.diff(made.first), dtype=pl.Int32),
-        }
-    )
-    return rows.with_columns(in_trace=pl.int_range(pl.len(), dtype=pl.Int32).over("trace"))
 
 
 def _path_rows(made: Requests, before: int) -> pl.DataFrame:

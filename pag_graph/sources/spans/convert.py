@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from pag_graph.errors import InvalidParameterError, TraceFormatError
+from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import RuleSet, Severity
 from pag_graph.model.tables import TRACE_CHANNELS, TRACE_EVENTS, TRACE_OPERATORS, TRACE_WORKERS
 from pag_graph.sources.foreign_files import fingerprint
-from pag_graph.sources.spans.event_rows import CALLS, LINKS, RETURNS, events, lay_end_to_end
-from pag_graph.sources.spans.files import FORMS, form_of, read_spans, span_files
-from pag_graph.sources.spans.requests import requests as make_requests
+from pag_graph.sources.spans.event_rows import CALLS, LINKS, RETURNS, Written, events
+from pag_graph.sources.spans.files import FORMS, form_of, read_parts, span_files
+from pag_graph.sources.spans.layout import check_size, lay_end_to_end, measure, stretch
+from pag_graph.sources.spans.request_parts import REQUEST_ORDER, RequestParts, numbers_of, request_rows
+from pag_graph.sources.spans.spilled import in_portions
 from pag_graph.store.findings import findings, no_findings
 from pag_graph.store.meta import TraceMeta, TraceSource
 from pag_graph.store.trace import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from pag_graph.sources.spans.event_rows import Layout
+    from pag_graph.sources.spans.layout import Layout
     from pag_graph.sources.spans.requests import Requests
+    from pag_graph.sources.spans.table import SpanTable
 
     I64 = NDArray[np.int64]
 
@@ -35,9 +37,10 @@ FORMATS: Final = tuple(FORMS)
 """Names of the formats."""
 REQUESTS: Final = "requests.parquet"
 """Of a trace: one row per request with its real times."""
-_MOST_ROWS: Final = 2_000_000
-_EMPTY: Final = "requests without duration"
-_FILE_ROWS = 1_000_000
+_FILE_ROWS = 1 << 18
+"""About how many rows a file of events has: what memory holds of them."""
+_ROWS_PER_SPAN: Final = 8
+"""About how many rows a span makes."""
 
 
 def mismatch(source: Path, form: str) -> str | None:
@@ -76,72 +79,34 @@ def convert(source: Path, target: Path, *, form: str, replace: bool = False) -> 
     InvalidParameterError
         If there are too many requests for one trace.
     """
-    made = make_requests(read_spans([source], form=form))
-    return write_requests(made, convertible(made), target, replace=replace)
+    with read_parts([source], form=form) as parts:
+        requests = RequestParts(parts)
+        rows = pl.concat([request_rows(made) for made in requests]).sort(*REQUEST_ORDER)
+        return write_requests(requests, rows, convertible(rows), target, replace=replace)
 
 
-def convertible(requests: Requests) -> I64:
-    """Return the requests that take time and whose root is one."""
-    return np.flatnonzero((requests.latency > 0) & ~requests.orphan)
-
-
-def left_out(rows: pl.DataFrame) -> dict[str, int]:
-    """Return how many spans are left out with requests, by reason, and how many requests have no path.
-
-    Parameters
-    ----------
-    rows
-        One row per request that is not written: `orphan`, `latency` and `size` (in spans).
-    """
-    takes_time = pl.col("latency") > 0
-    reasons = {
-        "span_of_orphan": pl.col("orphan"),
-        "span_of_empty_request": ~pl.col("orphan") & ~takes_time,
-        "span_of_other_request": ~pl.col("orphan") & takes_time,
-    }
-    counts = rows.select(pl.col("size").filter(which).sum().alias(reason) for reason, which in reasons.items())
-    return {**counts.row(0, named=True), _EMPTY: int((rows["latency"] == 0).sum())}
-
-
-def check_size(requests: int, lanes: int) -> None:
-    """Refuse requests that are too many for one trace.
-
-    Raises
-    ------
-    InvalidParameterError
-        If lanes times epochs are more than two million.
-    """
-    if lanes * 2 * requests > _MOST_ROWS:
-        message = f"{requests:,} requests on {lanes:,} lanes are too many for one trace."
-        hint = "Choose some: pag spans TRACES --out DIR with --slowest N or --request ID."
-        raise InvalidParameterError(message, hint, {"requests": requests, "lanes": lanes})
+def convertible(rows: pl.DataFrame) -> I64:
+    """Return which requests take time and have their root, of rows as `request_rows` has them."""
+    return np.flatnonzero((rows["latency"].to_numpy() > 0) & ~rows["orphan"].to_numpy())
 
 
 def write_requests(
-    requests: Requests,
-    chosen: I64,
-    target: Path,
-    *,
-    replace: bool = False,
-    others: Mapping[str, int] | None = None,
-    known: Sequence[pa.Table] | None = None,
+    requests: RequestParts, rows: pl.DataFrame, chosen: I64, target: Path, *, replace: bool = False
 ) -> TraceMeta:
     """Write chosen requests as a canonical trace, and their real times beside it.
 
     Parameters
     ----------
     requests
-        All of them, or all of some traces.
+        All of them, gone through once.
+    rows
+        One row per request, as `request_rows` has them, in `REQUEST_ORDER`.
     chosen
-        Indexes of those to write, ascending.
+        Which rows to write, ascending.
     target
         Directory of the trace to write.
     replace
         Whether to replace a trace that is there.
-    others
-        What is left out with requests of other traces, as `left_out` has it.
-    known
-        Findings about all requests, if these are not all.
 
     Returns
     -------
@@ -154,61 +119,61 @@ def write_requests(
         If no request is chosen.
     InvalidParameterError
         If lanes times epochs are more than two million.
+    StoreError
+        If the folder for temporary files has no room.
+
+    Notes
+    -----
+    Memory holds a part of the spans, and of their events those of some requests that follow each other.
     """
     if not len(chosen):
         message = "No request takes any time, or every one lacks its root: there is no path to be found."
-        raise TraceFormatError(message, "Give the files with the roots as well.", {"requests": requests.count})
-    layout = lay_end_to_end(requests, chosen)
-    check_size(len(chosen), len(layout.lanes))
+        raise TraceFormatError(message, "Give the files with the roots as well.", {"requests": rows.height})
+    check_size(len(chosen), 1)
+    wanted = rows[chosen]
+    groups = [wanted[low:high] for low, high in in_portions(wanted["size"].to_numpy(), requests.held)]
+    made = requests.grouped([group["trace"].unique().to_list() for group in groups])
+    measures = []
+    for make, group in zip(made, groups, strict=True):
+        whole = make()
+        measures.append(measure(whole, numbers_of(whole, group)))
+    layout = lay_end_to_end(measures)
+    counts = _not_written(rows[np.setdiff1d(np.arange(rows.height), chosen)])
     table = requests.table
-    counts = Counter(_not_written(requests, chosen))
-    counts.update(others or {})
-    empty = counts.pop(_EMPTY, 0) + int((requests.latency[chosen] == 0).sum())
+    digests = b"".join(digest for part in measures for digest in part.requests["digest"].to_list())
     meta = TraceMeta(
-        trace_id=fingerprint([("spans", _identity(requests, layout))]),
+        trace_id=fingerprint([("spans", digests)]),
         source=TraceSource(system="spans", version="", format=table.format),
         workers=len(layout.lanes),
-        dropped={**table.dropped, **{reason: count for reason, count in counts.items() if count}},
+        dropped={**table.dropped, **counts},
         rules=RuleSet.STATED,
     )
+    del measures
+    times: list[pl.DataFrame] = []
     write_trace(
         target,
         meta=meta,
-        events=_parts(events(requests, layout)),
-        operators=_operators(requests),
+        events=_events(zip(made, groups, strict=True), layout, times),
+        operators=_operators(table),
         channels=_channels(),
-        workers=_workers(requests, layout),
-        findings=_findings(requests.findings if known is None else known, empty),
+        workers=_workers(table, layout),
+        findings=_findings(requests.findings(), int((rows["latency"] == 0).sum())),
         replace=replace,
     )
-    request_rows(requests, chosen).write_parquet(target / REQUESTS)
+    pl.concat(times).write_parquet(target / REQUESTS)
     return meta
 
 
-def request_rows(requests: Requests, chosen: I64) -> pl.DataFrame:
-    """Return one row per chosen request: epoch, ids, operation, real start, latency."""
-    roots = requests.first[chosen]
-    spans = requests.table.spans[requests.row[roots]]
-    return pl.DataFrame(
-        {
-            "epoch": 2 * (np.arange(len(chosen)) + 1),
-            "trace": pl.Series(requests.table.traces, dtype=pl.String).gather(spans["trace"]),
-            "span": spans["id"],
-            "operation": [requests.table.operations[code].label for code in requests.operation[roots].tolist()],
-            "start_unix_ns": requests.spans.start[roots],
-            "latency_ns": requests.latency[chosen],
-        }
-    )
-
-
-def _identity(requests: Requests, layout: Layout) -> bytes:
-    spans = requests.table.spans[requests.row[layout.spans]].select("id", "start", "end")
-    return spans.write_csv().encode()
-
-
-def _not_written(requests: Requests, chosen: I64) -> dict[str, int]:
-    rows = pl.DataFrame({"orphan": requests.orphan, "latency": requests.latency, "size": np.diff(requests.first)})
-    return left_out(rows[np.setdiff1d(np.arange(requests.count), chosen)])
+def _not_written(rows: pl.DataFrame) -> dict[str, int]:
+    """Return how many spans are left out with requests, by reason."""
+    takes_time = pl.col("latency") > 0
+    reasons = {
+        "span_of_orphan": pl.col("orphan"),
+        "span_of_empty_request": ~pl.col("orphan") & ~takes_time,
+        "span_of_other_request": ~pl.col("orphan") & takes_time,
+    }
+    counts = rows.select(pl.col("size").filter(which).sum().alias(reason) for reason, which in reasons.items())
+    return {reason: count for reason, count in counts.row(0, named=True).items() if count}
 
 
 def _findings(known: Sequence[pa.Table], empty: int) -> pa.Table:
@@ -219,15 +184,44 @@ def _findings(known: Sequence[pa.Table], empty: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _parts(rows: pl.DataFrame) -> Iterator[tuple[str, pa.Table]]:
-    for part, piece in enumerate(rows.select(TRACE_EVENTS.names).iter_slices(_FILE_ROWS)):
-        yield f"events-{part:05}", piece.to_arrow().cast(TRACE_EVENTS)
+def _events(
+    groups: Iterable[tuple[Callable[[], Requests], pl.DataFrame]], layout: Layout, times: list[pl.DataFrame]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the files of events; `times` gets the real times of what has been written."""
+    written = Written(np.zeros(len(layout.lanes), np.int64))
+    first = files = 0
+    for make, group in groups:
+        requests = make()
+        numbers = numbers_of(requests, group)
+        weights = _ROWS_PER_SPAN * np.diff(layout.spans[first : first + len(numbers) + 1]) + 2 * len(layout.lanes)
+        for low, high in in_portions(weights, _FILE_ROWS):
+            piece = stretch(requests, layout, numbers[low:high], first + low)
+            yield f"events-{files:05}", events(piece, written).select(TRACE_EVENTS.names).to_arrow().cast(TRACE_EVENTS)
+            files += 1
+        times.append(_real_times(requests, numbers, first))
+        first += len(numbers)
 
 
-def _operators(requests: Requests) -> pa.Table:
+def _real_times(requests: Requests, chosen: I64, first: int) -> pl.DataFrame:
+    """Return one row per chosen request: epoch, ids, operation, real start, latency."""
+    roots = requests.first[chosen]
+    spans = requests.table.spans[requests.row[roots]]
+    return pl.DataFrame(
+        {
+            "epoch": 2 * (first + np.arange(len(chosen)) + 1),
+            "trace": pl.Series(requests.table.traces, dtype=pl.String).gather(spans["trace"]),
+            "span": spans["id"],
+            "operation": [requests.table.operations[code].label for code in requests.operation[roots].tolist()],
+            "start_unix_ns": requests.spans.start[roots],
+            "latency_ns": requests.latency[chosen],
+        }
+    )
+
+
+def _operators(table: SpanTable) -> pa.Table:
     rows: list[dict[str, Any]] = []
     services: dict[str, int] = {}
-    for code, operation in enumerate(requests.table.operations):
+    for code, operation in enumerate(table.operations):
         service = services.setdefault(operation.service, len(services) + 1)
         rows.append({"operator": code, "address": f"0.{service}.{code + 1}", "name": operation.label})
     return pa.Table.from_pylist(rows, TRACE_OPERATORS)
@@ -240,10 +234,10 @@ def _channels() -> pa.Table:
     )
 
 
-def _workers(requests: Requests, layout: Layout) -> pa.Table:
+def _workers(table: SpanTable, layout: Layout) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for worker, (code, lane) in enumerate(layout.lanes):
-        process = requests.table.processes[code]
+        process = table.processes[code]
         rows.append(
             {
                 "worker": worker,

@@ -120,12 +120,12 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
 
 
 @contextmanager
-def read_parts(sources: Sequence[Path], *, held: int = HELD) -> Iterator[SpanParts]:
+def read_parts(sources: Sequence[Path], *, form: str | None = None, held: int = HELD) -> Iterator[SpanParts]:
     """Read the spans of files and folders into parts that hold whole traces, of which one at a time is in memory.
 
     Parameters
     ----------
-    sources
+    sources, form
         As for `read_spans`.
     held
         How many spans memory is to hold; more go to files in the folder for temporary ones.
@@ -144,7 +144,7 @@ def read_parts(sources: Sequence[Path], *, held: int = HELD) -> Iterator[SpanPar
     """
     rows = SpanRows(held)
     try:
-        yield rows.parts(*_read_all(sources, None, rows, _PER_SPAN_OF_PARTS))
+        yield rows.parts(*_read_all(sources, form, rows, _PER_SPAN_OF_PARTS))
     finally:
         rows.close()
 

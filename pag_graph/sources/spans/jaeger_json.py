@@ -98,6 +98,10 @@ def _add(span: dict[str, Any], own: str, places: dict[str, Place], rows: SpanRow
     references = get("references")
     for reference in references if isinstance(references, list) else ():
         if type(reference) is dict and (other := text(reference.get("spanID"))):
+            if "startTime" in reference:
+                # A whole span, where none is looked for.
+                rows.drop("span_unreadable")
+                continue
             kind_of = _REFERENCES.get(text(reference.get("refType")), FOLLOWS_FROM)
             where = text(reference.get("traceID"))
             rows.refer(row, kind_of, rows.traces.code(where) if where and where != trace else code, other)

@@ -119,7 +119,10 @@ def _add(span: dict[str, Any], place: Place, rows: SpanRows) -> bool:
         rows.refer(row, CHILD_OF, code, parent)
     for link in _dicts(get("links")):
         other, where = _id(link.get("spanId")), _id(link.get("traceId"))
-        if other:
+        if "startTimeUnixNano" in link:
+            # A whole span, where none is looked for.
+            rows.drop("span_unreadable")
+        elif other:
             rows.refer(row, LINK, rows.traces.code(where) if where else code, other)
     return True
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import polars as pl
 
 from pag_graph.sources.spans.agreement import agree
 from pag_graph.sources.spans.oddities import together, told
 from pag_graph.sources.spans.requests import Prepared, make_requests, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from pag_graph.sources.spans.oddities import Odd
     from pag_graph.sources.spans.requests import Requests
     from pag_graph.sources.spans.table import SpanParts, SpanTable
+
+
+REQUEST_ORDER: Final = ("start", "trace", "in_trace")
+"""Columns of `request_rows` that all requests are ordered by."""
 
 
 class RequestParts:
@@ -54,7 +63,7 @@ class RequestParts:
             return
         self._odd = []
         for read in self._parts.tables:
-            made = self._made(read())
+            made = self._read(read)
             self._odd.append(made.odd)
             yield made
 
@@ -62,6 +71,11 @@ class RequestParts:
     def spans(self) -> int:
         """How many spans there are."""
         return self._parts.rows
+
+    @property
+    def held(self) -> int:
+        """How many of them memory is to hold at a time."""
+        return self._parts.held
 
     def findings(self) -> list[pa.Table]:
         """Return what is odd about all spans; known once all parts have been gone through."""
@@ -71,5 +85,65 @@ class RequestParts:
         """Return requests among which all those of some traces are, by code."""
         return self._whole or self._made(self._parts.of_traces(traces))
 
+    def grouped(self, groups: Sequence[Sequence[int]]) -> list[Callable[[], Requests]]:
+        """Return what makes, of each group of traces, requests among which all of theirs are.
+
+        Parameters
+        ----------
+        groups
+            Codes of traces; one may be in several groups.
+
+        Raises
+        ------
+        StoreError
+            If the folder for temporary files has no room.
+        """
+        if self._whole is not None:
+            return [partial(_same, self._whole)] * len(groups)
+        if len(groups) == 1:
+            return [partial(self.of_traces, groups[0])]
+        return [partial(self._read, read) for read in self._parts.grouped(groups)]
+
+    def _read(self, read: Callable[[], SpanTable]) -> Requests:
+        return self._made(read())
+
     def _made(self, table: SpanTable) -> Requests:
         return make_requests(table, prepare(table), self._agreed, sync=self._sync)
+
+
+def _same(requests: Requests) -> Requests:
+    return requests
+
+
+def request_rows(requests: Requests) -> pl.DataFrame:
+    """Return one row per request.
+
+    Parameters
+    ----------
+    requests
+        All those of some traces.
+
+    Returns
+    -------
+    DataFrame
+        `start` in Unix ns, `trace` (its code), `in_trace` (the request's number in its trace), `orphan`, `latency` in
+        ns, `size` in spans. Requests of all parts are in the order `REQUEST_ORDER`.
+    """
+    roots = requests.first[:-1]
+    rows = pl.DataFrame(
+        {
+            "start": requests.spans.start[roots],
+            "trace": requests.table.spans["trace"].gather(requests.row[roots]),
+            "orphan": requests.orphan,
+            "latency": requests.latency,
+            "size": pl.Series(np.diff(requests.first), dtype=pl.Int32),
+        }
+    )
+    return rows.with_columns(in_trace=pl.int_range(pl.len(), dtype=pl.Int32).over("trace"))
+
+
+def numbers_of(requests: Requests, wanted: pl.DataFrame) -> NDArray[np.int64]:
+    """Return which requests those with some `trace` and `in_trace` are, in their order."""
+    known = request_rows(requests).select("trace", "in_trace").with_row_index("number")
+    joined = wanted.select("trace", "in_trace").join(known, on=["trace", "in_trace"], maintain_order="left")
+    return joined["number"].to_numpy().astype(np.int64)

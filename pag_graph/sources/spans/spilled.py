@@ -18,10 +18,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    I64 = NDArray[np.int64]
-
 BUCKETS: Final = 1 << 12
-"""Traces are divided into so many groups, by their codes; a part is some groups that follow each other."""
+"""Traces are divided into so many buckets, by their codes; a part is some buckets that follow each other."""
+
+
+def in_portions(sizes: NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Return ranges of what has some sizes that are at most so large each, or have one that is not empty.
+
+    Examples
+    --------
+    >>> in_portions(np.array([3, 0, 2, 9, 1]), 5)
+    [(0, 3), (3, 4), (4, 5)]
+    """
+    ranges: list[tuple[int, int]] = []
+    low = whole = 0
+    for place, size in enumerate(sizes.tolist()):
+        if whole and size and whole + size > most:
+            ranges.append((low, place))
+            low, whole = place, 0
+        whole += size
+    return [*ranges, (low, len(sizes))]
 
 
 class _Run(NamedTuple):
@@ -34,15 +50,26 @@ class _Run(NamedTuple):
 
 
 class Spill:
-    """Spans and their references in a temporary folder, which goes when this is closed."""
+    """Spans and their references in a temporary folder, which goes when this is closed.
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="pag-spans-")
+    Parameters
+    ----------
+    buckets
+        Into how many the spans are divided.
+    folder
+        Where the folder is made; where temporary ones are, if absent.
+    """
+
+    def __init__(self, buckets: int = BUCKETS, folder: str | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="pag-spans-", dir=folder)
         self._runs: list[_Run] = []
-        self._sizes = np.zeros(BUCKETS, np.int64)
+        self._sizes = np.zeros(buckets, np.int64)
+        self._others: list[Spill] = []
 
     def close(self) -> None:
-        """Remove the files."""
+        """Remove the files, and those of other divisions."""
+        for other in self._others:
+            other.close()
         self._folder.cleanup()
 
     def __enter__(self) -> Self:
@@ -70,28 +97,53 @@ class Spill:
         StoreError
             If the file system refuses.
         """
-        bucket = spans["trace"].to_numpy() % BUCKETS
-        of_reference = bucket[references["row"].to_numpy() - first]
+        by_trace = (pl.col("trace") % BUCKETS).alias("bucket")
+        numbered = spans.with_row_index("row", offset=first).with_columns(by_trace, pl.col("row").cast(pl.Int32))
+        of_spans = numbered["bucket"].gather(references["row"] - first)
+        self._add(numbered, references.with_columns(bucket=of_spans))
+
+    def regrouped(self, groups: Sequence[Sequence[int]], most: int) -> Spill:
+        """Return some traces in another division, whose buckets are groups of them; it goes when this one is closed.
+
+        Parameters
+        ----------
+        groups
+            Codes of traces; one may be in several groups.
+        most
+            How many spans memory is to hold.
+
+        Raises
+        ------
+        StoreError
+            If the file system refuses.
+        """
+        number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        trace = np.concatenate([np.asarray(group, np.int64) for group in groups])
+        wanted = pl.DataFrame({"trace": trace, "bucket": number}, schema={"trace": pl.Int32, "bucket": pl.Int32})
+        other = Spill(len(groups), self._folder.name)
+        self._others.append(other)
+        for low, high in self.parts(most):
+            spans, references = self.read(low, high)
+            spans = spans.join(wanted, on="trace", maintain_order="left")
+            of_spans = references.join(spans.select("row", "bucket"), on="row", maintain_order="left")
+            other._add(spans, of_spans)
+        return other
+
+    def _add(self, spans: pl.DataFrame, references: pl.DataFrame) -> None:
+        """Write spans and references, each with its `bucket`."""
         folder, number = Path(self._folder.name), len(self._runs)
-        run = _Run(
-            folder / f"spans-{number:06}.arrow", _begins(bucket),
-            folder / f"references-{number:06}.arrow", _begins(of_reference),
-        )  # fmt: skip
-        self._write(run.spans, spans.with_row_index("row", offset=first)[np.argsort(bucket, kind="stable")])
-        self._write(run.references, references[np.argsort(of_reference, kind="stable")])
-        self._runs.append(run)
-        self._sizes += np.bincount(bucket, minlength=BUCKETS)
+        buckets = [frame["bucket"].to_numpy() for frame in (spans, references)]
+        sizes = [np.bincount(bucket, minlength=len(self._sizes)) for bucket in buckets]
+        files = folder / f"spans-{number:06}.arrow", folder / f"references-{number:06}.arrow"
+        for file, frame, bucket in zip(files, (spans, references), buckets, strict=True):
+            self._write(file, frame.drop("bucket")[np.argsort(bucket, kind="stable")])
+        begins = [np.concatenate([[0], np.cumsum(size)]) for size in sizes]
+        self._runs.append(_Run(files[0], begins[0], files[1], begins[1]))
+        self._sizes += sizes[0]
 
     def parts(self, most: int) -> list[tuple[int, int]]:
         """Return ranges of buckets that hold at most so many spans each, or are a single bucket."""
-        ranges: list[tuple[int, int]] = []
-        low = size = 0
-        for bucket, count in enumerate(self._sizes.tolist()):
-            if size and count and size + count > most:
-                ranges.append((low, bucket))
-                low, size = bucket, 0
-            size += count
-        return [*ranges, (low, BUCKETS)]
+        return in_portions(self._sizes, most)
 
     def read(self, low: int, high: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return spans and references of a range of buckets, in the order in which they were added.
@@ -133,12 +185,7 @@ class Spill:
         return StoreError(message, "Set TMPDIR to a folder with room: about 150 bytes per span.")
 
 
-def _begins(bucket: I64) -> I64:
-    """Return where each bucket begins among rows that are in their order, and at last how many rows there are."""
-    return np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=BUCKETS))])
-
-
-def _slice(file: Path, begins: I64, low: int, high: int) -> pa.Table:
+def _slice(file: Path, begins: NDArray[np.int64], low: int, high: int) -> pa.Table:
     # A map of the file: what is not of the slice is not read.
     with pa.memory_map(str(file)) as source:
         begin, end = int(begins[low]), int(begins[high])

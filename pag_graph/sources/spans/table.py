@@ -261,14 +261,31 @@ class SpanRows:
             return self._table(names, *frames, form, tick_ns, findings)
 
         if self._spill is None:
-            return SpanParts([lambda: table(self._in_memory())], lambda _: table(self._in_memory()), self.rows)
+
+            def whole(*_: object) -> SpanTable:
+                return table(self._in_memory())
+
+            return SpanParts(
+                tables=[whole],
+                of_traces=whole,
+                grouped=lambda groups: [whole] * len(groups),
+                rows=self.rows,
+                held=max(self.rows, self._held or 0),
+            )
         self._write(self._spill)
         spill, most = self._spill, self._held or 0
         old = np.argsort(names.new["trace"].to_numpy())
+
+        def grouped(groups: Sequence[Sequence[int]]) -> list[Callable[[], SpanTable]]:
+            other = spill.regrouped([old[group].tolist() for group in groups], most)
+            return [partial(_read_part, table, other, (group, group + 1)) for group in range(len(groups))]
+
         return SpanParts(
-            [partial(_read_part, table, spill, ends) for ends in spill.parts(most)],
-            lambda traces: table(spill.of_traces(old[traces].tolist())),
-            self.rows,
+            tables=[partial(_read_part, table, spill, ends) for ends in spill.parts(most)],
+            of_traces=lambda traces: table(spill.of_traces(old[traces].tolist())),
+            grouped=grouped,
+            rows=self.rows,
+            held=most,
         )
 
     def _names(self) -> _Names:
@@ -322,7 +339,7 @@ def _read_part(
     return table(spill.read(*ends))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpanParts:
     """Spans in parts that hold whole traces, each read when it is asked for; codes are the same in all."""
 
@@ -330,8 +347,12 @@ class SpanParts:
     """What returns each part."""
     of_traces: Callable[[Sequence[int]], SpanTable]
     """Returns a table that holds some traces, by code: these alone, or a part that is all."""
+    grouped: Callable[[Sequence[Sequence[int]]], Sequence[Callable[[], SpanTable]]]
+    """Divides traces, by code, into groups, of which some may have the same trace; returns what returns each."""
     rows: int
     """How many spans there are."""
+    held: int
+    """How many of them memory is to hold at a time."""
 
 
 def _recoded(codes: pl.Series, new: pl.Series) -> pl.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import tempfile
@@ -13,7 +14,8 @@ import pytest
 from pag_graph.diagnosis.spans.answer import answer
 from pag_graph.diagnosis.spans.comparison import compared
 from pag_graph.errors import StoreError
-from pag_graph.sources.spans import spilled, table
+from pag_graph.sources.spans import convert, spilled, table
+from pag_graph.sources.spans.event_rows import LINKS
 from pag_graph.sources.spans.files import read_parts, read_spans
 from pag_graph.store.trace import Trace
 from pag_graph.testing.span_traces import Settings, simulate
@@ -33,6 +35,7 @@ SECOND = 1_000_000_000
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few spans be many."""
     monkeypatch.setattr(table, "_CHUNK", 7)
+    monkeypatch.setattr(convert, "_FILE_ROWS", 300)
 
 
 def drawn(seed: int) -> list[SimulatedSpan]:
@@ -79,7 +82,8 @@ def test_answers_and_traces_do_not_depend_on_parts(seed: int, tmp_path: Path) ->
         with answer([folder], held=held) as told:
             told.write(tmp_path / f"slow-{held}", slowest=3)
             told.write(tmp_path / f"one-{held}", request=asked)
-        written[held] = [contents(tmp_path / f"{what}-{held}") for what in ("slow", "one")]
+            told.write(tmp_path / f"all-{held}")
+        written[held] = [contents(tmp_path / f"{what}-{held}") for what in ("slow", "one", "all")]
     assert written[1] == written[40] == written[len(spans)]
 
 
@@ -120,3 +124,34 @@ def test_a_disk_without_room_is_a_typed_error_and_leaves_no_files(
     with pytest.raises(StoreError, match="No space left"), answer([tmp_path / "spans.json"], held=5):
         pass
     assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_links_are_messages_whatever_part_they_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans 2 to 4 are on lanes of their own; 4 follows from 3 and from 2, which state nothing."""
+    monkeypatch.setattr(convert, "_FILE_ROWS", 30)
+    spans = []
+    for trace in range(5):
+        stated = {"traceId": f"{trace + 1:032x}", "name": "work"}
+        for number, above, times in ((1, "", (0, 90)), (2, "1", (10, 30)), (3, "1", (15, 25)), (4, "1", (20, 70))):
+            begin, end = (str(SECOND * (trace + 1) + time) for time in times)
+            spans.append(
+                {
+                    **stated,
+                    "spanId": f"{number:016x}",
+                    "parentSpanId": above.rjust(16, "0") if above else "",
+                    "startTimeUnixNano": begin,
+                    "endTimeUnixNano": end,
+                    "links": [{**stated, "spanId": f"{other:016x}"} for other in (3, 2) if number == 4],
+                }
+            )
+    (tmp_path / "spans.json").write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    for held in (len(spans), 1):
+        with answer([tmp_path / "spans.json"], held=held) as told:
+            told.write(tmp_path / f"{held}")
+    few, many = (contents(tmp_path / f"{held}") for held in (1, len(spans)))
+    assert few == many
+    rows = Trace.open(tmp_path / "1").events().to_pylist()
+    links = [(row["kind"], row["message_seq"]) for row in rows if row["channel"] == LINKS]
+    expected = list(range(len(spans), len(spans) + 10))
+    assert sorted(number for kind, number in links if kind == "send") == expected
+    assert sorted(number for kind, number in links if kind == "receive") == expected

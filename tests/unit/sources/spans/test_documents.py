@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from pag_graph.errors import TraceFormatError
-from pag_graph.sources.spans import documents, files, otlp_json, otlp_protobuf
+from pag_graph.sources.spans import documents, files, jaeger_json, otlp_json, otlp_protobuf
 from pag_graph.sources.spans.documents import records
 from pag_graph.sources.spans.files import FORMS, read_spans
 from pag_graph.sources.spans.table import SpanRows
@@ -111,3 +111,16 @@ def test_a_span_whose_parts_are_of_any_type_is_a_span(name: str, odd: Any) -> No
     rows = SpanRows()
     otlp_json.read({"resourceSpans": [{"scopeSpans": [{"spans": [span, more]}]}]}, rows)
     assert (rows.rows, rows.dropped) == (2, {})
+
+
+def test_a_span_among_the_references_of_another_one_is_counted() -> None:
+    """Where a bracket is missing, the rest of a trace stands in a list of references."""
+    otlp, jaeger = SpanRows(), SpanRows()
+    span = {"spanId": "a1", "traceId": "b1", "startTimeUnixNano": "5", "endTimeUnixNano": "7"}
+    otlp_json.read(
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, "links": [{**span, "spanId": "a2"}]}]}]}]}, otlp
+    )
+    span = {"spanID": "a1", "traceID": "b1", "startTime": 5, "duration": 2}
+    jaeger_json.read({"traceID": "b1", "spans": [{**span, "references": [{**span, "spanID": "a2"}]}]}, jaeger)
+    for rows in (otlp, jaeger):
+        assert (rows.rows, rows.dropped) == (1, {"span_unreadable": 1})

@@ -11,8 +11,9 @@ import pytest
 
 from pag_graph import api, sources
 from pag_graph.kernels.span_paths import OWN
-from pag_graph.sources.spans.convert import convertible, write_requests
+from pag_graph.sources.spans.convert import convert, convertible
 from pag_graph.sources.spans.files import read_spans
+from pag_graph.sources.spans.request_parts import request_rows
 from pag_graph.sources.spans.requests import NEVER, Requests, requests
 from pag_graph.sources.spans.table import CONSUMER
 from pag_graph.testing.span_traces import Settings, Simulation, simulate
@@ -222,12 +223,13 @@ def test_the_store_has_the_paths_of_the_kernel(tmp_path: Path) -> None:
     spans = [one for seed in range(40 if PROVE else 6) for one in simulate(seed, 3).spans]
     spans += [replace(one, trace=f"e{place}") for place, (case, _) in enumerate(EDGES.values()) for one in case]
     spans += COROUTINES
-    made = requests_of(spans, tmp_path)
-    write_requests(made, convertible(made), tmp_path / "trace")
+    made = requests_of(spans, tmp_path / "spans")
+    written = convertible(request_rows(made))
+    convert(tmp_path / "spans", tmp_path / "trace", form="jaeger")
     report = api.build(tmp_path / "trace", tmp_path / "pag", engine="local")
     pag = api.open(tmp_path / "pag")
     assert "wait_without_ender" not in {row["finding"] for row in report.findings.to_pylist()}
-    for place, number in enumerate(convertible(made).tolist()):
+    for place, number in enumerate(written.tolist()):
         steps = pl.from_arrow(pag.critical_path(epoch=2 * (place + 1)).steps)
         assert isinstance(steps, pl.DataFrame)
         sums: dict[int | None, int] = {}
@@ -241,4 +243,4 @@ def test_the_store_has_the_paths_of_the_kernel(tmp_path: Path) -> None:
             expected[key] = expected.get(key, 0) + int(made.path.end[index] - made.path.begin[index])
         assert {key: value for key, value in sums.items() if value} == expected, number
     rows = pl.read_parquet(tmp_path / "trace" / "requests.parquet")
-    assert rows["latency_ns"].to_list() == made.latency[convertible(made)].tolist()
+    assert rows["latency_ns"].to_list() == made.latency[written].tolist()
