@@ -63,7 +63,10 @@ def spare() -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let what is freed stay with this process inside the block, and give it back at its end; not after `keep` and `spare`."""
+    """Let what is freed stay with this process inside the block, and give it back at its end.
+
+    After `keep` and `spare` it is as these say.
+    """
     if _state["always"] or not _set(_ALL, _ALL):
         yield
         return

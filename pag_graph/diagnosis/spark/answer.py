@@ -49,7 +49,7 @@ class SparkAnswer:
     mapped: Mapped
     diagnosis: Diagnosis
     steps: pl.DataFrame
-    """The critical path of the whole application: some columns of `CRITICAL_PATH`, `inferred`, and what each step was."""
+    """The critical path of the whole application: columns of `CRITICAL_PATH`, `inferred`, and what each step was."""
     shares: dict[str, list[dict[str, Any]]]
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
