@@ -18,7 +18,7 @@ from pag_graph.analyses import find_analysis
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.graph.run import Run
 from pag_graph.graph.window import Window
-from pag_graph.model.enums import RuleSet
+from pag_graph.model.enums import EpochRole, RuleSet
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EDGES, PAG_EPOCHS, TRACE_WORKERS
 from pag_graph.sources.record import record
@@ -94,6 +94,7 @@ def run(session: Session) -> None:
             f"{name}, all epochs", subject, against=stick, items=edges, unit="edges", target="less than building"
         )
     _one_window(session, store)
+    _advice(session)
     _fan_in(session)
 
 
@@ -136,6 +137,34 @@ def _one_window(session: Session, store: Path) -> None:
             target=target,
         )
     session.measure("loading that window", load, items=edges, unit="edges")
+
+
+def _pipeline(session: Session) -> Path:
+    """Return the store of 51 operators in a row on one worker, with about a million edges."""
+    epochs, operators = 10 if session.quick else 100, 51
+    costs, places = (",".join([word] * operators) for word in ("200", "0"))
+    sizes = ["-w", "1", "--costs", costs, "--place", places, "--records", "2000", "--batch", "20"]
+    sizes += ["--epochs", str(epochs)]
+    trace = session.fixed(f"pipeline-{epochs}.trace", lambda path: record("pipeline", path, sizes))
+    return session.fixed(f"pipeline-{epochs}.pag", lambda path: api.build(trace, path, engine="local"))
+
+
+def _advice(session: Session) -> None:
+    """Measure advice on one window of a million edges, in which 50 operators may get a port."""
+    pag = api.open(_pipeline(session))
+    rounds = [window for window in pag.run.windows() if window.role is EpochRole.ROUND]
+    between = (rounds[0].start_ns, rounds[-1].end_ns)
+    operator = pag.advise(between=between, beta=0.0).table["operator"].drop_null()[0].as_py()
+    session.measure(
+        "advise, one window, 50 candidates",
+        lambda: pag.advise(between=between, beta=0.0),
+        against=harness.Yardstick(
+            name="what-if of one operator", run=lambda: pag.what_if(operator=operator, factor=0.5, between=between)
+        ),
+        items=pag.snapshot(between=between).edges.height,
+        unit="edges",
+        target="at most 50 what-ifs",
+    )
 
 
 def _fan_in(session: Session) -> None:

@@ -252,7 +252,7 @@ class Session:
                 memory.give_back()
             base = _reset_peak()
             wall, cpu = _timed(lambda arguments=arguments: subject(*arguments))
-            peak = _status_bytes("VmHWM")
+            peak = status_bytes("VmHWM")
             if first and base is not None and peak is not None:
                 figure.peak_bytes = peak - base
             if run >= 0:
@@ -289,10 +289,11 @@ def _reset_peak() -> int | None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
-    return _status_bytes("VmRSS")
+    return status_bytes("VmRSS")
 
 
-def _status_bytes(name: str) -> int | None:
+def status_bytes(name: str) -> int | None:
+    """Return what the system says of this process' memory, such as ``VmRSS``; None where it does not tell."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import time
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROCESSES = 2
+_MOST_SECONDS = 200.0
+"""After so much time no further round of all kinds begins."""
+_FEWEST_ROUNDS = 3
 _ARGUMENTS = ("--nodes", "10000", "--edges", "20000", "--batch", "50")
 _OFF = "off"
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -40,7 +44,10 @@ def run(session: Session) -> None:
     place.mkdir(parents=True)
     seconds: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     _once(program, (*_ARGUMENTS, "--rounds", str(rounds)), place)
+    begun = time.monotonic()
     for number in range(2 if session.quick else 10):
+        if number >= _FEWEST_ROUNDS and time.monotonic() - begun > _MOST_SECONDS:
+            break
         for kind in islice(cycle(_KINDS), number, number + len(_KINDS)):
             trace = () if kind == _OFF else ("--trace", str(place / "trace"), "--replace")
             words = (*_ARGUMENTS, "--rounds", str(rounds), *trace, *_KINDS[kind])

@@ -1,7 +1,8 @@
 """Scaling studies of the adapter's programs: recorded with more and more workers, compared by `pag scaling`.
 
 ``python -m bench.scaling`` records `triangles` and `bfs`, five times each with 1, 2 and 4 workers, and writes
-``docs/scaling.md`` with its pictures; ``--quick`` records each twice, and writes nothing.
+``docs/scaling.md`` with its pictures; ``--quick`` records each twice, and writes nothing. Once a program has taken
+``--minutes``, no further repetition of it begins (two are made); the page says how many there were.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,15 +33,19 @@ PROGRAMS = {
     "bfs": ("--nodes", "20000", "--edges", "60000", "--batch", "300", "--rounds", "30"),
 }
 WORKERS = (1, 2, 4)
+_FEWEST = 2
+"""Repetitions, which a deviation takes."""
 _MARKS = ("<!-- begin scaling -->", "<!-- end scaling -->")
 
 
-def study(program: str, repeat: int) -> Scaling:
+def study(program: str, repeat: int, most_seconds: float) -> Scaling:
     """Record a program with all numbers of workers, several times in turn, and compare the runs."""
     executable = build_program(program)
     with tempfile.TemporaryDirectory() as folder:
-        stores = []
+        stores, begun = [], time.monotonic()
         for number in range(repeat):
+            if number >= _FEWEST and time.monotonic() - begun > most_seconds:
+                break
             for workers in WORKERS:
                 place = Path(folder) / f"{workers}-{number}"
                 run_program(executable, place / "trace", ["-w", str(workers), *PROGRAMS[program]])
@@ -67,14 +73,16 @@ def main() -> None:
     """Record, compare, and write the page."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="Record each twice, and write nothing.")
-    quick = options.parse_args().quick
+    options.add_argument("--minutes", type=float, default=2.0, help="Time for one program's repetitions [2].")
+    given = options.parse_args()
+    quick = given.quick
     facts = f"{CORES} cores, load average {os.getloadavg()[0]:.2f}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     lines = [f"Measured on {facts}."]
     if os.getloadavg()[0] > CORES:
         lines.append("The machine had other things to do: the deviations say how much that matters.")
     lines.append("")
     for program in PROGRAMS:
-        found = study(program, 2 if quick else 5)
+        found = study(program, _FEWEST if quick else 5, 60 * given.minutes)
         lines += section(program, found)
         if not quick:
             (PICTURES / f"scaling-{program}.svg").write_text(scaling_picture(found), encoding="utf-8")

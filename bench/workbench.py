@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench import browser
 from bench.analyses import triangles
-from bench.harness import Bench, Figure, Session, polars_reads
+from bench.harness import Bench, Figure, Session, polars_reads, status_bytes
 from pag_graph.workbench import answers
 from pag_graph.workbench.library import Library
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bench.harness import Yardstick
     from pag_graph.graph.run import Run
 
@@ -95,7 +95,7 @@ def _moves(library: Library, name: str) -> Figure:
     generator = np.random.default_rng(1)
     middle, span = end / 2, float(end)
     seconds = []
-    before = _resident()
+    before = status_bytes("VmRSS") or 0
     for _ in range(_MOVES):
         span = float(np.clip(span * generator.choice([0.5, 0.7, 1, 1, 1.4, 2]), 1_000, end))
         middle = float(np.clip(middle + generator.normal() * span / 3, span / 2, end - span / 2))
@@ -105,13 +105,8 @@ def _moves(library: Library, name: str) -> Figure:
         answers.in_bytes(opened.lanes.draw(*view, _PIXELS))
         answers.in_bytes(answers.path(opened, {"between": (0, end)}, view, _PIXELS))
         seconds.append(time.perf_counter() - started)
-    grown = round((_resident() - before) / 2**20)
+    grown = round(((status_bytes("VmRSS") or 0) - before) / 2**20)
     return browser.of_moves(f"{_MOVES:,} random moves and zooms", seconds, {"memory after, above before [MiB]": grown})
-
-
-def _resident() -> int:
-    """Return how much memory this process has."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 BENCH = Bench(

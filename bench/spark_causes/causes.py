@@ -670,6 +670,7 @@ PAIRS = (
     ("driver-and-tasks", driver_and_tasks, _NO_ADAPTATION),
     ("healthy", healthy, _NO_ADAPTATION),
     ("skewed-key", skewed_key, _NO_ADAPTATION),
+    ("ramp-up", ramp_up, _NO_ADAPTATION),
     ("sql", sql, {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "4"}),
 )
 

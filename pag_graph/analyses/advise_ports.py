@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pag_graph.analyses.advising.ports import KeepParameter, LevelParameter, PactParameter, Ports, folded, read_ports
+from pag_graph.analyses.advising.pipelines import folded
+from pag_graph.analyses.advising.ports import KeepParameter, LevelParameter, PactParameter, Ports, read_ports
 from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.definition import Chart, Report, ReportAnalysis, typed_table

@@ -122,8 +122,8 @@ class Report(Protocol):
 class Chart:
     """How to draw a result."""
 
-    kind: Literal["bars", "lines", "matrix", "timeline"]
-    """A timeline shows the window itself, and takes no columns."""
+    kind: Literal["bars", "lines", "matrix", "timeline", "waterfall"]
+    """A timeline shows the window itself, and takes no columns; a waterfall, how differences lead to another sum."""
     x: tuple[str, ...] = ()
     """Columns that together name a bar, or that lie along the first axis."""
     y: tuple[str, ...] = ()
@@ -138,11 +138,13 @@ class Chart:
     """Column with the unit of what is measured, where its name does not say it: ns, or share."""
     interval: tuple[str, str] | None = None
     """For bars: columns with the ends of an interval around what is measured."""
+    ends: tuple[str, str] | None = None
+    """For a waterfall: columns whose sums it begins and ends with."""
 
     @property
     def columns(self) -> set[str]:
         """All columns that it shows."""
-        named = {*self.x, *self.y, *self.colour, *(self.interval or ())}
+        named = {*self.x, *self.y, *self.colour, *(self.interval or ()), *(self.ends or ())}
         return named | {name for name in (self.value, self.panel, self.unit) if name}
 
 

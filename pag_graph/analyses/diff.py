@@ -272,5 +272,10 @@ ANALYSIS: PairAnalysis[None] = PairAnalysis(
     output="DIFF",
     needs=Needs.ALIGNED_CLOCKS,
     example="--epoch 5 --against-epoch 4 --format markdown",
-    chart=Chart(kind="bars", x=("operator_name", "type", "worker", "to_worker"), y=("difference_ns",)),
+    chart=Chart(
+        kind="waterfall",
+        x=("operator_name", "type", "worker", "to_worker"),
+        y=("difference_ns",),
+        ends=("before_ns", "after_ns"),
+    ),
 )

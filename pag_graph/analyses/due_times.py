@@ -3,7 +3,8 @@
 A program that is held up is also late to give what came meanwhile. In an open loop an input is due by the clock, so
 that its latency holds the time for which it lay about before the program took it up; counted from when it was given,
 that time is lost (coordinated omission). An input that was not done when the log ends took at least until then: it is
-*censored*, and stays in the distribution with that bound.
+*censored*, and stays in the distribution with that bound. So does one that was passed over: the worker says that those
+before some later one are done, but never gave it. It took at least until then.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ class Schedule(NamedTuple):
 
     first_ns: int
     interval_ns: int | None
+    """From one input to the next; None where each says itself when it is due."""
     inputs: int
     """How many there are."""
+    offered_ns: int | None
+    """For how long input is offered by the clock; None in a closed loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,7 @@ class LatencyReport:
     @property
     def loop(self) -> str:
         """`closed` where inputs are due when they are given, else `open`."""
-        return "closed" if all(each.interval_ns is None for each in self.schedules.values()) else "open"
+        return "closed" if all(each.offered_ns is None for each in self.schedules.values()) else "open"
 
     def rows(self, worker: int | None = None) -> pl.DataFrame:
         """Return the rows of the table, of one worker or of all."""
@@ -157,7 +161,14 @@ def _schedule(worker: int, rows: pl.DataFrame) -> Schedule:
         message = f"Worker {worker} declares {len(declared)} schedules of input; one is needed."
         raise TraceFormatError(message, "Call `tracer.inputs` once on each worker.", {"worker": worker})
     row = declared.row(0, named=True)
-    return Schedule(int(row["due_ns"]), row["interval_ns"], int(row["count"]))
+    first, interval, count = int(row["due_ns"]), row["interval_ns"], int(row["count"])
+    given = rows.filter(pl.col("number").is_not_null())
+    offered = None if interval is None else count * int(interval)
+    if interval is None and given.select(pl.col("due_ns").ne_missing(pl.col("given_ns")).any()).item():
+        # Each was due at an instant of its own: the last is offered for as long as the others are on average.
+        last = int(given.select(pl.col("due_ns").max()).item())
+        offered = (last - first) * count // max(count - 1, 1)
+    return Schedule(first, interval, count, offered)
 
 
 def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFrame:
@@ -168,7 +179,7 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
         numbers = pl.DataFrame({"number": np.arange(schedule.inputs, dtype=np.int64)})
         due = schedule.first_ns + pl.col("number") * schedule.interval_ns
         given = numbers.join(given.drop("due_ns"), on="number", how="left").with_columns(due_ns=due)
-        given = given.filter(pl.col("due_ns") <= end_ns)
+    given = given.filter(pl.col("due_ns") <= end_ns)
     looks = rows.filter(pl.col("frontier").is_not_null())
     reached = np.maximum.accumulate(looks["frontier"].to_numpy()) if len(looks) else np.empty(0, np.int64)
     place = np.searchsorted(reached, given["number"].to_numpy(), side="right")
@@ -177,7 +188,9 @@ def _measured(rows: pl.DataFrame, schedule: Schedule, end_ns: int) -> pl.DataFra
     noticed = pl.Series("noticed_ns", seen[place]).set(pl.Series(~done), None)
     until = pl.col("noticed_ns").fill_null(end_ns)
     return given.with_columns(noticed).with_columns(
-        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0), censored=pl.col("noticed_ns").is_null()
+        latency_ns=(until - pl.col("due_ns")).clip(lower_bound=0),
+        # What was never given was not done either, though the worker passed it over.
+        censored=pl.col("noticed_ns").is_null() | pl.col("given_ns").is_null(),
     )
 
 
@@ -214,8 +227,8 @@ def _offer(report: LatencyReport, workers: Sequence[int], rows: pl.DataFrame) ->
         return min(rows["given_ns"].to_list(), default=0), 0
     begin = min(report.schedules[worker].first_ns for worker in workers)
     ends = [
-        min(first + inputs * (interval or 0), report.ends_ns[worker])
-        for worker, (first, interval, inputs) in report.schedules.items()
+        min(schedule.first_ns + (schedule.offered_ns or 0), report.ends_ns[worker])
+        for worker, schedule in report.schedules.items()
         if worker in workers
     ]
     return begin, max(max(ends) - begin, 1)

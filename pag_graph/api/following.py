@@ -36,6 +36,8 @@ class FollowOptions(TypedDict, total=False):
     """The least time between two commits, in seconds; 0.25 where absent."""
     settle_s: float
     """Time of the trace after which an epoch is answered though messages of it are unread, in seconds; 1 if absent."""
+    keep: str
+    """What stays of answered epochs: ``all``, a number of them, or a time such as ``24h``; all if absent."""
     replace: bool
     """Take the place of a store that exists."""
     observers: Sequence[Observer]
@@ -128,8 +130,9 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
     from pag_graph.api.standing import standings
     from pag_graph.builder.frontier import SETTLE_NS
     from pag_graph.engines.following import Following, Until
+    from pag_graph.store.retention import Keep
 
-    rules = options.get("rules")
+    rules, keep = options.get("rules"), Keep.of(options.get("keep", "all"))
     return Following(
         # Who follows for long may change the folder that it works in.
         Path(source).absolute(),
@@ -139,9 +142,10 @@ def _following(source: str | os.PathLike[str], store: str | os.PathLike[str], op
         until=Until.of(options.get("until", "complete")),
         commit_every_s=options.get("commit_every_s", 0.25),
         settle_s=options.get("settle_s", SETTLE_NS / 1e9),
+        keep=keep,
         replace=options.get("replace", False),
         observers=options.get("observers", ()),
         stop=options.get("stop"),
         tell=options.get("progress"),
-        derive=standings(options.get("queries", ()), options.get("alerts", ())),
+        derive=standings(options.get("queries", ()), options.get("alerts", ()), forgets=keep != Keep()),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pag_graph.errors import InvalidParameterError
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pag_graph.analyses.due_times import LatencyReport
+    from pag_graph.graph.run import Run
 
 
 def latency(trace: str | os.PathLike[str]) -> LatencyReport:
@@ -54,6 +57,30 @@ def latency(trace: str | os.PathLike[str]) -> LatencyReport:
         ends[row["worker"]] = pc.max(last["t_ns"]).as_py() if last is not None else 0
     offsets = {row["worker"]: row["offset_ns"] for row in workers}
     return latencies(str(trace), inputs, offsets, ends)
+
+
+def check_trace_of(run: Run, trace: str | os.PathLike[str]) -> None:
+    """Refuse a trace that a run was not built from: its times mean nothing there.
+
+    Parameters
+    ----------
+    run
+        A run.
+    trace
+        Directory of a trace.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the run was built from another one.
+    TraceFormatError
+        If it is no trace.
+    """
+    from pag_graph.store.trace import Trace
+
+    if Trace.open(trace).meta.trace_id != run.info.run["trace_id"]:
+        message = f"{trace} is no trace of the run in {run.info.path}."
+        raise InvalidParameterError(message, "Give the trace that the store was built from.", {"trace": str(trace)})
 
 
 def load_curve(traces: Iterable[str | os.PathLike[str]]) -> pa.Table:

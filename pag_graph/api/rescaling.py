@@ -93,12 +93,9 @@ def rescale(
 def _due_times(run: Run, trace: Path) -> DueTimes:
     """Read when the input of a run's epochs was due."""
     from pag_graph.analyses.rescaling.latencies import DueTimes
-    from pag_graph.api.latency import latency
-    from pag_graph.store.trace import Trace
+    from pag_graph.api.latency import check_trace_of, latency
 
-    if Trace.open(trace).meta.trace_id != run.info.run["trace_id"]:
-        message = f"{trace} is no trace of the run in {run.info.path}."
-        raise InvalidParameterError(message, "Give the trace that the store was built from.", {"trace": str(trace)})
+    check_trace_of(run, trace)
     report = latency(trace)
     if report.loop == "closed":
         message = f"In {trace} input was due when it was given: its latencies are service times."

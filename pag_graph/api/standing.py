@@ -9,7 +9,7 @@ import polars as pl
 
 from pag_graph.analyses.definition import Standing
 from pag_graph.analyses.standing import Query, decoded
-from pag_graph.engines.standing import Standings
+from pag_graph.engines.standing import Standings, refuse_sums
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.live_tables import ALERTS
 from pag_graph.motif.alerts import read_rules
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 ORDER = ("commit", "ordinal")
 
 
-def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequence[Rule] = ()) -> Standings:
+def standings(
+    queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequence[Rule] = (), *, forgets: bool = False
+) -> Standings:
     """Return queries and rules to be registered with a commit.
 
     Parameters
@@ -35,6 +37,8 @@ def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequ
         Such as ``k-hops:k=3``.
     alerts
         Rules, or a file of them.
+    forgets
+        Whether old epochs are removed.
 
     Raises
     ------
@@ -47,6 +51,8 @@ def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequ
     asked = [Query.parse(text) for text in queries]
     # What cannot be is said before a build takes its time.
     for query in asked:
+        if forgets:
+            refuse_sums(query)
         _ = query.standing
     for rule in rules:
         of_rule = Query.parse(rule.query)
@@ -54,7 +60,7 @@ def standings(queries: Sequence[str] = (), alerts: str | os.PathLike[str] | Sequ
             message = f"The alert rule {rule.name!r} watches {rule.query}, which is of no epoch."
             raise InvalidParameterError(message, "Watch a query whose rows are of epochs, such as metrics.")
         rule.condition(of_rule.schema)
-    return Standings(queries=asked, rules=rules)
+    return Standings(queries=asked, rules=rules, forgets=forgets)
 
 
 def changes(store: str | os.PathLike[str], query: str, *, since: int = -1) -> pa.Table:

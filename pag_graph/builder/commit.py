@@ -12,9 +12,11 @@ from pag_graph.builder import saved
 from pag_graph.builder.append import FOLLOWED
 from pag_graph.builder.saved import Saved
 from pag_graph.errors import UnsupportedPlanError
+from pag_graph.model.live_tables import LIVE_TABLES
 from pag_graph.model.tables import STORE_TABLES
 from pag_graph.store.commit import commit
-from pag_graph.store.contents import GROWING, SLICED
+from pag_graph.store.contents import GROWING, SLICED, Live
+from pag_graph.store.delta import REMOVED
 from pag_graph.store.parts import discard, write_part
 from pag_graph.store.staged import staged
 from pag_graph.store.state_files import write_state
@@ -22,15 +24,16 @@ from pag_graph.store.trace_files import written_sums
 from pag_graph.store.traffic import TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from pag_graph.builder.finish import Finished
     from pag_graph.builder.plan import RunPlan
     from pag_graph.store.compaction import Swap
-    from pag_graph.store.contents import About, Live
+    from pag_graph.store.contents import About
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.parts import PartFile
+    from pag_graph.store.retention import Removal
     from pag_graph.store.trace import Trace
 
 
@@ -149,8 +152,10 @@ def commit_finished(
         known = built.saved(checksums, trace.meta.complete)
         spilled = [file.name for file in known.state.sends.spilled.files]
         state = write_state(target, known.content(), spilled)
+    gone = {} if not keep or previous is None or previous.removed is None else {REMOVED: previous.removed._asdict()}
     run = {
         **plan.metadata(),
+        **gone,
         "last_closed_epoch": built.last_closed,
         "last_answered_epoch": built.last_answered,
         "closed_fingerprint": built.fingerprint,
@@ -187,8 +192,53 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
     StoreInfo or None
         The new state; its graph is the same, down to the files.
     """
-    provisional = {name: [part for part in kept.parts(name) if part.provisional] for name in GROWING}
-    same: About = {
+    provisional, same = _provisional(kept, GROWING), _again(kept)
+    done = _last_of(kept) if kept.live is None else int(kept.live["answered"])
+    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
+    return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
+
+
+def commit_removal(kept: StoreInfo, gone: Removal) -> StoreInfo:
+    """Commit a state once more, without what is to be removed of it.
+
+    Parameters
+    ----------
+    kept
+        The latest state of a store.
+    gone
+        What goes, and what was written in its place.
+
+    Returns
+    -------
+    StoreInfo
+        The new state. It says what was removed.
+
+    Raises
+    ------
+    StoreConflictError
+        If somebody else committed in between.
+    StoreError
+        If the file system refuses.
+    """
+    live = None
+    if kept.live is not None:
+        live = Live(parts=_provisional(kept, LIVE_TABLES), content=kept.live, kept=kept)
+    same = _again(kept)
+    same["run"] = {**kept.run, REMOVED: gone.removed._asdict()}
+    same["unchanged"] = set(same["unchanged"]) - set(gone.swaps)
+    parts = _provisional(kept, GROWING)
+    for name, swap in gone.swaps.items():
+        parts[name] = [part for part in parts.get(name, ()) if part not in swap.gone]
+    return commit(kept.path, parts, **same, state=kept.state, live=live, swaps=gone.swaps)
+
+
+def _provisional(kept: StoreInfo, tables: Iterable[str]) -> dict[str, list[PartFile]]:
+    return {name: [part for part in kept.parts(name) if part.provisional] for name in tables}
+
+
+def _again(kept: StoreInfo) -> About:
+    """Return what a commit says of itself whose graph is that of the state before it."""
+    return {
         "run": kept.run,
         "closed_epochs": kept.closed_epochs,
         "dropped": kept.dropped,
@@ -197,9 +247,6 @@ def commit_derived(kept: StoreInfo, derive: Derive) -> StoreInfo | None:
         "keep": True,
         "unchanged": set(STORE_TABLES) - {"epochs"},
     }
-    done = _last_of(kept) if kept.live is None else int(kept.live["answered"])
-    live = derive(staged(kept.path, provisional, **same), kept, done, only_new=True)
-    return None if live is None else commit(kept.path, provisional, **same, state=kept.state, live=live)
 
 
 def _last_of(info: StoreInfo) -> int:

@@ -69,7 +69,6 @@ def cut_by_time(
         Per slice and worker its first row, and the one after its last; the last slice names all workers.
     """
     instants = _instants(log, clocks, slice_events, start)
-    log = log.forward()
     silent = tail and not all(log.rows_of(worker) for worker in clocks)
     known = _logged_by_all(log, clocks) if tail and not silent else 0
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pag_graph.kernels import NEVER
 from pag_graph.model.enums import EpochRole
@@ -16,56 +15,65 @@ from pag_graph.model.ids import POSITION_BITS
 from pag_graph.model.tables import PAG_EPOCHS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pag_graph.builder.state import Life
 
-    I64 = NDArray[np.int64]
-
-_OF_EPOCH = ("worker", "epoch", "events", "entry_ns", "exit_ns", "end_ns", "end_pos", "last_pos", "last_ns", "work_ns")
-_WORKER, _EPOCH, _EVENTS, _ENTRY = (_OF_EPOCH.index(name) for name in ("worker", "epoch", "events", "entry_ns"))
+I64 = NDArray[np.int64]
 _EVER = np.iinfo(np.int64).max
 
 
-def epoch_frame(parts: Sequence[I64]) -> pl.DataFrame:
-    """Return what slices tell of epochs, one row per worker and epoch.
+class EpochRows(NamedTuple):
+    """What the rows of workers say of epochs: one element per worker and epoch; `NEVER` stands for what is not there.
 
-    Parameters
-    ----------
-    parts
-        A row per column: worker, and what `pag_graph.kernels.epochs.epochs_of_rows` returns.
-
-    Returns
-    -------
-    pl.DataFrame
-        Columns ``worker, epoch, events, entry_ns, exit_ns, end_ns, end_pos, last_pos, last_ns, work_ns``.
+    There are few: to ask a library of frames for anything about them takes longer than to do it.
     """
-    columns = np.concatenate([np.empty((len(_OF_EPOCH), 0), np.int64), *parts], axis=1)
-    named = zip(_OF_EPOCH, columns, strict=True)
-    return pl.DataFrame(pa.table({name: pa.array(values, mask=values == NEVER) for name, values in named}))
 
+    worker: I64
+    epoch: I64
+    events: I64
+    """Rows that carry the epoch."""
+    entry_ns: I64
+    exit_ns: I64
+    """The first and the last of them."""
+    end_ns: I64
+    """When the worker ended the epoch for the last time."""
+    end_pos: I64
+    """Position of the last such row that is a vertex."""
+    last_pos: I64
+    last_ns: I64
+    """The last vertex."""
+    work_ns: I64
+    """The last row that is no end of an epoch, nor of a rest."""
 
-def merged_epochs(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return one row per worker and epoch of what several slices tell of them, sorted."""
-    # There are few: to ask Polars for this takes longer than to do it.
-    columns = np.concatenate([np.empty((len(_OF_EPOCH), 0), np.int64), *map(_columns, parts)], axis=1)
-    if not columns.shape[1]:
-        return epoch_frame([])
-    columns = columns[:, np.lexsort((columns[_EPOCH], columns[_WORKER]))]
-    is_new = (np.diff(columns[[_WORKER, _EPOCH]], axis=1) != 0).any(axis=0)
-    begins = np.flatnonzero(np.append(True, is_new))
-    merged = np.maximum.reduceat(columns, begins, axis=1)
-    merged[_EVENTS] = np.add.reduceat(columns[_EVENTS], begins)
-    merged[_ENTRY] = np.minimum.reduceat(columns[_ENTRY], begins)
-    return epoch_frame([merged])
+    @classmethod
+    def of(cls, parts: Sequence[I64]) -> EpochRows:
+        """Take parts of a row per column: worker, and what `pag_graph.kernels.epochs.epochs_of_rows` returns."""
+        return cls(*np.concatenate([np.empty((len(cls._fields), 0), np.int64), *parts], axis=1))
 
+    @classmethod
+    def merged(cls, parts: Iterable[EpochRows]) -> EpochRows:
+        """Return one element per worker and epoch of what several slices tell of them, sorted."""
+        columns = np.concatenate([np.empty((len(cls._fields), 0), np.int64), *map(np.vstack, parts)], axis=1)
+        if not columns.shape[1]:
+            return cls(*columns)
+        unsorted = cls(*columns)
+        columns = columns[:, np.lexsort((unsorted.epoch, unsorted.worker))]
+        is_new = (np.diff(columns[:2], axis=1) != 0).any(axis=0)
+        begins = np.flatnonzero(np.append(True, is_new))
+        merged = cls(*np.maximum.reduceat(columns, begins, axis=1))
+        rows = cls(*columns)
+        return merged._replace(
+            events=np.add.reduceat(rows.events, begins), entry_ns=np.minimum.reduceat(rows.entry_ns, begins)
+        )
 
-def _columns(rows: pl.DataFrame) -> I64:
-    """Return rows as `epoch_frame` takes them."""
-    table = rows.to_arrow()
-    return np.vstack([pc.fill_null(table[name], NEVER).to_numpy() for name in _OF_EPOCH])
+    def where(self, wanted: NDArray[np.bool_] | NDArray[np.intp]) -> EpochRows:
+        """Return some of the elements, or all of them in another order."""
+        return EpochRows(*(values[wanted] for values in self))
+
+    def after(self, last: int) -> EpochRows:
+        """Return those of later epochs than `last`."""
+        return self.where(self.epoch > last)
 
 
 class Closed(NamedTuple):
@@ -115,7 +123,7 @@ class Windows:
 
 
 def windows(
-    merged: pl.DataFrame,
+    merged: EpochRows,
     *,
     end_ns: int,
     present: int,
@@ -127,7 +135,7 @@ def windows(
     Parameters
     ----------
     merged
-        One row per worker and epoch, as of `merged_epochs`; none of a closed epoch.
+        What all slices tell, as of `EpochRows.merged`; nothing of a closed epoch.
     end_ns
         The run's end.
     present
@@ -145,27 +153,22 @@ def windows(
         that every worker with events that exists at that time has ended have a round; what follows is `shutdown`.
     """
     # An end that was logged once keeps being asked for.
-    inferred = not before.epochs and bool(merged["end_ns"].is_null().all())
+    inferred = not before.epochs and bool((merged.end_ns == NEVER).all())
     if inferred:
-        merged = merged.with_columns(end_ns="last_ns", end_pos="last_pos")
+        merged = merged._replace(end_ns=merged.last_ns, end_pos=merged.last_pos)
     by_epoch = _ends(merged, end_ns=end_ns, lives=lives)
-    closed = by_epoch.filter(pl.col("count") == present)
     # An epoch is closed only if all before it are: rounds must follow each other.
-    unfinished = tuple(by_epoch.filter(pl.col("count") < present)["epoch"].to_list())
-    if unfinished:
-        closed = closed.filter(pl.col("epoch") < min(unfinished))
-    epoch = closed["epoch"].to_list()
-    completed = np.array(epoch, np.int64)
-    ends = np.maximum.accumulate(np.array([before.end_ns, *closed["end_ns"].to_list()], np.int64))
+    unfinished = by_epoch.epoch[by_epoch.workers < present]
+    closed = by_epoch.where((by_epoch.workers == present) & (by_epoch.epoch < unfinished.min(initial=_EVER)))
+    epoch = closed.epoch.tolist()
+    completed = closed.epoch
+    ends = np.maximum.accumulate(np.append(np.int64(before.end_ns), closed.end_ns))
     first = 0 if not before.epochs else -1
     roles = [EpochRole.STARTUP if i == first else EpochRole.ROUND for i in range(len(epoch))]
-    vertex = [
-        -1 if p is None else w << POSITION_BITS | p
-        for w, p in zip(closed["worker"].to_list(), closed["end_pos"].to_list(), strict=True)
-    ]
+    vertex = np.where(closed.end_pos == NEVER, -1, closed.worker << POSITION_BITS | closed.end_pos).tolist()
     if ends[-1] < end_ns or not (epoch or before.epochs):
         follows = [before.last, *epoch] if before.epochs else list(epoch)
-        epoch.append(follows[-1] + 1 if follows else int(merged["epoch"].to_numpy().min()))
+        epoch.append(follows[-1] + 1 if follows else int(merged.epoch.min()))
         roles.append(EpochRole.SHUTDOWN if follows else EpochRole.STARTUP)
         ends = np.append(ends, end_ns)
         vertex.append(-1)
@@ -182,37 +185,49 @@ def windows(
         before=before,
         completed=completed,
         inferred=inferred,
-        unfinished=unfinished,
+        unfinished=tuple(unfinished.tolist()),
     )
 
 
-def _ends(merged: pl.DataFrame, *, end_ns: int, lives: Mapping[int, Life]) -> pl.DataFrame:
-    """Return one row per epoch that some worker ended: how many did or need not, who did first, when, and where."""
-    ended = merged.filter(pl.col("end_ns").is_not_null())
+class _Ends(NamedTuple):
+    """Per epoch that some worker ended, ascending."""
+
+    epoch: I64
+    workers: I64
+    """How many of them ended it, or need not."""
+    end_ns: I64
+    worker: I64
+    end_pos: I64
+    """When, by whom and where it was ended first; the position is `NEVER` where that is no vertex."""
+
+    def where(self, wanted: NDArray[np.bool_]) -> _Ends:
+        """Return some of the epochs."""
+        return _Ends(*(values[wanted] for values in self))
+
+
+def _ends(merged: EpochRows, *, end_ns: int, lives: Mapping[int, Life]) -> _Ends:
+    """Return who ended each epoch first, and how many did or need not."""
+    ended = merged.where(merged.end_ns != NEVER)
     # Who did nothing more when the epoch ended did not close it.
-    rested = (pl.col("work_ns") < pl.col("end_ns")).fill_null(value=True)
-    by_epoch = (
-        ended.sort("epoch", "end_ns", pl.col("end_pos").is_null(), rested, "worker")
-        .group_by("epoch", maintain_order=True)
-        .agg(pl.len().alias("count"), pl.col("end_ns").first(), pl.col("worker").first(), pl.col("end_pos").first())
-    )
+    rested = ended.work_ns < ended.end_ns
+    ended = ended.where(np.lexsort((ended.worker, rested, ended.end_pos == NEVER, ended.end_ns, ended.epoch)))
+    epoch, first, workers = np.unique(ended.epoch, return_index=True, return_counts=True)
+    ends = _Ends(epoch, workers, ended.end_ns[first], ended.worker[first], ended.end_pos[first])
     # Who was not born yet, or had gone, need not have ended an epoch.
     for worker, life in lives.items():
-        left = ended.filter(pl.col("worker") == worker)["epoch"]
         gone = end_ns if life.exit_ns is None else life.exit_ns
-        absent = (pl.col("end_ns") < life.begin_ns) | (pl.col("end_ns") > gone)
-        excused = absent & ~pl.col("epoch").is_in(left.implode())
-        by_epoch = by_epoch.with_columns(count=pl.col("count") + excused.cast(pl.UInt32))
-    return by_epoch
+        absent = (ends.end_ns < life.begin_ns) | (ends.end_ns > gone)
+        workers += absent & ~np.isin(epoch, ended.epoch[ended.worker == worker])
+    return ends
 
 
-def _counted(merged: pl.DataFrame, epochs: I64) -> tuple[I64, I64, I64]:
+def _counted(merged: EpochRows, epochs: I64) -> tuple[I64, I64, I64]:
     """Return, per window, its first and its last event, -1 where it has none, and how many there are."""
-    at = np.clip(np.searchsorted(epochs, merged["epoch"].to_numpy()), 0, len(epochs) - 1)
+    places = np.clip(np.searchsorted(epochs, merged.epoch), 0, len(epochs) - 1)
     entry, exit_, events = (np.full(len(epochs), absent, np.int64) for absent in (_EVER, -1, 0))
-    np.minimum.at(entry, at, merged["entry_ns"].to_numpy())
-    np.maximum.at(exit_, at, merged["exit_ns"].to_numpy())
-    np.add.at(events, at, merged["events"].to_numpy())
+    np.minimum.at(entry, places, merged.entry_ns)
+    np.maximum.at(exit_, places, merged.exit_ns)
+    np.add.at(events, places, merged.events)
     return np.where(entry == _EVER, -1, entry), exit_, events
 
 

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
+import numpy as np
 
 from pag_graph.builder.assemble import Given, assemble
 from pag_graph.builder.conflicts import another_story
-from pag_graph.builder.epochs import NONE_CLOSED, Closed, Windows, merged_epochs, windows
+from pag_graph.builder.epochs import NONE_CLOSED, Closed, EpochRows, Windows, windows
 from pag_graph.builder.findings import without_send
 from pag_graph.builder.frontier import Fronts, certain_rows, may_close
 from pag_graph.builder.made import Made
@@ -27,6 +27,8 @@ from pag_graph.runtime.threads import alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import polars as pl
 
     from pag_graph.builder.made import Sink
     from pag_graph.builder.plan import RunPlan, Slice
@@ -65,7 +67,7 @@ class Whole(NamedTuple):
         spawns = births_of(state.spawns, first, plan.workers)
         lives = lives_of(spawns.births, state)
         present = sum(known.last_row is not None for known in state.workers.values())
-        merged = merged_epochs(state.epochs)
+        merged = EpochRows.merged(state.epochs)
         span = windows(merged, end_ns=plan.end_ns, present=present, lives=lives, before=closed)
         return cls(state, spawns, lives, span)
 
@@ -121,6 +123,8 @@ def fold(
             folding.take(_Held(part, found, read))
             del read
         folding.split_last()
+    if plan.tail:
+        plan.log.keep_last()
     return folding.end(show=show)
 
 
@@ -205,9 +209,9 @@ class _Fold:
 
     def take(self, held: _Held) -> None:
         """Take the next slice that was scanned, and assemble those that are decided now."""
-        late = held.scan.epochs.filter(pl.col("epoch") <= self._closed.last)
-        if late.height:
-            raise another_story(late["epoch"].unique().sort().to_list())
+        epochs = held.scan.epochs.epoch
+        if (late := epochs <= self._closed.last).any():
+            raise another_story(np.unique(epochs[late]).tolist())
         self._state.sends.add(held.scan.sends, held.scan.readers)
         self._fronts.scanned(held.scan)
         self._spawns += held.scan.spawns

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pag_graph.builder import saved
 from pag_graph.builder.append import check_same_run
-from pag_graph.builder.commit import commit_finished, last_to_answer, nothing_more
+from pag_graph.builder.commit import commit_finished, commit_removal, last_to_answer, nothing_more
 from pag_graph.builder.engine import silent
 from pag_graph.builder.finish import finish
 from pag_graph.builder.fold import fold
@@ -29,6 +29,7 @@ from pag_graph.model.enums import RuleSet
 from pag_graph.rules.registry import of
 from pag_graph.rules.rows import RuleParameters
 from pag_graph.store.compaction import Compaction
+from pag_graph.store.retention import removal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pag_graph.builder.state import RunState
     from pag_graph.store.delta import StoreInfo
     from pag_graph.store.log import TraceLog
+    from pag_graph.store.retention import Keep
     from pag_graph.store.trace import Trace
 
 CLOCKS_AFTER_NS = 10_000_000_000
@@ -256,6 +258,38 @@ class Follower:
         self._kept = self._previous = info
         self._run, self._made, self._folded = info.run, [], None
         return info, closed
+
+    def remove(self, keep: Keep, *, exactly: bool = False) -> StoreInfo | None:
+        """Remove what is older than what is kept, with a commit of its own.
+
+        Parameters
+        ----------
+        keep
+            What stays.
+        exactly
+            Whether also where that is little.
+
+        Returns
+        -------
+        StoreInfo or None
+            The new state of the store; None where nothing was to go.
+
+        Raises
+        ------
+        StoreConflictError
+            If somebody else committed in between.
+        StoreError
+            If a file is damaged, or the file system refuses; nothing is removed then.
+        """
+        if self._kept is None or (first := keep.first(self._kept, exactly=exactly)) is None:
+            return None
+        # What is being joined may go.
+        self._compaction.give_up()
+        gone = removal(self._kept, first)
+        info = commit_removal(self._kept, gone)
+        self._compaction.committed(info, {}, gone.swaps, anew=False)
+        self._kept, self._previous, self._run = info, info, info.run
+        return info
 
     def close(self) -> None:
         """End what is done beside the commits."""

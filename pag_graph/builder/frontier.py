@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
-from pag_graph.builder.epochs import Closed
+from pag_graph.builder.epochs import Closed, EpochRows
 from pag_graph.kernels.activations import EPOCH_END
 from pag_graph.rules.protocol import Logged
 from pag_graph.rules.registry import wait_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import polars as pl
 
     from pag_graph.builder.epochs import Windows
     from pag_graph.builder.plan import RunPlan, Slice
@@ -168,8 +169,9 @@ def closed_for_good(plan: RunPlan, span: Windows, state: RunState, undecided: Se
     closed = span.before
     if span.inferred:
         return closed
-    rows = pl.concat([scan.epochs for scan in undecided]) if undecided else pl.DataFrame(schema=["worker", "epoch"])
-    next_epoch = dict(rows.group_by("worker").agg(pl.col("epoch").min()).iter_rows())
+    rows = EpochRows.merged(scan.epochs for scan in undecided)
+    # The first one of a worker is set last.
+    next_epoch = dict(zip(rows.worker[::-1].tolist(), rows.epoch[::-1].tolist(), strict=True))
     for epoch, end_ns in zip(span.completed.tolist(), span.bounds[1:].tolist(), strict=False):
         if end_ns >= plan.end_ns:
             break

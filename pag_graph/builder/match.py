@@ -94,7 +94,7 @@ def match(
     log) the first counts, and the others stay unmatched; of several receives of a message by one worker, likewise.
     """
     streams, first, sends, seen, lost = follow(parts, horizon_ns)
-    receives = [_unmatched_receives(part, slice_number) for part, n in zip(parts, lost, strict=True) if n]
+    receives = _unmatched_receives([part for part, n in zip(parts, lost, strict=True) if n], slice_number)
     left, stream, missing = unmatched_sends(streams, first, workers, seen)
     order = np.argsort(sends[left, VERTEX])
     left, stream, missing = left[order], stream[order], missing[order]
@@ -107,7 +107,7 @@ def match(
     rows |= {"id": mine[:, VERTEX], "t": mine[:, TIME], "epoch": mine[:, EPOCH]}
     rows |= {"slice": np.full(len(left), slice_number), "seq": seq, "missing": missing}
     partly = mine[(streams[stream, 2] == EVERYONE) & (missing < workers), VERTEX]
-    return frame_of(rows, SENDS), pl.concat([_NO_RECEIVES, *receives]), _readers(parts, partly)
+    return frame_of(rows, SENDS), receives, _readers(parts, partly)
 
 
 def frame_of(columns: Mapping[str, NDArray[np.integer]], names: Collection[str]) -> pl.DataFrame:
@@ -213,22 +213,29 @@ def _streams(parts: Sequence[MessageRows]) -> tuple[I64, I64, I64]:
     return streams, first, sends
 
 
-def _unmatched_receives(part: WorkerRows, slice_number: int) -> pl.DataFrame:
-    at = part.reads[part.send_id < 0]
-    everyone, here = np.full(len(at), EVERYONE), np.full(len(at), part.worker)
-    rows = {
-        "slice": np.full(len(at), slice_number),
-        "channel": part.channel[at],
-        "sender": part.peer[at],
-        "receiver": np.where(part.kind[at] == RECEIVE, here, everyone),
-        "message_seq": part.message_seq[at],
-        "worker": here,
-        "order": part.first_order + at,
-        "seq": part.seq[at],
-        "t": part.t[at],
-        "peer": part.peer[at],
-    }
-    return frame_of(rows, RECEIVES)
+def _unmatched_receives(parts: Sequence[WorkerRows], slice_number: int) -> pl.DataFrame:
+    """Return the receives of workers that found no send, columns `RECEIVES`."""
+    if not parts:
+        return _NO_RECEIVES
+    rows: dict[str, list[I64]] = {name: [] for name in RECEIVES}
+    for part in parts:
+        lost = part.reads[part.send_id < 0]
+        here = np.full(len(lost), part.worker)
+        columns = {
+            "slice": np.full(len(lost), slice_number),
+            "channel": part.channel[lost],
+            "sender": part.peer[lost],
+            "receiver": np.where(part.kind[lost] == RECEIVE, here, EVERYONE),
+            "message_seq": part.message_seq[lost],
+            "worker": here,
+            "order": part.first_order + lost,
+            "seq": part.seq[lost],
+            "t": part.t[lost],
+            "peer": part.peer[lost],
+        }
+        for name, values in columns.items():
+            rows[name].append(values)
+    return frame_of({name: np.concatenate(values) for name, values in rows.items()}, RECEIVES)
 
 
 def stitch(

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
-
-from pag_graph.builder.epochs import epoch_frame, merged_epochs
+from pag_graph.builder.epochs import EpochRows
+from pag_graph.kernels import NEVER
 from pag_graph.model.ids import POSITION_BITS
 from pag_graph.store.tail import TailLog
 
@@ -98,16 +97,14 @@ def ongoing(plan: RunPlan, folded: Folded, closed: Closed) -> Ongoing:
     workers = tuple(_standing(worker, folded) for worker in plan.workers)
     alive = [known.logged_ns for known in workers if not known.ended]
     as_of = min((t or 0 for t in alive), default=plan.end_ns)
-    parts = [epoch_frame([]), *folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
-    epochs = merged_epochs(parts).filter(pl.col("epoch") > closed.last)
-    epoch = None if epochs.is_empty() else int(epochs["epoch"].min())  # type: ignore[arg-type]  # of a column of integers
+    parts = [*folded.frontier.epochs, *(scan.epochs for scan in folded.behind)]
+    epochs = EpochRows.merged(parts).after(closed.last)
+    epoch = int(epochs.epoch.min()) if len(epochs.epoch) else None
     unread, oldest = folded.whole.state.sends.count_unread()
     return Ongoing(
         as_of_ns=as_of,
         epoch=epoch,
-        holder=None
-        if epoch is None
-        else _holder(plan, folded, epochs.filter(pl.col("epoch") == epoch), workers, closed),
+        holder=None if epoch is None else _holder(plan, folded, epochs.where(epochs.epoch == epoch), workers, closed),
         epoch_ns=max(as_of - closed.end_ns, 0),
         unread=unread,
         oldest_unread_ns=None if oldest is None else oldest[0],
@@ -128,14 +125,14 @@ def _standing(worker: int, folded: Folded) -> Standing:
 
 
 def _holder(
-    plan: RunPlan, folded: Folded, epoch: pl.DataFrame, workers: tuple[Standing, ...], closed: Closed
+    plan: RunPlan, folded: Folded, epoch: EpochRows, workers: tuple[Standing, ...], closed: Closed
 ) -> Holder | None:
     """Say whom an epoch waits for, of which these are the rows that each worker logged."""
     awaited = plan.log.awaited if isinstance(plan.log, TailLog) else frozenset()
     for known in workers:
         if known.logged_ns is None:
             return Holder(known.worker, "unborn", 0)
-    ended = dict(epoch.filter(pl.col("end_ns").is_not_null()).select("worker", "end_ns").iter_rows())
+    ended = {w: t for w, t in zip(epoch.worker.tolist(), epoch.end_ns.tolist(), strict=True) if t != NEVER}
     lacking = [known for known in workers if not known.ended and known.worker not in ended]
     if lacking:
         behind = min(lacking, key=lambda known: (known.logged_ns or 0, known.worker))

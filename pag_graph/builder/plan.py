@@ -204,7 +204,8 @@ def plan_run(
         message = f"slice_events is {slice_events}, and must be at least 1."
         raise InvalidParameterError(message)
     parameters = parameters or RuleParameters()
-    log = TraceLog.index(trace) if log is None else log
+    # What is looked at to cut the log is what is built first.
+    log = (TraceLog.index(trace) if log is None else log).forward()
     workers = tuple(int(w) for w in trace.workers["worker"].to_pylist())
     facts = of(rules)
     if known is not None and not facts.epochs_are_islands:
@@ -323,7 +324,7 @@ def _says_nothing_of_idleness(trace: Trace, log: TraceLog, workers: tuple[int, .
     """Say whether a log never says that a worker had nothing to do; where its source does not tell, its rows do."""
     if trace.meta.idle_logged is not None:
         return not trace.meta.idle_logged
-    return not any(ever_parks(log.forward(), worker) for worker in workers)
+    return not any(ever_parks(log, worker) for worker in workers)
 
 
 def run_id_of(trace_id: str, rules: RuleSet, parameters: RuleParameters) -> str:

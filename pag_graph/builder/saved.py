@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
-import polars as pl
 import pyarrow as pa
 
 from pag_graph.builder.clocks import Clock, ClockEstimate
-from pag_graph.builder.epochs import NONE_CLOSED, Closed, epoch_frame, merged_epochs
+from pag_graph.builder.epochs import NONE_CLOSED, Closed, EpochRows
 from pag_graph.builder.frontier import Answered
 from pag_graph.builder.made import Counts, Made, Times
 from pag_graph.builder.match import SENDS
@@ -79,7 +78,7 @@ class Saved:
     def content(self) -> bytes:
         """Write it down; the state may not go on meanwhile."""
         state = self.state
-        epochs = merged_epochs([epoch_frame([]), *state.epochs]).filter(pl.col("epoch") > self.closed.last)
+        epochs = EpochRows.merged(state.epochs).after(self.closed.last)._asdict()
         made = self.made.after(self.closed)
         return orjson.dumps(
             {
@@ -101,7 +100,7 @@ class Saved:
                 ],
                 "operators": sorted(state.operators),
                 "channels": sorted(state.channels),
-                "epochs": epochs.to_dict(as_series=False),
+                "epochs": {name: _or_null(values) for name, values in epochs.items()},
                 "sends": {name: values.tolist() for name, values in state.sends.columns().items()},
                 "readers": _told_readers(state.sends.readers),
                 "spilled": [(file.name, file.rows, file.first) for file in state.sends.spilled.files],
@@ -269,9 +268,13 @@ def _spawn(values: Any) -> Spawn:
     return Spawn(worker=worker, child=child, pos=pos, t=t, epoch=epoch, seq=seq)
 
 
-def _epochs(columns: Mapping[str, Any]) -> pl.DataFrame:
-    rows = [_ints([NEVER if value is None else value for value in columns[name]]) for name in epoch_frame([]).columns]
-    return epoch_frame([np.vstack(rows)])
+def _or_null(values: I64) -> list[int | None]:
+    return [None if value == NEVER else value for value in values.tolist()]
+
+
+def _epochs(columns: Mapping[str, Any]) -> EpochRows:
+    rows = [_ints([NEVER if value is None else value for value in columns[name]]) for name in EpochRows._fields]
+    return EpochRows.of([np.vstack(rows)])
 
 
 def _told_readers(readers: Mapping[int, set[int]]) -> list[tuple[int, list[int]]]:

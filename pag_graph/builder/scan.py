@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pag_graph.builder.conflicts import another_story
-from pag_graph.builder.epochs import epoch_frame
+from pag_graph.builder.epochs import EpochRows
 from pag_graph.builder.match import apply_stitched, match
 from pag_graph.builder.plan import check_memory
 from pag_graph.builder.reading import check_order, nothing, read_columns, rows_after_gaps
@@ -238,7 +238,7 @@ def scan(plan: RunPlan, part: Slice, read: SliceRows, *, waits: bool = True) -> 
     return SliceScan(
         number=part.number,
         workers=workers,
-        epochs=epoch_frame([epoch_rows for epoch_rows, *_ in looked]),
+        epochs=EpochRows.of([epoch_rows for epoch_rows, *_ in looked]),
         sends=read.sends,
         receives=read.receives,
         readers=read.readers,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from pag_graph.builder.epochs import EpochRows
     from pag_graph.rules.rows import Stack
 
 
@@ -82,8 +83,8 @@ class SliceScan:
 
     number: int
     workers: Mapping[int, WorkerScan]
-    epochs: pl.DataFrame
-    """One row per worker and epoch, as of `pag_graph.builder.epochs.epoch_frame`."""
+    epochs: EpochRows
+    """What its rows say of epochs."""
     sends: pl.DataFrame
     """Sends without all their receives, columns `pag_graph.builder.match.SENDS`."""
     receives: pl.DataFrame
@@ -144,8 +145,8 @@ class RunState:
     spawns: tuple[Spawn, ...] = ()
     operators: frozenset[int] = frozenset()
     channels: frozenset[int] = frozenset()
-    epochs: list[pl.DataFrame] = field(default_factory=list)
-    """Rows as of `SliceScan.epochs`, of epochs that are not closed."""
+    epochs: list[EpochRows] = field(default_factory=list)
+    """As `SliceScan.epochs`, of epochs that are not closed."""
     sends: SendBook = field(default_factory=SendBook)
     """Sends that not all receivers have read. A fold adds those of a slice when it is scanned."""
 

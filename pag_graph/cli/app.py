@@ -391,6 +391,8 @@ def info(store: StoreArgument, form: FormatOption = Format.TABLE, top: TopOption
     workers = f"{run['workers']} worker{'' if run['workers'] == 1 else 's'}"
     out.print(f"Run {run['run_id']} of trace {run['trace_id']}: {system}, {workers}")
     out.print(f"rules {run['rules']} {run['parameters']}; built with pag_graph {run['product_version']}")
+    if (gone := pag.run.info.removed) is not None:
+        out.print(f"{gone.epochs:,} epochs, up to epoch {gone.last_epoch}, were removed by its follower (--keep)")
     if run.get("idle") == "inferred":
         waiting = duration(sum(row["waiting_ns"] for row in epochs))
         out.print(f"waits are inferred ({waiting} in all): the log does not say when workers had nothing to do")

@@ -28,6 +28,13 @@ NOT_COMPLETE = 10
 _TELL_EVERY_S = 10.0
 
 
+_Until = Annotated[
+    str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
+]
+_CommitEvery = Annotated[str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")]
+_Keep = Annotated[
+    str, typer.Option(metavar="all|N|TIME", help="Answered epochs to keep: the last 500, or those of the last 24h.")
+]
 _Settle = Annotated[
     str, typer.Option(metavar="TIME", help="Time of the run after which unread messages hold no answer up any more.")
 ]
@@ -49,13 +56,10 @@ def follow(
     alert_rules: AlertsOption = None,
     to: ToOption = None,
     fail_on: FailOnOption = None,
-    until: Annotated[
-        str, typer.Option(metavar="WHEN", help="When to stop: complete, forever, or idle:30s without anything new.")
-    ] = "complete",
-    commit_every: Annotated[
-        str, typer.Option(metavar="TIME", help="The least time between two commits, such as 250ms.")
-    ] = "250ms",
+    until: _Until = "complete",
+    commit_every: _CommitEvery = "250ms",
     settle: _Settle = "1s",
+    keep: _Keep = "all",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a store that exists.")] = False,
     listen: _Listen = None,
     token_file: Annotated[
@@ -79,15 +83,19 @@ def follow(
     memory.keep()
     from pag_graph import api
     from pag_graph.builder.engine import silent
+    from pag_graph.kernels.compiling import prepare
 
+    kernels = ("follow", "standing") if query or alert_rules else ("follow",)
     every_s, settle_s = nanoseconds(commit_every) / 1e9, nanoseconds(settle) / 1e9
     quiet = form is not Format.TABLE
     with (
         delivering(store, to, fail_on) as delivery,
-        compiling("build", quiet=quiet, report=silent),
+        compiling(*kernels, quiet=quiet, report=silent),
         stopping() as stop,
         _telling(quiet=quiet) as tell,
     ):
+        # Not when the first events are there, whose answers would wait for it.
+        prepare(*kernels)
         result = api.follow(
             source,
             store,
@@ -95,6 +103,7 @@ def follow(
             until=until,
             commit_every_s=every_s,
             settle_s=settle_s,
+            keep=keep,
             replace=replace,
             observers=[delivery],
             queries=query or (),
@@ -119,6 +128,7 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
         "closed_epochs": result.closed,
         "commits": result.commits,
         "run_id": None if result.store is None else result.store.run["run_id"],
+        "removed_epochs": result.removed,
         "untimed_epochs": result.untimed,
     }
     if result.trouble is not None:
@@ -131,6 +141,8 @@ def _say_followed(result: FollowReport, source: Path, store: Path, form: Format)
         out.print(
             f"Followed {source}: {result.events:,} events, {result.closed:,} epochs closed, {result.commits:,} commits."
         )
+        if result.removed:
+            out.print(f"Removed {result.removed:,} epochs, which were older than what is kept.")
         if not result.complete:
             out.print("The source is not complete; what is decided is committed.", style="yellow")
         out.print(f"Next: pag why {store}", style="dim")

@@ -107,8 +107,10 @@ def _print_curve(rows: Sequence[Mapping[str, Any]], title: str, *, runs: bool = 
 def _why(store: Path, report: LatencyReport, slowest: Mapping[str, Any]) -> str:
     """Say why the slowest input took so long: of the time from when it was due to when it was done."""
     from pag_graph import api
+    from pag_graph.api.latency import check_trace_of
 
     pag = api.open(store)
+    check_trace_of(pag.run, report.run)
     origin = pag.run.info.run["origin_unix_ns"]
     start = max(slowest["due_ns"] - origin, 0)
     end = slowest["noticed_ns"] or report.ends_ns[slowest["worker"]]

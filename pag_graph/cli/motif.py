@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003  (Typer reads it when the command runs)
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,11 +24,14 @@ from pag_graph.errors import InvalidParameterError
 from pag_graph.model.names import with_worker_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from pag_graph.engines.motif import SparkMotifQuery
+    from pag_graph.graph.run import Run
     from pag_graph.motif.patterns import Pattern
+    from pag_graph.motif.polars_query import MotifQuery
 
 MOST_HOPS = 8
 """As in `pag_graph.motif.paths`, which would load Polars for a line of help; a test compares."""
@@ -81,28 +84,20 @@ def motif(
     Example: pag motif late_sender run.pag --epochs 3-7
 
     Example: pag motif "(a)-[w]->(z); (s)-[m]->(z)" run.pag --distinct --where "w.type = 'waiting'"
-    """  # noqa: DOC501  (the text is the command's help)
-    from pag_graph.motif.patterns import PATTERNS
-
+    """
     if pattern is None:
         _list(form)
         return
-    if store is None:
-        message = f"{pattern!r} needs a store to look in."
-        raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
     from pag_graph.api import Pag
 
-    named = PATTERNS.get(pattern)
-    if named is None and re.fullmatch(r"\w+", pattern):
-        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
-        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    place, named = _place(pattern, store), _named(pattern)
     chosen = [each.strip() for each in columns.split(",")] if columns else None
-    fields = _fields(named, chosen)
-    spark = _session(engine)
-    query = Pag(store).motif(
+    fields, spark = _fields(named, chosen), _session(engine)
+    pag, wanted = Pag(place), parse_epochs(epochs)
+    query = pag.motif(
         pattern,
         where,
-        epochs=parse_epochs(epochs),
+        epochs=wanted,
         columns=[*fields.values(), *([] if named else _keys(pattern, fields))] if fields else chosen,
         limit=limit or (_SHOWN_ROWS if form is Format.TABLE else None),
         parameters=dict(scalar_setting(text) for text in settings or []),
@@ -110,38 +105,54 @@ def motif(
         spark=spark,
     )
     if explain or analyse:
-        text = query.explain(analyse=analyse)
-        if form is Format.JSON:
-            print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
-        else:
-            stdout().print(text, markup=False)
+        _print_plan(query, form, analyse=analyse)
         return
-    if engine is Through.GRAPHFRAMES:
-        table, total = _through_graphframes(Pag(store), query.question, parse_epochs(epochs), spark, query.limit)
-    else:
-        table = query.table()
-        total = query.total if query.limit is not None else table.num_rows
-    same = query.same_edges(table)
-    if same and not named:
-        pairs = ", ".join(" and ".join(pair) for pair in same)
-        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
+    by_graphframes = engine is Through.GRAPHFRAMES
+    table, total = _through_graphframes(pag, query, wanted, spark) if by_graphframes else _found(query)
+    if not named:
+        _note_same_edges(query.same_edges(table))
+    shown = _Matches(str(query.question.motif), named, table, total)
     if form is Format.JSON:
-        facts = {"motif": str(query.question.motif), "pattern": named.name if named else None}
-        rows = _flat(table, fields) if fields else table.to_pylist()
-        print_json({**facts, "epochs": epochs, "matches": total, "shown": table.num_rows, "rows": rows})
-        return
-    if not fields:
-        fields = _readable(table, full=form is Format.CSV or columns is not None)
-    rows = _flat(table, fields)
-    if form is Format.CSV:
-        print_csv(rows, list(fields))
-        return
-    cut = f", {table.num_rows} shown (--limit)" if total > table.num_rows else ""
-    if not total:
-        stdout().print("No match.")
-        return
-    name = named.name if named else str(query.question.motif)
-    print_rows(with_worker_names(rows, Pag(store).run.worker_names), list(fields), f"{name}: {total:,} matches{cut}")
+        shown.print_json(fields, epochs)
+    else:
+        fields = fields or _readable(table, full=form is Format.CSV or columns is not None)
+        shown.print_rows(fields, form, pag.run)
+
+
+class _Matches(NamedTuple):
+    """What was found of a motif."""
+
+    motif: str
+    pattern: Pattern | None
+    """The pattern that was asked for by its name."""
+    table: pa.Table
+    total: int
+    """How many matches there are, also those that the table leaves out."""
+
+    def print_json(self, fields: Mapping[str, str], epochs: str | None) -> None:
+        """Print them as JSON: the columns of `fields`, all where there are none."""
+        print_json(
+            {
+                "motif": self.motif,
+                "pattern": self.pattern.name if self.pattern else None,
+                "epochs": epochs,
+                "matches": self.total,
+                "shown": self.table.num_rows,
+                "rows": _flat(self.table, fields) if fields else self.table.to_pylist(),
+            }
+        )
+
+    def print_rows(self, fields: Mapping[str, str], form: Format, run: Run) -> None:
+        """Print them as CSV or as a table for people."""
+        rows = _flat(self.table, fields)
+        if form is Format.CSV:
+            print_csv(rows, list(fields))
+        elif not self.total:
+            stdout().print("No match.")
+        else:
+            cut = f", {self.table.num_rows} shown (--limit)" if self.total > self.table.num_rows else ""
+            name = self.pattern.name if self.pattern else self.motif
+            print_rows(with_worker_names(rows, run.worker_names), list(fields), f"{name}: {self.total:,} matches{cut}")
 
 
 def k_hop_paths(
@@ -244,6 +255,41 @@ def _list(form: Format) -> None:
         print_rows(rows, list(rows[0]))
 
 
+def _place(pattern: str, store: Path | None) -> Path:
+    """Return the store to look in."""
+    if store is None:
+        message = f"{pattern!r} needs a store to look in."
+        raise InvalidParameterError(message, f'pag motif "{pattern}" STORE')
+    return store
+
+
+def _note_same_edges(same: Sequence[Sequence[str]]) -> None:
+    """Say which names stand for one edge in every row."""
+    if same:
+        pairs = ", ".join(" and ".join(pair) for pair in same)
+        stderr().print(f"note: {pairs} are the same edge in every row; --distinct keeps named edges apart.")
+
+
+def _named(pattern: str) -> Pattern | None:
+    """Return the pattern of a name; None where it is no name but a motif."""
+    from pag_graph.motif.patterns import PATTERNS
+
+    named = PATTERNS.get(pattern)
+    if named is None and re.fullmatch(r"\w+", pattern):
+        message = f"There is no pattern {pattern!r}; there are {', '.join(PATTERNS)}."
+        raise InvalidParameterError(message, "A motif of one vertex is written with parentheses: '(a)'.")
+    return named
+
+
+def _print_plan(query: Any, form: Format, *, analyse: bool) -> None:
+    """Print how a motif is found."""
+    text = query.explain(analyse=analyse)
+    if form is Format.JSON:
+        print_json({"motif": str(query.question.motif), "plan": text.splitlines()})
+    else:
+        stdout().print(text, markup=False)
+
+
 def _keys(pattern: str, fields: Mapping[str, str]) -> list[str]:
     """Return the columns that tell named edges apart, beside those that are shown."""
     from pag_graph.motif.shape import PAG_SHAPE
@@ -283,10 +329,17 @@ def _session(engine: Through) -> Any:
     return spark_session(resolve_graphframes=engine is Through.GRAPHFRAMES)
 
 
-def _through_graphframes(pag: Any, question: Any, epochs: list[int] | None, spark: Any, limit: int | None) -> Any:
-    """Return the matches that GraphFrames itself finds, and how many there are."""
+def _found(query: MotifQuery | SparkMotifQuery) -> tuple[pa.Table, int]:
+    """Return the matches that are asked for, and how many there are."""
+    table = query.table()
+    return table, query.total if query.limit is not None else table.num_rows
+
+
+def _through_graphframes(
+    pag: Any, query: MotifQuery | SparkMotifQuery, epochs: list[int] | None, spark: Any
+) -> tuple[pa.Table, int]:
+    """Do as `_found` with GraphFrames itself."""
     from pag_graph.sinks.graphframes import find
 
-    found = find(pag.graphframe(spark, epochs), question)
-    total = found.count()
-    return (found if limit is None else found.limit(limit)).toArrow(), total
+    matches = find(pag.graphframe(spark, epochs), query.question)
+    return (matches if query.limit is None else matches.limit(query.limit)).toArrow(), matches.count()

@@ -12,7 +12,12 @@ from pag_graph.cli.output import stderr, stdout
 
 def record(
     context: typer.Context,
-    program: Annotated[str, typer.Argument(help="skewed, bfs, triangles, imbalance, ground_truth or adjustable.")],
+    program: Annotated[
+        str,
+        typer.Argument(
+            help="skewed, bfs, triangles, imbalance, ground_truth, adjustable, degrees, elastic or pipeline."
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the trace goes; PROGRAM.trace where absent.")
     ] = None,

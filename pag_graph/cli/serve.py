@@ -33,7 +33,7 @@ def serve(
     """Serve the workbench: explore runs in a browser, until Ctrl-C.
 
     The page shows all runs of the given folders; each has its epochs, its lanes with the critical path, every analysis,
-    replays, and comparisons. It needs the link that is printed; nothing is written, and nothing comes from elsewhere.
+    replays, and comparisons. It needs the link that is printed; no run is changed, and nothing comes from elsewhere.
 
     Example: pag serve .pag --open
     """  # noqa: DOC501  (the constructor of an error is taken for one)

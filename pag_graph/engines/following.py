@@ -21,8 +21,9 @@ from pag_graph.runtime import memory
 from pag_graph.store.commit import check_target
 from pag_graph.store.delta import LIVE
 from pag_graph.store.delta_log import note_newest
-from pag_graph.store.leftovers import staging
+from pag_graph.store.leftovers import staging, vacuum
 from pag_graph.store.live import add_timings, begin, followed, write_status
+from pag_graph.store.retention import Keep
 from pag_graph.store.tail import Tail
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class FollowReport:
     """Rows that were read by this process, those that were looked at again included."""
     complete: bool
     """Whether the source had ended, so that the store holds all of it."""
+    removed: int = 0
+    """Epochs that the store no longer holds."""
     untimed: int = 0
     """Epochs of which `pag timings` does not know, because its file could not be written."""
     trouble: str | None = None
@@ -149,6 +152,9 @@ class Following:
         Makes what is committed beside the graph.
     settle_s
         Time of the trace after which an epoch is answered though messages of it are still unread.
+    keep
+        What stays in the store of epochs that are answered; the rest is removed, and so are files and entries of
+        Delta's logs that only earlier states need.
     """
 
     def __init__(
@@ -168,6 +174,7 @@ class Following:
         look_every_s: float = LOOK_EVERY_S,
         derive: Derive = nothing_more,
         settle_s: float = SETTLE_NS / 1e9,
+        keep: Keep | None = None,
     ) -> None:
         for name, seconds in (("commit_every", commit_every_s), ("settle", settle_s)):
             if seconds < 0:
@@ -179,7 +186,7 @@ class Following:
         self._slice_events = slice_events or DEFAULT_SLICE_EVENTS
         self._until, self._every_s, self._look_s = until or Until(), commit_every_s, look_every_s
         self._observers, self._stop, self._tell = observers, stop or Event(), tell
-        self._derive = derive
+        self._derive, self._keep = derive, keep or Keep()
         self._commits, self._closed_ns = 0, 0
         self._unanswered: list[dict[str, int]] = []
         self._untimed: list[dict[str, int]] = []
@@ -270,6 +277,7 @@ class Following:
                 late = follower.closed > 0 and now - committed >= COMMIT_AFTER_S
                 if closed or follower.answers or tail.complete or (late and follower.pending):
                     yield self._commit(follower, tail)
+                    self._remove(follower)
                     committed = time.monotonic()
                     self._say(follower, tail)
             self._stop.wait(self._look_s)
@@ -297,7 +305,9 @@ class Following:
             self._note(follower, tail)
             if show or closed or follower.answers or (follower.closed and follower.pending):
                 yield self._commit(follower, tail)
+        self._remove(follower, exactly=True)
         self._say(follower, tail)
+        removed = follower.store and follower.store.removed
         self._report = FollowReport(
             ending=ending,
             store=follower.store,
@@ -306,6 +316,7 @@ class Following:
             closed=0 if follower.store is None else follower.store.closed_epochs,
             scanned=follower.scanned,
             complete=tail.complete,
+            removed=removed.epochs if removed else 0,
             untimed=len(self._untimed),
             trouble=self._trouble,
         )
@@ -333,7 +344,16 @@ class Following:
             self._untimed = []
         return commit
 
-    def _beside(self, write: Callable[[], None]) -> bool:
+    def _remove(self, follower: Follower, *, exactly: bool = False) -> None:
+        """Remove what is too old, and what nobody who reads the store needs after that."""
+        if self._keep == Keep():
+            return
+        done = follower.remove(self._keep, exactly=exactly) is not None
+        # Whoever removed may have been killed before the files went.
+        if done or (exactly and follower.store is not None and follower.store.removed is not None):
+            self._beside(partial(vacuum, self._store, forget=True))
+
+    def _beside(self, write: Callable[[], object]) -> bool:
         """Write what the store itself does without; where that fails the follower goes on, and its report says so."""
         try:
             write()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pag_graph.analyses.definition import Standing
 from pag_graph.analyses.standing import ANSWERS, NEVER, Delta, Query, answers, encoded, summed
 from pag_graph.engines.alerting import Watch
+from pag_graph.errors import UnsupportedPlanError
 from pag_graph.graph.membership import epochs_between
 from pag_graph.graph.run import Run
 from pag_graph.model.live_tables import ALERTS, CHANGES, STANDING
@@ -78,6 +79,8 @@ class Standings:
 
     queries: Sequence[Query] = ()
     rules: Sequence[Rule] = ()
+    forgets: bool = False
+    """Whether old epochs are removed."""
     warm: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict, compare=False, repr=False)
     """By the commit that it is of: what queries know from one commit of this process to the next."""
 
@@ -109,6 +112,9 @@ class Standings:
         """
         live = (kept and kept.live) or {"queries": [], "rules": [], "answered": NEVER}
         known = [Query.parse(text) for text in live["queries"]]
+        if self.forgets or state.removed is not None:
+            for query in (*known, *self.queries):
+                refuse_sums(query)
         rules = [Rule.of(entry) for entry in live["rules"]]
         new_rules = [rule for rule in self.rules if rule not in rules]
         wanted = [*self.queries, *(Query.parse(rule.query) for rule in new_rules)]
@@ -136,6 +142,19 @@ class Standings:
         queries = [query.id for query in (*known, *added)]
         content = {"queries": queries, "rules": [rule.entry for rule in (*rules, *new_rules)], "answered": answered}
         return Live(parts={"changes": written.flush(), **commit.of_alerts()}, content=content, kept=kept)
+
+
+def refuse_sums(query: Query) -> None:
+    """Refuse a query that adds up all epochs, where old ones are removed.
+
+    Raises
+    ------
+    UnsupportedPlanError
+        If it does.
+    """
+    if query.standing is Standing.LINEAR:
+        message = f"{query.id} adds up all epochs of a run, and the old ones are removed."
+        raise UnsupportedPlanError(message, "Ask for a query about epochs, such as metrics, or follow with --keep all.")
 
 
 class _Answer(NamedTuple):

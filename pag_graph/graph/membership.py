@@ -78,7 +78,9 @@ def labels(run: Run, epochs: I64) -> tuple[I64, I64]:
     ended = run.epochs["end_ns"][-1] >= run.end_ns
     last = np.iinfo(np.int64).max if ended else known[-1]
     at = places(known, epochs)
-    low = np.append(np.iinfo(np.int64).min, known[:-1] + 1)
+    removed = run.info.removed
+    first = np.iinfo(np.int64).min if removed is None else removed.last_epoch + 1
+    low = np.append(first, known[:-1] + 1)
     high = np.append(known[:-1], last)
     return low[at], high[at]
 

@@ -173,6 +173,11 @@ class Run:
         return len(set(self.peers.values())) > 1
 
     @property
+    def begin_ns(self) -> int:
+        """Where the first window opens: the run's origin, or where what a follower has removed of it ends."""
+        return 0 if self.info.removed is None else self.info.removed.end_ns
+
+    @property
     def end_ns(self) -> int:
         """The run's end."""
         return int(self.info.run["end_ns"])
@@ -227,7 +232,7 @@ class Run:
             epoch=row["epoch"],
             role=EpochRole(row["role"]),
             end_vertex=row["end_vertex"],
-            follows=row["epoch"] != self.epochs["epoch"][0],
+            follows=row["epoch"] != self.epochs["epoch"][0] or self.begin_ns > 0,
             alone=self._one_round,
         )
 
@@ -249,7 +254,7 @@ class Run:
                 role=EpochRole(row["role"]),
                 end_vertex=row["end_vertex"],
                 lowest_epoch=row["lowest"],
-                follows=row["number"] > 0,
+                follows=row["number"] > 0 or self.begin_ns > 0,
                 alone=self._one_round,
             )
             for row in rows.iter_rows(named=True)
@@ -287,7 +292,7 @@ class Run:
         if every_ns < 1 or step < 1:
             message = f"Windows of {every_ns} ns, every {step} ns: both must be at least 1 ns."
             raise InvalidParameterError(message)
-        whole = self._free(*(between or (0, self.end_ns)))
+        whole = self._free(*(between or (self.begin_ns, self.end_ns)))
         # The first start whose window reaches the end is the last one.
         starts = range(whole.start_ns, min(whole.end_ns, max(whole.end_ns - every_ns, whole.start_ns) + step), step)
         if len(starts) > _MOST_WINDOWS:
@@ -318,6 +323,8 @@ class Run:
             known = self.epochs["epoch"].to_list()
             what = f"epoch {epoch}" if role is None else str(role)
             message = f"{self.info.path} has no {what}; it has epochs {known[0]} to {known[-1]}."
+            if (gone := self.info.removed) is not None:
+                message += f" Those up to {gone.last_epoch} were removed by its follower (`--keep`)."
             raise InvalidParameterError(message, f"List them: `pag info {self.info.path}`.", {"epoch": epoch})
         return rows[0]
 
@@ -334,8 +341,9 @@ class Run:
         self.require_aligned(
             "Free windows need aligned clocks", "Ask for an epoch, or build the trace with `--rules timely`."
         )
-        if not 0 <= start_ns < end_ns <= self.end_ns:
-            message = f"The window {start_ns}..{end_ns} ns does not lie in the run, which goes from 0 to {self.end_ns}."
+        first, last = self.begin_ns, self.end_ns
+        if not first <= start_ns < end_ns <= last:
+            message = f"The window {start_ns}..{end_ns} ns does not lie in the run, which goes from {first} to {last}."
             raise InvalidParameterError(message)
         return self.stretch(start_ns, end_ns)
 
@@ -349,7 +357,8 @@ class Run:
         if self.epochs_are_islands:
             return np.zeros(len(starts), np.int64)
         # A row stands for all epochs after the row before it: those that nobody ended have none of their own.
-        lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=-1) + 1)
+        before = -1 if self.info.removed is None else self.info.removed.last_epoch
+        lowest = self.epochs.select("exit_ns", lowest=pl.col("epoch").shift(1, fill_value=before) + 1)
         left = lowest.drop_nulls().sort("exit_ns", descending=True)
         # Row n: the lowest epoch of the n events of epochs that are left last.
         least = np.append(0, np.minimum.accumulate(left["lowest"].to_numpy()))
@@ -374,7 +383,7 @@ class Run:
         """
         there = int(self.epochs["edges"].sum()) or 1
         edges = min(edges, max(FEWEST, -(-there // tasks)))
-        share = max(1, self.end_ns) * edges / there
+        share = max(1, self.end_ns - self.begin_ns) * edges / there
         begin = 0
         while begin < len(windows):
             end = begin + 1

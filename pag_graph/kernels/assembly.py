@@ -133,6 +133,7 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
     >>> local_graph(rows, running, Judged(nothing, nothing.astype(np.int8), nothing), stretch).edge
     array([-1,  2], dtype=int8)
     """
+    # Columns by their own names: to ask a tuple for one takes longer than to write to it.
     kind, t, operator, dropped, gaps = rows
     innermost, role, consumed = running
     unparks, verdicts, arrivals = intervals
@@ -152,86 +153,117 @@ def fill_graph(rows: Rows, running: Activations, intervals: Judged, stretch: Str
         while gap < gaps.shape[0] and gaps[gap] <= row:
             crosses_gap = True
             gap += 1
+        while interval < unparks.shape[0] and unparks[interval] < row:
+            interval += 1
         if not have_previous:
-            segment = pos
-            code = NO_EDGE
+            segment, code, have_previous = pos, NO_EDGE, True
             if t[row] > 0 and not born:
                 # The origin on this worker: what it did before its first event nobody knows.
+                segment, inserted, code = pos - 1, INSERTED_START, UNKNOWN
+        elif interval < unparks.shape[0] and unparks[interval] == row:
+            code = _edge_of_verdict(verdicts[interval])
+            if code == WAKE_UP:
+                # The wait ends when the message arrives; the system needs the rest to wake the worker.
                 segment = pos - 1
-                inserted, code = INSERTED_START, UNKNOWN
-            have_previous = True
-        else:
-            while interval < unparks.shape[0] and unparks[interval] < row:
-                interval += 1
-            if interval < unparks.shape[0] and unparks[interval] == row:
-                verdict = verdicts[interval]
-                if verdict == VERDICT_WAITING:
-                    # The wait ends when the message arrives; the system needs the rest to wake the worker.
-                    segment = pos - 1
-                    inserted, when, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
-                    code = WAKE_UP
-                elif verdict == VERDICT_BUSY:
-                    code = BUSY
-                elif verdict == VERDICT_IDLE:
-                    code = IDLE
-                elif verdict == VERDICT_INPUT_WAIT:
-                    code = INPUT_WAIT
-            elif not crosses_gap and (previous_row < 0 or kind[previous_row] != PARK):
-                top = innermost[previous_row] if previous_row >= 0 else -1
-                if top < 0 and kind[row] == PROGRAM:
-                    code = PROGRAM_EDGE
-                elif top < 0 or role[top] == SCOPE:
-                    code = BUSY
-                elif role[top] == SPINNING:
-                    code = SPINNING_EDGE
-                else:
-                    code = PROCESSING
-                    inferred = 1 if role[top] == INFERRED else 0
-                if top >= 0:
-                    # The start of one in which the worker only polled until then may be no vertex.
-                    who, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
-                    if top == previous_row:
-                        size = consumed[top]
+                inserted, when, ends = INSERTED_ARRIVAL, arrivals[interval], WAITING
+        elif not crosses_gap and (previous_row < 0 or kind[previous_row] != PARK):
+            top = innermost[previous_row] if previous_row >= 0 else -1
+            if top < 0:
+                code = PROGRAM_EDGE if kind[row] == PROGRAM else BUSY
+            else:
+                code, inferred = _edge_inside(role[top])
+                # The start of one in which the worker only polled until then may be no vertex.
+                who, activation = operator[top], -1 if dropped[top] else 2 * (first_order + top)
+                size = consumed[top] if top == previous_row else -1
         if inserted < 0:
-            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
-                inserted,
-                segment,
-                when,
-                segment,
-            )
+            row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = inserted, segment, when, segment
             edge[vertices], operator_of[vertices], activation_of[vertices] = ends, -1, -1
             records[vertices], flags[vertices] = -1, 0
             vertices += 1
-        row_of[vertices], pos_of[vertices] = row, pos
-        t_of[vertices], segment_of[vertices] = t[row], segment
+        row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = row, pos, t[row], segment
         edge[vertices], operator_of[vertices], activation_of[vertices] = code, who, activation
         records[vertices], flags[vertices] = size, inferred
         vertices += 1
         previous_row = row
-    if stretch.ends_run and not have_previous:
+    if not stretch.ends_run:
+        return vertices
+    if not have_previous:
         # A worker without events: nobody knows what it did, from the origin to the end.
         segment = 1
-        row_of[0], pos_of[0], t_of[0], segment_of[0] = INSERTED_START, 1, 0, segment
-        edge[0], operator_of[0], activation_of[0] = NO_EDGE, -1, -1
-        records[0], flags[0] = -1, 0
+        _insert(graph, 0, (INSERTED_START, segment, 0, segment), NO_EDGE)
         vertices = 1
+    return _end(graph, vertices, 2 * (first_order + kind.shape[0]) - 1, segment, stretch)
+
+
+@kernel
+def _edge_of_verdict(verdict: int) -> int:
+    """Return the type of the edge to the end of an idle interval.
+
+    Examples
+    --------
+    >>> _edge_of_verdict(VERDICT_IDLE) == IDLE
+    True
+    """
+    if verdict == VERDICT_WAITING:
+        return WAKE_UP
+    if verdict == VERDICT_BUSY:
+        return BUSY
+    if verdict == VERDICT_IDLE:
+        return IDLE
+    return INPUT_WAIT if verdict == VERDICT_INPUT_WAIT else UNKNOWN
+
+
+@kernel
+def _edge_inside(role: int) -> tuple[int, int]:
+    """Return the type of an edge inside an activation of some role, and whether the type is inferred.
+
+    Examples
+    --------
+    >>> _edge_inside(INFERRED) == (PROCESSING, 1)
+    True
+    """
+    if role == SCOPE:
+        return BUSY, 0
+    if role == SPINNING:
+        return SPINNING_EDGE, 0
+    return PROCESSING, 1 if role == INFERRED else 0
+
+
+@kernel
+def _insert(graph: Graph, place: int, vertex: tuple[int, int, int, int], edge: int) -> None:
+    """Write a vertex that no event stands behind (row, position, time, segment), and the type of the edge to it.
+
+    Examples
+    --------
+    >>> graph = Graph._make(np.empty(1, np.int64) for _ in Graph._fields)
+    >>> _insert(graph, 0, (INSERTED_START, 1, 0, 1), NO_EDGE)
+    >>> graph.row, graph.edge
+    (array([-2]), array([-1]))
+    """
+    graph.row[place], graph.pos[place], graph.t[place], graph.segment[place] = vertex
+    graph.edge[place], graph.operator[place], graph.activation[place] = edge, -1, -1
+    graph.records[place], graph.flags[place] = -1, 0
+
+
+@kernel
+def _end(graph: Graph, vertices: int, pos: int, segment: int, stretch: Stretch) -> int:
+    """Write the vertex at the run's end, where a worker does not exit before, and return how many there are then.
+
+    Examples
+    --------
+    >>> graph = Graph._make(np.empty(1, np.int64) for _ in Graph._fields)
+    >>> _end(graph, 0, 1, 1, Stretch(1, -1, 0, -1, True, True, False, False, 9)), graph.t
+    (1, array([9]))
+    """
     previous_pos, previous_t = stretch.previous_pos, stretch.previous_t
     if vertices:
-        previous_pos, previous_t = pos_of[vertices - 1], t_of[vertices - 1]
-    if stretch.ends_run and not stretch.exits and previous_t < stretch.run_end_ns:
-        pos = 2 * (first_order + kind.shape[0]) - 1
-        if pos == previous_pos:
-            pos += 2
-        row_of[vertices], pos_of[vertices], t_of[vertices], segment_of[vertices] = (
-            INSERTED_END,
-            pos,
-            stretch.run_end_ns,
-            segment,
-        )
-        edge[vertices], operator_of[vertices], activation_of[vertices] = UNKNOWN, -1, -1
-        records[vertices], flags[vertices] = -1, 0
-        vertices += 1
-    return vertices
+        previous_pos, previous_t = graph.pos[vertices - 1], graph.t[vertices - 1]
+    if stretch.exits or previous_t >= stretch.run_end_ns:
+        return vertices
+    if pos == previous_pos:
+        pos += 2
+    _insert(graph, vertices, (INSERTED_END, pos, stretch.run_end_ns, segment), UNKNOWN)
+    return vertices + 1
 
 
 @kernel

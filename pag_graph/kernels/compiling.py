@@ -17,7 +17,7 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numba.core.types import Array, BaseNamedTuple, BaseTuple, Boolean, Type
 
-from pag_graph.kernels.expected import missing
+from pag_graph.kernels.expected import missing, variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,24 @@ def serve(lines: str) -> None:
     """
     wanted = lines.splitlines()
     while place := os.read(0, 1):
-        name, *types = wanted[place[0]].split()
-        module, _, function = name.partition(".")
-        getattr(import_module(f"{_HERE}.{module}"), function).compile(tuple(map(_type, types)))
+        name, _, types = wanted[place[0]].partition(" ")
+        _make_ready(name, types)
         os.write(1, b".")
+
+
+def prepare(*parts: str) -> None:
+    """Load or compile what some parts call before the first call: who follows a program has no time for that later.
+
+    Parameters
+    ----------
+    *parts
+        As for `pag_graph.kernels.expected.expecting`; in its block they are compiled together.
+    """
+    for name, types in variants(frozenset(parts)):
+        _make_ready(name, types)
+
+
+def _make_ready(name: str, types: str) -> None:
+    """Load a variant of a kernel, ``module.function``, or compile it."""
+    module, _, function = name.partition(".")
+    getattr(import_module(f"{_HERE}.{module}"), function).compile(tuple(map(_type, types.split())))

@@ -50,7 +50,8 @@ def expecting(*parts: str, tell: Tell | None = None) -> Iterator[None]:
     Parameters
     ----------
     *parts
-        ``build``, ``why``, ``spans``, ``spark`` or ``torch``: the kernels that building a graph calls, and so on.
+        ``build``, ``why``, ``spans``, ``spark`` or ``torch``: the kernels that building a graph calls, and so on;
+        ``follow`` and ``standing``: those that a follower calls, and those of its most common queries.
     tell
         Called with (`LABEL`, kernels that are ready, all of them); not at all where nothing is to be compiled.
     """

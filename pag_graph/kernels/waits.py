@@ -41,6 +41,10 @@ class Reads(NamedTuple):
     integer where nobody knows that either."""
     arrival_known: NDArray[np.bool_]
     """Per such row: whether that is when it arrived."""
+    looked: I64
+    """Per such row: when the worker last looked for it in vain. If that was before an interval began, the message may
+    have been there, and there was no wait. The largest integer where parks begin the intervals, as who parks
+    has looked."""
     sender: I64
     """Per row of the worker; for those that read a message: its key."""
     channel: I64
@@ -126,7 +130,7 @@ def judge_intervals(
     >>> kind, no_gaps = np.array([6, 7, 3], np.int8), np.empty(0, np.int64)
     >>> rows = Rows(np.array([10, 50, 60]), kind, np.zeros(3, np.int8), np.full(3, -1), 0, no_gaps)
     >>> row, who, number = np.array([2], np.int32), np.array([-1, -1, 0]), np.array([-1, -1, 5])
-    >>> reads = Reads(row, np.array([40]), np.array([True]), who, number, number)
+    >>> reads = Reads(row, np.array([40]), np.array([True]), np.array([40]), who, number, number)
     >>> intervals = Intervals(np.array([0]), np.array([1]), np.array([0]))
     >>> verdict, ender, arrival, _ = judge_intervals(rows, intervals, reads, Clocks(1, *np.zeros((2, 2), np.int64)), 5)
     >>> verdict == WAITING, ender, arrival
@@ -135,7 +139,7 @@ def judge_intervals(
     # Helpers for the two loops would take over all columns once per interval: half of the time more.
     t, kind, role, timeout, before_t, gaps = rows
     parks, unparks, last_parks = intervals
-    reads, came, arrival_known, sender, channel, message_seq = messages
+    reads, came, arrival_known, looked, sender, channel, message_seq = messages
     worker = clocks.worker
     count = parks.shape[0]
     verdict = np.full(count, UNKNOWN, np.int8)
@@ -164,7 +168,7 @@ def judge_intervals(
             row, when = reads[read], came[read]
             if when == NEVER:
                 continue
-            if arrival_known[read] and when < begin:
+            if when < begin and (arrival_known[read] or looked[read] < begin):
                 buffered = True
                 break
             if sender[row] == worker or when > end or when > t[row]:

@@ -18,7 +18,12 @@ TRACE_INPUTS = pa.schema(
         _column("records", _I64, "records in it; null when not told", null=True),
         _column("frontier", _I64, "so many inputs are done; null in other rows", null=True),
         _column("noticed_ns", _I64, "when the worker saw that they are", null=True),
-        _column("interval_ns", _I64, "of a schedule: from one input to the next; null in a closed loop", null=True),
+        _column(
+            "interval_ns",
+            _I64,
+            "of a schedule: from one input to the next; null where only its row says when one is due",
+            null=True,
+        ),
         _column("count", _I64, "of a schedule: number of inputs; null in other rows", null=True),
     ]
 )
@@ -30,11 +35,11 @@ INPUT_LATENCIES = pa.schema(
         _column("number", _I64, "number of the input on its worker, from 0"),
         _column("due_ns", _I64, "when it was due, on the common clock (Unix time)"),
         _column("given_ns", _I64, "when it was given; null if it never was", null=True),
-        _column("noticed_ns", _I64, "when the worker saw it done; null if it never did", null=True),
+        _column("noticed_ns", _I64, "when the worker said that it and those before are done; null if never", null=True),
         _column("epoch", _I64, "the worker's epoch when it was given", null=True),
         _column("records", _I64, "records in it; null when not told", null=True),
         _column("latency_ns", _I64, "from due to noticed; of an input that was not done, to the end of the log"),
-        _column("censored", _BOOL, "whether it was not done: its latency is at least that"),
+        _column("censored", _BOOL, "whether it was not done, or never given: its latency is at least that"),
     ]
 )
 """One row per input that was due before the end of its worker's log."""

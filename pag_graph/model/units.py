@@ -22,8 +22,9 @@ FORMULA = r"^[=+\-@'\t\n\uff1d\uff0b\uff0d\uff20]"
 NOT_SHOWN = "\ufffd"
 """Stands for a character that cannot be in a file."""
 
-_TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s)?")
-_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_TIME = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|m|h|d)?")
+_S = 1_000_000_000
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": _S, "m": 60 * _S, "h": 3_600 * _S, "d": 86_400 * _S}
 _NO_TEXT, _FORMULA = re.compile(f"{NO_TEXT}|[\ud800-\udfff]"), re.compile(FORMULA)
 
 
@@ -52,7 +53,7 @@ def nanoseconds(text: str) -> int:
     found = _TIME.fullmatch(text.strip())
     value = Decimal(found[1]) * _UNITS[found[2] or "ns"] if found else None
     if value is None or value != int(value):
-        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, or a number of nanoseconds."
+        message = f"{text!r} is no time; write 10ms, 1.5s, 20us, 12h, or a number of nanoseconds."
         raise InvalidParameterError(message)
     return int(value)
 

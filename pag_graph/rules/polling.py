@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,21 @@ _CERTAIN_STEPS = 3
 """So many steps, the last of them included, tell whether the worker rests after the first of them."""
 
 
-def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64, pause_ns: int) -> tuple[I64, I64, I64]:
+class Polled(NamedTuple):
+    """Stretches in which a worker that logs no parks had nothing to do, and when its messages came."""
+
+    begin: I64
+    """Per stretch: the row before it, as a park would be; -1 for the row before all of them."""
+    end: I64
+    """Per stretch: the row after it, as an unpark would be."""
+    arrived: I64
+    """Per row that reads a message: as `pag_graph.rules.rows.arrivals` says; where it is known when the message
+    arrived, not before the worker looked in vain."""
+    looked: I64
+    """Per row that reads a message: when the worker last looked for it in vain; the smallest integer for never."""
+
+
+def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64, pause_ns: int) -> Polled:
     """Find the stretches in which a worker that logs no parks had nothing to do (`docs/model.md`, "Workers that poll").
 
     Parameters
@@ -42,26 +56,25 @@ def polled_intervals(rows: WorkerRows, role: I8, innermost: I32, processes: I64,
 
     Returns
     -------
-    begin, end
-        Per interval: the rows on both sides of it, as a park and its unpark would be; `begin` is -1 for one that begins
-        with the row before these.
-    arrived
-        Per row that reads a message: as `pag_graph.rules.rows.arrivals` says, and not before the worker looked in vain.
+    Polled
+        O(rows log rows).
     """
     logged = _logged(rows, role, innermost)
     steps = polling.steps(logged, pause_ns)
     started = rows.kind == act.START
     operators = int(rows.operator[started].max(initial=-1)) + 1
     own = polling.own_causes(logged, steps, operators)
-    arrived = _arrivals(rows, steps, processes)
-    parts = [own, _buffered(rows, steps, processes, arrived), _applications(rows), _missing(rows)]
+    came, known = arrivals(rows, processes)
+    looked = _looked(rows, steps)
+    came = np.where(known & (came != NEVER), np.maximum(came, looked), came)
+    parts = [own, _buffered(rows, steps, came, known), _applications(rows), _missing(rows)]
     if not rows.starts_run:
         # A log is cut only where something to do has just ended (`pauses_of`).
         ended = np.array([rows.before_t])
         parts.append(polling.Causes(ended, ended))
     begin, end = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     order = np.argsort(begin, kind="stable")
-    return *polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), arrived
+    return Polled(*polling.pauses(polling.Causes(begin[order], end[order]), logged, steps, pause_ns), came, looked)
 
 
 def pauses_of(rows: PolledRows, pause_ns: int) -> tuple[I64, int]:
@@ -102,8 +115,8 @@ def _logged(rows: PolledRows | WorkerRows, role: I8, innermost: I32) -> polling.
     return polling.LoggedRows(kind, rows.t, rows.operator, role, innermost, by_itself, rows.gaps)
 
 
-def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
-    """Return when messages arrived at the earliest: not before their send, nor before a step that did not find them.
+def _looked(rows: WorkerRows, steps: polling.Steps) -> I64:
+    """Return per read when the last step began that did not find the message.
 
     A step reads what is there when it begins, so what one step reads came after the step before it had begun.
     """
@@ -111,20 +124,17 @@ def _arrivals(rows: WorkerRows, steps: polling.Steps, processes: I64) -> I64:
     before = np.searchsorted(begun, steps.begin[rows.reads]) - 1
     looked = np.full(len(before), NEVER)
     looked[before >= 0] = rows.t[begun[before[before >= 0]]]
-    here = processes[rows.peer[rows.reads]] == processes[rows.worker]
-    came, _ = arrivals(rows, processes)
-    return np.where(here & (rows.sent != NEVER), np.maximum(came, looked), came)
+    return looked
 
 
-def _buffered(rows: WorkerRows, steps: polling.Steps, processes: I64, arrived: I64) -> polling.Causes:
+def _buffered(rows: WorkerRows, steps: polling.Steps, came: I64, known: NDArray[np.bool_]) -> polling.Causes:
     """Return when messages lay in the worker's buffers: from their arrival to their read.
 
     Where nobody logged when a message of another process came in, it is as late as the step that read it began.
     """
     read = rows.t[rows.reads]
-    matched = (arrived != NEVER) & (arrived <= read)
-    _, known = arrivals(rows, processes)
-    latest = np.where(known, arrived, np.maximum(arrived, rows.t[steps.begin[rows.reads]]))
+    matched = (came != NEVER) & (came <= read)
+    latest = np.where(known, came, np.maximum(came, rows.t[steps.begin[rows.reads]]))
     return polling.Causes(np.where(matched, latest, read), read)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pag_graph.kernels import NEVER, assembly, waits
 from pag_graph.kernels import activations as act
 from pag_graph.model.enums import EdgeFlags, Severity
-from pag_graph.rules.polling import polled_intervals
+from pag_graph.rules.polling import Polled, polled_intervals
 from pag_graph.rules.protocol import Remark
 from pag_graph.rules.rows import LOCAL_MESSAGE, MERGED, POLLING, PUSHED, Judged, Survey, arrivals
 
@@ -49,8 +49,8 @@ class TimelySurvey(Survey):
     parks: I64
     unparks: I64
     last_parks: I64
-    arrived: I64 | None = None
-    """Per row that reads a message: when it arrived at the earliest, where idleness is inferred; else None."""
+    polled: Polled | None = None
+    """Where idleness is inferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,8 @@ def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurv
     if not setting.idle_inferred:
         return seen
     pause_ns = setting.parameters.busy_below_ns
-    parks, unparks, arrived = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
+    polled = polled_intervals(rows, seen.role, seen.innermost, setting.processes, pause_ns)
+    parks, unparks = polled.begin, polled.end
     none = np.empty(0, np.int64)
     intervals = act.Intervals(parks, unparks, parks)
     dropped = act.leave_out(rows.kind, rows.peer, rows.worker, intervals, act.Reasons(LOCAL_MESSAGE, PUSHED, POLLING))
@@ -143,7 +144,7 @@ def settle(rows: WorkerRows, seen: TimelySurvey, setting: Setting) -> TimelySurv
     dropped[parks[parks >= 0]] = dropped[unparks] = 0
     idle = int(rows.epoch[unparks[-1]]) if len(unparks) else None
     return replace(
-        seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, arrived=arrived, rests=none
+        seen, dropped=dropped, idle=idle, parks=parks, unparks=unparks, last_parks=parks, polled=polled, rests=none
     )
 
 
@@ -154,12 +155,14 @@ def judge(rows: WorkerRows, seen: TimelySurvey, setting: Setting, _before: Seque
     if parameters.level:
         innermost, role, consumed = act.at_level(innermost, role, consumed, parameters.level, rows.gaps)
     came, known = arrivals(rows, setting.processes)
-    came = came if seen.arrived is None else seen.arrived
+    looked = np.full(len(came), np.iinfo(np.int64).max)
+    if seen.polled is not None:
+        came, looked = seen.polled.arrived, seen.polled.looked
     verdict, ender, arrival, alternatives = waits.judge_intervals(
         # Which interval work follows depends on what really ran, however coarsely it is shown.
         waits.Rows(rows.t, rows.kind, seen.role, rows.timeout, rows.before_t, rows.gaps),
         act.Intervals(seen.parks, seen.unparks, seen.last_parks),
-        waits.Reads(rows.reads, came, known, rows.peer, rows.channel, rows.message_seq),
+        waits.Reads(rows.reads, came, known, looked, rows.peer, rows.channel, rows.message_seq),
         waits.Clocks(rows.worker, setting.processes, setting.uncertainty),
         parameters.busy_below_ns,
     )
@@ -261,7 +264,7 @@ def worker_graph(rows: WorkerRows, seen: TimelySurvey, judged: TimelyJudged, bef
             life.run_end_ns,
         ),
     )
-    if seen.arrived is not None:
+    if seen.polled is not None:
         kind, flags = graph[4], graph[8]
         flags[(kind == assembly.WAITING) | (kind == assembly.INPUT_WAIT)] |= np.int8(EdgeFlags.INFERRED)
     return graph

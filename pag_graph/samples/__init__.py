@@ -4,7 +4,7 @@ Examples
 --------
 >>> from pag_graph import samples
 >>> samples.names()
-('bfs', 'ground_truth', 'skewed', 'triangles')
+('bfs', 'elastic', 'ground_truth', 'skewed', 'triangles')
 >>> samples.path("skewed").name
 'skewed'
 """

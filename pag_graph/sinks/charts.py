@@ -1,4 +1,4 @@
-"""Pictures of results, drawn as their definitions say: bars, lines, matrices, and timelines of a window.
+"""Pictures of results, drawn as their definitions say: bars, waterfalls, lines, matrices, and timelines of a window.
 
 A result is small, so its picture is text (`pag_graph.formats.svg`), the same for the same rows.
 """
@@ -33,6 +33,10 @@ _BARS, _SERIES = 16, 10
 _NAMES, _RIGHT, _ROW = 250, 110, 24
 _PLOT = 260
 _CELL, _CELLS = 64, 24
+_SUM, _MORE, _LESS = "#8a8a94", "#e07a1f", "#1d6fa5"
+"""Colours of a waterfall: of what it begins and ends with, and of differences that add to it and take from it."""
+_CUT = 2
+"""A waterfall begins behind 0 where its sums are so many times what they differ by."""
 _LETTERS = 300
 """Of a name; more of it is in the rows."""
 
@@ -85,7 +89,7 @@ def draw(
     labels: Mapping[int, str] | None = None,
     workers: Mapping[int, str] | None = None,
 ) -> str:
-    """Draw rows as bars, lines or a matrix.
+    """Draw rows as bars, a waterfall, lines or a matrix.
 
     Parameters
     ----------
@@ -103,7 +107,7 @@ def draw(
     str
         An SVG document.
     """
-    make = {"bars": _bars, "lines": _lines, "matrix": _matrix}[chart.kind]
+    make = {"bars": _bars, "lines": _lines, "matrix": _matrix, "waterfall": _waterfall}[chart.kind]
     names = _Names(operators=dict(labels or {}), workers=dict(workers or {}))
     drawn = make(chart, rows, names) if rows else _Drawn([_text(20, 50, "no rows")], 900, 70)
     return svg.document([_text(20, 20, title, bold=True), *drawn.shapes], drawn.width, drawn.height)
@@ -315,6 +319,46 @@ def _stacked(measure: Mapping[str, float], series: Sequence[str]) -> Iterator[tu
 def _interval(low: float, high: float, y: float) -> str:
     steps = [("M", (low, y - 5)), ("v", (10,)), ("M", (low, y)), ("H", (high,)), ("M", (high, y - 5)), ("v", (10,))]
     return svg.path(steps, svg.INK, stroke_width=1.5)
+
+
+def _waterfall(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:
+    """Draw how the differences, largest first, lead from the sum before to the sum after."""
+    assert chart.ends is not None  # noqa: S101  (every definition of a waterfall has them)
+    before, after = (sum(row[column] or 0 for row in rows) for column in chart.ends)
+    bars = [(_titled(chart.ends[0]), 0.0, float(before), _SUM)]
+    reached = float(before)
+    for name, bar in _collected(chart, rows, [], names).items():
+        change = sum(bar.parts[0].values())
+        bars.append((name, reached, reached + change, _MORE if change > 0 else _LESS))
+        reached += change
+    bars.append((_titled(chart.ends[1]), 0.0, float(after), _SUM))
+    ends = [end for _, _, end, _ in bars]
+    low, high = min(ends), max(ends)
+    spread = max(high - low, 1.0)
+    low = low - spread / 4 if low > _CUT * spread else min(low, 0.0)
+    width, show = 900, _shown(chart.y[0])
+    scale = (width - _NAMES - _RIGHT) / max(high - low, 1.0)
+    shapes, legend_high = svg.legend([("more", _MORE), ("less", _LESS)], _NAMES, 44, width)
+    top = 44 + legend_high + 8
+    bottom = top + len(bars) * _ROW
+
+    def x(value: float) -> float:
+        return _NAMES + (max(value, low) - low) * scale
+
+    shapes += svg.marks([(x(tick), show(tick)) for tick in svg.ticks(low, high)], bottom + svg.LINE - 2, top=top)
+    for place, (name, begin, end, colour) in enumerate(bars):
+        y = top + place * _ROW
+        left, right = sorted((x(begin), x(end)))
+        words = show(end) if colour == _SUM else f"{'+' if end > begin else ''}{show(end - begin)}"
+        label = _text(_NAMES - 8, y + _ROW / 2 + 4, svg.shortened(name, 36), anchor="end")
+        bar_shapes = [label, svg.rect(left, y + 3, max(right - left, 1), _ROW - 7, colour)]
+        shapes.append(svg.group(*bar_shapes, title=f"{name}, {words}"))
+        shapes.append(_text(right + 5, y + _ROW / 2 + 3.5, words, fill=svg.FAINT))
+        if place < len(bars) - 1:
+            shapes.append(svg.line((x(end), y + 3), (x(end), y + _ROW + 3), svg.FAINT))
+    if low > 0:
+        shapes.append(_text(20, bottom + svg.LINE - 2, f"the axis begins at {show(low)}", fill=svg.FAINT))
+    return _Drawn(shapes, width, bottom + 34)
 
 
 def _lines(chart: Chart, rows: Sequence[Row], names: _Names) -> _Drawn:

@@ -120,6 +120,25 @@ def log_rows(run: Run, epoch: int, step: int | None = None) -> pl.DataFrame:
     path = pl.DataFrame(pl.from_arrow(critical_path(run.snapshot(run.window(epoch=epoch))).steps))
     if step is not None:
         path = path.filter(pl.col("step") == step)
+    return rows_of_steps(run, path)
+
+
+def rows_of_steps(run: Run, path: pl.DataFrame) -> pl.DataFrame:
+    """Return the events of the log that some edges were made of.
+
+    Parameters
+    ----------
+    run
+        A committed run.
+    path
+        One row per edge: ``step``, ``type``, ``worker``, ``to_worker``, ``edge_src`` and ``edge_dst``, as
+        `critical_path` has them.
+
+    Returns
+    -------
+    polars.DataFrame
+        As from `log_rows`.
+    """
     sent = pl.col("worker") != pl.col("to_worker")
     ends = [
         path.filter(~sent).select("step", "type", "worker", end=pl.lit(0), first="edge_src", last="edge_dst"),

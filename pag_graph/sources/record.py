@@ -29,6 +29,9 @@ PROGRAMS = {
     "imbalance": "one worker has more to do than the others",
     "ground_truth": "known sleeps and busy loops, written down beside the trace",
     "adjustable": "costs of operators, routes of records and batches are arguments",
+    "degrees": "degrees of the nodes of a graph that changes, on Differential, by the clock or not",
+    "elastic": "bins of keys move to workers that were idle",
+    "pipeline": "operators in a row, each on the worker that you say",
 }
 """Example programs of the adapter, and what they do."""
 

@@ -127,7 +127,7 @@ def commit(
     live
         What standing queries made of it.
     swaps
-        Per table: a file in the place of others of `previous` with the same rows.
+        Per table: files in the place of others of `previous`, with the same rows or some of them.
     source
         Where it was read from: ``trace``, a path, and ``files``, with size and checksum by name.
 
@@ -260,11 +260,13 @@ def _step(
 ) -> _Step:
     """Say what becomes of a table: `keep` leaves what is not provisional in it, but for what is swapped."""
     name = directory.name
+    come: dict[str, PartFile] = {}
     out: dict[str, PartFile] = {}
     if swap is not None:
-        check_sizes(directory, [swap.come])
-        new, out = {**new, swap.come.path: swap.come}, {part.path: part for part in swap.gone}
-    moved = frozenset(out) | ({swap.come.path} if swap is not None else frozenset())
+        check_sizes(directory, swap.come)
+        come = {part.path: part for part in swap.come}
+        new, out = {**new, **come}, {part.path: part for part in swap.gone}
+    moved = frozenset((*come, *out)) if swap is not None and swap.same_rows else frozenset[str]()
     digest_before = (previous.digests or {}).get(name, "") if previous is not None else ""
     if keep and previous is not None:
         newer = commit_file(directory, previous.versions.get(name, -1) + 1).exists()

@@ -41,10 +41,12 @@ TABLES = {
 
 
 class Swap(NamedTuple):
-    """A file with the rows of others, in whose place it comes."""
+    """Files in whose place others come."""
 
-    come: PartFile
+    come: tuple[PartFile, ...]
     gone: tuple[PartFile, ...]
+    same_rows: bool = True
+    """Whether all rows of those that go are in those that come."""
 
 
 def due(parts: Sequence[PartFile]) -> list[PartFile]:
@@ -108,7 +110,7 @@ def join(store: Path, table: str, parts: Sequence[PartFile]) -> Swap:
     if come is None:
         message = f"{len(parts)} files of {folder} have no rows."
         raise StoreError(message, None, {"path": str(folder)})
-    return Swap(come, tuple(parts))
+    return Swap((come,), tuple(parts))
 
 
 class Compaction:
@@ -166,7 +168,7 @@ class Compaction:
             if (swap := swaps.get(table)) is not None:
                 for part in swap.gone:
                     known.pop(part.path, None)
-                known[swap.come.path] = swap.come
+                known |= {part.path: part for part in swap.come}
             for path in [path for path, part in known.items() if part.provisional]:
                 del known[path]
         if self._work is None:
@@ -181,12 +183,16 @@ class Compaction:
                 swaps[table] = join(self._store, table, parts)
         except PagGraphError:
             for table, swap in swaps.items():
-                discard(self._store, table, [swap.come])
+                discard(self._store, table, swap.come)
             raise
         return swaps
 
+    def give_up(self) -> None:
+        """Wait for what is being written, and remove it: no commit takes it."""
+        for table, swap in self.ready(wait=True).items():
+            discard(self._store, table, swap.come)
+
     def close(self) -> None:
         """End the thread; what it wrote and no commit took is removed."""
-        for table, swap in self.ready(wait=True).items():
-            discard(self._store, table, [swap.come])
+        self.give_up()
         self._thread.shutdown()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 LIVE = "_live"
 """Folder of what a follower keeps beside the tables."""
+REMOVED = "removed"
+"""Entry of a run that says what is gone of it."""
 STAGING = "_staging-"
 """How names of folders begin that builds hold."""
 COMMIT_KEY, CHECKSUM_KEY = "pag_graph", "pag_graph_checksum"
@@ -53,6 +55,17 @@ APP = "pag-graph/"
 DIGEST_SIGN = "+"
 """How a `digest` begins that is a sum."""
 _SUMS = 2**128
+
+
+class Removed(NamedTuple):
+    """What a follower has removed of a run (`pag_graph.store.retention`)."""
+
+    epochs: int
+    """How many, from the first one on."""
+    last_epoch: int
+    """The last of them."""
+    end_ns: int
+    """When its window ended, from the run's origin: what is left begins there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,12 @@ class StoreInfo:
     def tables(self) -> tuple[str, ...]:
         """Names of the graph's tables that it has, in the order of `STORE_TABLES`."""
         return tables_of(self.format_version)
+
+    @property
+    def removed(self) -> Removed | None:
+        """What was removed of it; None where it has all epochs."""
+        said = self.run.get(REMOVED)
+        return None if said is None else Removed(**said)
 
     def table(self, name: str) -> TableState:
         """Return what a table holds in this state, once its list of files is found to be the one that was committed.

@@ -80,10 +80,8 @@ class TableState:
     """Delta's name of the table."""
 
 
-@cache
-def _product() -> str:
-    """Return the version of this package, which takes a while to find out."""
-    return version_of("pag-graph")
+_product = cache(lambda: version_of("pag-graph"))
+"""Returns the version of this package, which takes a while to find out."""
 
 
 def latest(directory: Path, *, since: int = -1) -> int:
@@ -116,6 +114,16 @@ def latest(directory: Path, *, since: int = -1) -> int:
 def versions(directory: Path) -> list[int]:
     """Return the numbers of the versions that the log of a table still knows, ascending."""
     return sorted(int(found[1]) for found in _named(directory, _COMMIT))
+
+
+def checkpoints(directory: Path) -> list[int]:
+    """Return the numbers of the versions of a table that have a checkpoint, ascending."""
+    return sorted(int(found[1]) for found in _named(directory, _CHECKPOINT))
+
+
+def checkpoint_file(directory: Path, version: int) -> Path:
+    """Return the file of the checkpoint of a version of a table."""
+    return directory / FOLDER / f"{version:020}.checkpoint.parquet"
 
 
 def newest_known(directory: Path) -> int:
@@ -213,15 +221,12 @@ def read_state(directory: Path, version: int) -> TableState:
     if version < 0:
         return TableState(version=-1, base=Base(version=0), files=files)
     newest = read_commit(directory, version)
-    base = _base(directory, version, newest)
+    base = base_of(directory, version, newest)
     steps = range(base.version, version)
     file = commit_file(directory, version)
     try:
         if base.checkpoint is not None:
-            file, steps = (
-                directory / FOLDER / f"{base.version:020}.checkpoint.parquet",
-                range(base.version + 1, version),
-            )
+            file, steps = checkpoint_file(directory, base.version), range(base.version + 1, version)
             id_ = _replay(read_checkpoint(file, base.checkpoint), files, transactions) or id_
         for step in steps:
             file = commit_file(directory, step)
@@ -254,7 +259,7 @@ def read_tip(directory: Path, version: int) -> TableState:
         If the log is damaged; names the file.
     """
     newest = read_commit(directory, version)
-    base = _base(directory, version, newest)
+    base = base_of(directory, version, newest)
     return _after(directory, newest, TableState(version=version - 1, base=base, files={}, more=base.version != version))
 
 
@@ -280,7 +285,7 @@ def read_next(directory: Path, before: TableState) -> TableState:
     """
     version = before.version + 1
     newest = read_commit(directory, version)
-    base = _base(directory, version, newest)
+    base = base_of(directory, version, newest)
     if base.version not in {before.base.version, before.version} or before.version < 0:
         return read_state(directory, version)
     return _after(directory, newest, replace(before, base=base))
@@ -296,7 +301,8 @@ def _after(directory: Path, newest: Iterable[Action], before: TableState) -> Tab
     return replace(before, version=version, files=files, transactions=transactions, id=id_)
 
 
-def _base(directory: Path, version: int, newest: list[Action]) -> Base:
+def base_of(directory: Path, version: int, newest: list[Action]) -> Base:
+    """Return where reading a version begins, of which `newest` is what it says."""
     said = commit_info(newest).get(_BASE)
     if said is not None:
         try:
@@ -311,10 +317,8 @@ def _base(directory: Path, version: int, newest: list[Action]) -> Base:
             return base
         raise damaged(commit_file(directory, version), f"it says that reading begins at {base.version}")
     # Written by another program.
-    checkpoints = [int(found[1]) for found in _named(directory, _CHECKPOINT) if int(found[1]) <= version]
-    if not checkpoints:
-        return Base(version=0)
-    return Base(version=max(checkpoints), checkpoint=(-1, ""))
+    known = max((number for number in checkpoints(directory) if number <= version), default=None)
+    return Base(version=0) if known is None else Base(version=known, checkpoint=(-1, ""))
 
 
 def _replay(actions: Iterable[Action], files: dict[str, PartFile], transactions: dict[str, int]) -> str:
@@ -476,7 +480,7 @@ def _write_checkpoint(directory: Path, schema: pa.Schema, state: TableState) -> 
 
     Tombstones are left out: only a clean-up asks for them, and it goes by what the store pins.
     """
-    file = directory / FOLDER / f"{state.version:020}.checkpoint.parquet"
+    file = checkpoint_file(directory, state.version)
     rows: list[Action] = [
         {"protocol": PROTOCOL},
         {"metaData": metadata_action(schema, state.id or str(uuid.uuid4()), 0)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from pag_graph.store.gaps import Gaps
 
+_SMALL_BYTES = 1 << 20
+"""Files up to this size are remembered once they were read."""
 SCHEMAS = {"operators": TRACE_OPERATORS, "channels": TRACE_CHANNELS, "workers": TRACE_WORKERS}
 """The tables of a trace, by their names."""
 
@@ -67,14 +70,21 @@ def _read_table(root: Path, name: str, schema: pa.Schema) -> pa.Table:
         message = f"The trace at {root} has no {name}."
         raise TraceFormatError(message, CONVERT_AGAIN, {"file": str(file)})
     try:
-        # A file and no name: no name is a pattern, or an address.
-        with pq.ParquetFile(pa.OSFile(str(file))) as parquet:
-            table = parquet.read(use_threads=False)
-        table.validate(full=True)
+        content = file.read_bytes()
+        table = (_decoded if len(content) <= _SMALL_BYTES else _decoded.__wrapped__)(content)
     except DAMAGE as error:
         raise unreadable(file, error) from error
     check_columns(table.schema, schema, where=str(file))
     return cast(completed(table, schema.names, schema).select(schema.names), schema, where=str(file))
+
+
+@lru_cache(maxsize=16)
+def _decoded(content: bytes) -> pa.Table:
+    """Read a table from the content of its file; a log that grows keeps it, and every append asks for it."""
+    with pq.ParquetFile(pa.BufferReader(content)) as parquet:
+        table = parquet.read(use_threads=False)
+    table.validate(full=True)
+    return table
 
 
 def check_known(workers: Iterable[int], known: Collection[int], *, where: str) -> None:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pag_graph.errors import InvalidParameterError, PagGraphError, StoreError, StoreNotFoundError
 from pag_graph.model.live_tables import ALL_TABLES
 from pag_graph.store.delta import STAGING, open_store
-from pag_graph.store.delta_log import FOLDER, changes, read_state, versions
+from pag_graph.store.delta_log import FOLDER, changes, read_state
 from pag_graph.store.held import Use, claimed, held_folder, remove, remove_claimed
 from pag_graph.store.history import commits
 from pag_graph.store.in_place import clean_beside, refusals, size_of
 from pag_graph.store.readers import is_read
+from pag_graph.store.shorter_log import forget_before, readable_versions
 from pag_graph.store.state_files import SENDS_NAME, STATE_NAME, files_of_state
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
     StoreError
         If the log is damaged.
     """
-    known = versions(directory)
+    known = readable_versions(directory)
     began: dict[str, int] = {}
     lives: dict[str, list[tuple[int, int]]] = {}
     if known and known[0] > 0:
@@ -226,7 +227,14 @@ def _lives(directory: Path) -> dict[str, list[tuple[int, int]]]:
     return lives
 
 
-def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = None, dry_run: bool = False) -> Garbage:
+def vacuum(
+    path: Path,
+    *,
+    keep_versions: int = 1,
+    older_than_s: float | None = None,
+    dry_run: bool = False,
+    forget: bool = False,
+) -> Garbage:
     """Remove what nobody uses of a store, and what killed writers left beside a store or a trace.
 
     Parameters
@@ -241,6 +249,8 @@ def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = N
         it stays.
     dry_run
         Change nothing.
+    forget
+        Remove from Delta's logs, too, what was before the states that stay.
 
     Returns
     -------
@@ -297,6 +307,10 @@ def vacuum(path: Path, *, keep_versions: int = 1, older_than_s: float | None = N
     if not dry_run:
         files_only = {file: size for file, size in garbage.unfinished.items() if file in files}
         _remove({**garbage.replaced, **files_only}, folders)
+        if forget and states:
+            with refusals(store, "The store", StoreError):
+                for table, version in states[0].versions.items():
+                    forget_before(store / table, version)
     return garbage
 
 

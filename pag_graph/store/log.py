@@ -7,8 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
-from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.store.event_files import open_events, read_events, read_groups
 from pag_graph.store.order import ORDER_COLUMNS, ORDER_LIMITS, check_events
+from pag_graph.store.row_groups import Decoded, RowGroups, keep_last, kept_of
 from pag_graph.store.trace_columns import check_nulls, check_ranges, check_vocabulary, encoded_schema
 from pag_graph.store.trace_files import CONVERT_AGAIN
 
@@ -46,6 +46,8 @@ class Chunk:
     """Number of rows of the same worker in earlier chunks."""
     t_min: int
     t_max: int
+    of_file: tuple[int, int] = field(default=(-1, -1), compare=False)
+    """Size of the file, and when it was last changed: another file may take its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class TraceLog:
             for worker, group, offset, rows, t_min, t_max in stretches(trace, file):
                 known = chunks.setdefault(worker, [])
                 first_row = known[-1].first_row + known[-1].rows if known else 0
-                known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max))
+                of_file = file.size_bytes, file.mtime_ns
+                known.append(Chunk(file.name, group, offset, rows, first_row, t_min, t_max, of_file))
         return cls(trace.path, {worker: tuple(known) for worker, known in sorted(chunks.items())})
 
     def rows_of(self, worker: int) -> int:
@@ -150,7 +153,11 @@ class TraceLog:
     def forward(self) -> ForwardLog:
         """Return the same log, for a reader that asks for one stretch of each worker after the other."""
         sharing = Counter((chunk.file, chunk.row_group) for known in self.chunks.values() for chunk in known)
-        return ForwardLog(self.root, self.chunks, frozenset(group for group, count in sharing.items() if count > 1))
+        shared = frozenset(group for group, count in sharing.items() if count > 1)
+        return ForwardLog(self.root, self.chunks, shared, kept=kept_of(self.root))
+
+    def keep_last(self) -> None:
+        """Keep nothing for the next append: this log keeps nothing of what it reads."""
 
     def read(self, worker: int, low: int, high: int, columns: Sequence[str]) -> pa.Table:
         """Read rows `low` to `high` (exclusive) of `worker`; only the row groups that hold them are opened.
@@ -179,26 +186,6 @@ class TraceLog:
         return pa.concat_tables(parts).unify_dictionaries()
 
 
-class _Room:
-    """Counts the bytes that several threads keep."""
-
-    def __init__(self) -> None:
-        self._used, self._lock = 0, Lock()
-
-    def take(self, size: int) -> bool:
-        """Take some, if anything is left."""
-        with self._lock:
-            if self._used >= _KEPT_BYTES:
-                return False
-            self._used += size
-            return True
-
-    def give(self, size: int) -> None:
-        """Give some back."""
-        with self._lock:
-            self._used -= size
-
-
 @dataclass(frozen=True, slots=True)
 class ForwardLog(TraceLog):
     """A log that is read forward, by one process: the row group in which a stretch ends is kept for the next one.
@@ -211,12 +198,22 @@ class ForwardLog(TraceLog):
     """Row groups with rows of several workers, or several stretches of one."""
     groups: dict[tuple[str, int, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
     """Of those the ones that were read last, whole: each of its workers would decode it again."""
-    kept: dict[int, _Kept] = field(default_factory=dict, compare=False, repr=False)
-    """Per worker."""
+    kept: RowGroups = field(default_factory=RowGroups, compare=False, repr=False)
+    """Row groups of one worker that were read last."""
     files: dict[int, tuple[str, pq.ParquetFile]] = field(default_factory=dict, compare=False, repr=False)
     """Per worker: the file that was read last; to understand its footer takes longer than to read some columns."""
-    room: _Room = field(default_factory=_Room, compare=False, repr=False)
-    """For what is kept. It is counted, for to add it up each time takes the square of the number of workers."""
+
+    def __reduce__(self) -> tuple[type[TraceLog], tuple[Path, Mapping[int, tuple[Chunk, ...]]]]:
+        """Travel as the index alone."""
+        return TraceLog, (self.root, self.chunks)
+
+    def forward(self) -> ForwardLog:
+        """Return the log itself: what one reader has kept is there for the next one."""
+        return self
+
+    def keep_last(self) -> None:
+        """Keep what the next append of this process will ask for again."""
+        keep_last(self.root, self.kept)
 
     @contextmanager
     def _file(self, worker: int, name: str) -> Iterator[pq.ParquetFile]:
@@ -250,16 +247,15 @@ class ForwardLog(TraceLog):
         """Return all rows of a chunk, and keep them if the next stretch will ask for it again."""
         if (chunk.file, chunk.row_group) in self.shared:
             return self._group(chunk, columns).slice(chunk.offset, chunk.rows)
-        kept = self.kept.pop(worker, None)
-        if kept is not None:
-            self.room.give(kept.table.nbytes)
-        if kept is None or (kept.chunk, kept.columns) != (chunk, tuple(columns)):
-            (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, columns)
-            kept = _Kept(chunk, tuple(columns), table)
-        # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
-        if again and self.room.take(kept.table.nbytes):
-            self.kept[worker] = kept
-        return kept.table
+        known = self.kept.of(worker, chunk)
+        lacks = list(columns) if known is None else known.lacks(columns)
+        if lacks or known is None:
+            (table,) = TraceLog.tables(self, worker, chunk.first_row, chunk.first_row + chunk.rows, lacks)
+            known = Decoded(chunk, frozenset(lacks), table) if known is None else known.with_columns(lacks, table)
+            # The row before a stretch is asked for as well, so a group that ends with one is needed once more.
+            if again:
+                self.kept.keep(worker, known)
+        return known.select(columns)
 
     def _group(self, chunk: Chunk, columns: Sequence[str]) -> pa.Table:
         """Return all rows of the row group that a chunk is in, of all its workers."""
@@ -276,14 +272,6 @@ class ForwardLog(TraceLog):
         return table
 
 
-class _Kept(NamedTuple):
-    """Rows of a chunk."""
-
-    chunk: Chunk
-    columns: tuple[str, ...]
-    table: pa.Table
-
-
 _EARLIEST_NS, _LATEST_NS = ORDER_LIMITS["t_ns"]
 _MAY_BE_NULL = frozenset(field.name for field in TRACE_EVENTS if field.nullable)
 ENCODED_WORDS = ("kind", "activity")
@@ -292,8 +280,6 @@ _KEPT_FILES = 64
 """How many files a log that is read forward keeps open, at most."""
 _KEPT_GROUPS = 8
 """How many row groups with rows of several workers a log that is read forward keeps, at most."""
-_KEPT_BYTES = 256 << 20
-"""How much a log that is read forward keeps, at most."""
 
 
 def stretches(trace: Trace, file: EventFile) -> Iterator[tuple[int, int, int, int, int, int]]:

@@ -131,8 +131,11 @@ def write_part(store: Path, table: str, content: pa.Table, *, provisional: bool 
         )
         buffer = file.getvalue()
         path = f"{path}-{zlib.crc32(buffer):08x}.parquet"
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / path).write_bytes(buffer)
+        try:
+            (directory / path).write_bytes(buffer)
+        except FileNotFoundError:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(buffer)
     except OSError as error:
         message = f"{directory / path} cannot be written: {error}."
         raise StoreError(message, "Choose a place with enough room that can be written.") from error
@@ -168,10 +171,11 @@ def discard(store: Path, table: str, parts: Iterable[PartFile]) -> None:
 def _statistics(content: pa.Table, integers: Sequence[str], written: pq.FileMetaData) -> str:
     """Return what Delta keeps of a file; its footer knows the bounds of integers already."""
     low, high = {}, {}
+    groups = [written.row_group(group) for group in range(written.num_row_groups)]
     for place, name in enumerate(content.column_names):
         if name in integers:
-            found = [written.row_group(group).column(place).statistics for group in range(written.num_row_groups)]
-            if bounds := [(one.min, one.max) for one in found if one.has_min_max]:
+            known = (group.column(place).statistics for group in groups)
+            if bounds := [(told.min, told.max) for told in known if told.has_min_max]:
                 low[name], high[name] = min(least for least, _ in bounds), max(most for _, most in bounds)
     nulls = {name: content[name].null_count for name in content.column_names}
     return json.dumps({"numRecords": content.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})

@@ -31,6 +31,7 @@ from pag_graph.errors import (
     StoreExistsError,
     TraceFormatError,
 )
+from pag_graph.model.input_tables import TRACE_INPUTS
 from pag_graph.model.tables import (
     PAG_FINDINGS,
     TRACE_EVENTS,
@@ -40,6 +41,7 @@ from pag_graph.store.event_files import EventFile, inspect, read_events
 from pag_graph.store.findings import no_findings
 from pag_graph.store.gaps import Gaps
 from pag_graph.store.in_place import put_back_beside, refusals, whole_folder
+from pag_graph.store.inputs import INPUTS
 from pag_graph.store.meta import TraceMeta, write_meta
 from pag_graph.store.safe_files import check_folder
 from pag_graph.store.trace_columns import (
@@ -250,6 +252,7 @@ def write_trace(
     channels: pa.Table,
     workers: pa.Table,
     findings: pa.Table | None = None,
+    inputs: pa.Table | None = None,
     replace: bool = False,
 ) -> None:
     """Write a trace into a hidden sibling directory and move it to its place when it is whole.
@@ -267,6 +270,8 @@ def write_trace(
         The small tables. As in `events`, columns that may be null may be absent.
     findings
         What was odd about the source, rows of `PAG_FINDINGS`; they come before those of the build.
+    inputs
+        When input was due and done, rows of `TRACE_INPUTS`; absent where nobody says.
     replace
         Whether to take the place of a trace that is at `path`. A reader sees the old trace or the new one, never a
         mixture; where the system cannot exchange two names in one step, for an instant none.
@@ -292,6 +297,10 @@ def write_trace(
         _write_content(folder, meta=meta, events=events, tables=tables, target=target)
         if findings is not None and findings.num_rows:
             write_table(folder / FINDINGS, conform(findings, PAG_FINDINGS, where=f"findings for {target}"))
+        if inputs is not None:
+            (folder / INPUTS).mkdir()
+            rows = conform(inputs, TRACE_INPUTS, where=f"inputs for {target}")
+            write_table(folder / INPUTS / f"{INPUTS}-00000.parquet", rows)
         seal_trace(folder)
 
 

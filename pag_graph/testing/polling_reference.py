@@ -66,15 +66,15 @@ def polled_stretches(rows: Sequence[PolledRow], pause_ns: int) -> list[tuple[int
     return result
 
 
-def arrivals(rows: Sequence[PolledRow]) -> dict[int, int]:
-    """Return, per row that reads a message of the same process, when that arrived at the earliest."""
+def looked_in_vain(rows: Sequence[PolledRow]) -> dict[int, int]:
+    """Return, per row that reads a message, when a step last began that did not find it; absent if none did."""
     steps = _steps(rows)
     result = {}
     for place, row in enumerate(rows):
-        if row.sent is not None and row.same_process:
-            own = next((first for first, last in steps if first <= place <= last), place)
-            looked = [rows[first].t for first, last in steps if first < own and first < last]
-            result[place] = max([row.sent, *looked])
+        own = next((first for first, last in steps if first <= place <= last), place)
+        earlier = [rows[first].t for first, last in steps if first < own and first < last]
+        if row.sent is not None and earlier:
+            result[place] = max(earlier)
     return result
 
 
@@ -136,14 +136,18 @@ def _own(rows: Sequence[PolledRow], steps: list[tuple[int, int]], pause_ns: int)
             row.depth or row.kind in {"stop", "receive", "arrival"}
         ):
             continue
-        begin = next((p for p in origins if reaches(p, place)), place)
+        alone = place
+        if row.kind == "progress_send":
+            # Something in its step is told of, though nobody logged what.
+            alone = next((first for first, last in steps if first <= place <= last), place)
+        begin = next((p for p in origins if reaches(p, place)), alone)
         end = next((last for first, last in steps if first <= place <= last), place)
         result.append((rows[begin].t, rows[end].t))
     return result
 
 
 def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    early = arrivals(rows)
+    looked = looked_in_vain(rows)
     result = []
     for place, row in enumerate(rows):
         if row.kind not in {"receive", "progress_receive"}:
@@ -153,7 +157,7 @@ def _buffered(rows: Sequence[PolledRow], steps: list[tuple[int, int]]) -> list[t
             own = next((first for first, last in steps if first <= place <= last), place)
             begin = max(row.sent, rows[own].t)
         elif row.sent is not None:
-            begin = early.get(place, row.sent)
+            begin = max(row.sent, looked.get(place, row.sent))
         result.append((min(begin, row.t), row.t))
     return result
 

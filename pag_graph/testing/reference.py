@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
+from pag_graph.testing.polling_reference import PolledRow, looked_in_vain, polled_stretches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,6 +70,8 @@ class _Item:
     """For a read: the send."""
     looked: int = _NO_TIME
     """For a read: the latest time at which the worker looked and did not find the message yet."""
+    absent: int = _NO_TIME
+    """The same, if it is known when the message arrived."""
     stated: int | None = None
     """For a read: when the message arrived, if the log says so."""
 
@@ -91,8 +93,8 @@ class _Item:
 
     @property
     def came(self) -> int:
-        """For a read of what was sent: when the message arrived at the earliest."""
-        return max(_sender(self).t, self.looked, self.looked if self.stated is None else self.stated)
+        """For a read of what was sent: when the message arrived, or where nobody knows that when it was sent."""
+        return max(_sender(self).t, self.absent, self.absent if self.stated is None else self.stated)
 
     @property
     def is_local(self) -> bool:
@@ -414,8 +416,9 @@ def _polled(log: list[_Item], activations: list[_Activation], trace: SmallTrace,
                 logged=item.stated is not None,
             )
         )
-    for place, arrival in arrivals(rows).items():
-        log[place].looked = arrival
+    for place, looked in looked_in_vain(rows).items():
+        log[place].looked = looked
+        log[place].absent = looked if _arrival_known(log[place], trace) else _NO_TIME
     stretches = polled_stretches(rows, pause_ns)
     for number, (low, high) in enumerate(stretches):
         until = stretches[number + 1][0] if number + 1 < len(stretches) else len(log)
@@ -447,7 +450,8 @@ def _judge(interval: _Interval, trace: SmallTrace, busy_below_ns: int) -> None:
     def known(item: _Item) -> bool:
         return _arrival_known(item, trace)
 
-    if any(item.came < begin and known(item) for item in interval.reads):
+    # Where nobody parked, a message that no step looked for since it was sent may have been there.
+    if any(item.came < begin and (known(item) or (interval.polled and item.looked < begin)) for item in interval.reads):
         interval.type = "busy"
         return
     # A message with negative transfer ends no wait.

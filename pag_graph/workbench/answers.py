@@ -15,6 +15,7 @@ from pag_graph.model.names import with_worker_names
 from pag_graph.model.units import short
 from pag_graph.sinks.charts import picture
 from pag_graph.sinks.csv_tables import csv_text
+from pag_graph.sinks.provenance_walks import rows_of_steps
 from pag_graph.workbench.paths import DrawnPath
 
 if TYPE_CHECKING:
@@ -237,7 +238,8 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
     -------
     dict
         ``edge``: its row; ``operator``; ``slack_ns``, null where it has none; ``ended_by``: the messages that arrived
-        with its end; ``hops``: edges that lead to its end in so many steps, each with its ``hop``.
+        with its end; ``hops``: edges that lead to its end in so many steps, each with its ``hop``; ``log``: the rows of
+        the trace's files that it was made of (see `pag_graph.sinks.provenance_walks.rows_of_steps`).
 
     Raises
     ------
@@ -262,7 +264,17 @@ def activity(opened: Opened, chosen: Mapping[str, Any], worker: int, position: i
         "slack_ns": _slack_of(asked.slack, edge),
         "ended_by": _with_places(opened.pag.run, snapshot.enders.filter(pl.col("dst") == vertex)),
         "hops": _with_places(opened.pag.run, _hops(snapshot, vertex, hops)),
+        "log": rows_of_steps(opened.pag.run, _as_step(edge)).to_dicts(),
     }
+
+
+def _as_step(edge: Mapping[str, Any]) -> pl.DataFrame:
+    """Return an activity as a critical path has its steps."""
+    worker = edge["src"] // _OF_WORKER
+    step = {"step": 0, "type": edge["type"], "worker": worker, "to_worker": worker}
+    types = {"step": pl.Int64, "type": pl.String, "worker": pl.Int32, "to_worker": pl.Int32}
+    ends = {"edge_src": edge["src"], "edge_dst": edge["dst"]}
+    return pl.DataFrame([step | ends], schema=types | dict.fromkeys(ends, pl.Int64))
 
 
 def _slack_of(rows: pl.DataFrame, edge: Mapping[str, Any]) -> int | None:
@@ -333,8 +345,15 @@ def replays(
     return {**answer, "spans": spans, "least_ns": min(spans.values()), "most_ns": max(spans.values())}
 
 
+def epochs_between(opened: Opened, first: int | None, last: int | None) -> list[int] | None:
+    """Return the epochs of a run from one to another: only the first where the last is absent, all where both are."""
+    if first is None or last is None or first == last:
+        return None if first is None else [first]
+    return [epoch for epoch in opened.pag.run.epochs["epoch"] if first <= epoch <= last]
+
+
 def motif(
-    opened: Opened, pattern: str, where: str | None, epoch: int | None, limit: int = MOST_MATCHES
+    opened: Opened, pattern: str, where: str | None, epochs: Sequence[int] | None, limit: int = MOST_MATCHES
 ) -> dict[str, Any]:
     """Return matches of a motif, with the edges of each to be lit up.
 
@@ -346,7 +365,7 @@ def motif(
         A motif, or the name of one.
     where
         What must hold of a match.
-    epoch
+    epochs
         In which edges must end; any where absent.
     limit
         Most matches.
@@ -357,7 +376,7 @@ def motif(
         ``total``, ``rows`` as `pag motif` prints them, and ``edges``: per match the edges that it names, each as
         places of its workers and positions of its events.
     """
-    query = opened.pag.motif(pattern, where, epochs=None if epoch is None else [epoch], limit=min(limit, MOST_MATCHES))
+    query = opened.pag.motif(pattern, where, epochs=epochs, limit=min(limit, MOST_MATCHES))
     rows = query.table().to_pylist()
     places = {worker: place for place, worker in enumerate(opened.pag.run.workers)}
     names = [name for name, value in (rows[0] if rows else {}).items() if isinstance(value, dict) and "dst" in value]

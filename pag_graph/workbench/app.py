@@ -180,9 +180,8 @@ class Workbench:
     async def motif(self, request: Request) -> Response:
         """Look for a motif."""
         opened, given = await self.opened(request), _given(request)
-        work = partial(
-            answers.motif, opened, given.get("pattern", ""), given.get("where") or None, _optional(request, "epoch")
-        )
+        epochs = answers.epochs_between(opened, *(_optional(request, name) for name in ("epoch", "last_epoch")))
+        work = partial(answers.motif, opened, given.get("pattern", ""), given.get("where") or None, epochs)
         return _json(await self.work(work))
 
     async def events(self, request: Request) -> Response:
@@ -274,7 +273,7 @@ async def _told(request: Request, error: Exception) -> Response:
     elif isinstance(error, InvalidParameterError | UnsupportedPlanError | TraceFormatError):
         status = 400
     hint = error.hint and printable(error.hint)
-    return _json({"error": error.condition, "message": printable(str(error)), "hint": hint}, status)
+    return _json({"error": error.condition, "message": printable(error.message), "hint": hint}, status)
 
 
 async def _busy(request: Request, error: Exception) -> Response:

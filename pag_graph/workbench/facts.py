@@ -11,12 +11,14 @@ from pag_graph.analyses.runner import Runner
 from pag_graph.api import make_engine
 from pag_graph.builder.engine import silent
 from pag_graph.cypher import load_query
+from pag_graph.model.enums import Severity
 from pag_graph.model.units import printable, short
 from pag_graph.motif.patterns import PATTERNS
 from pag_graph.neo4j_server.browser import for_browser
 from pag_graph.neo4j_server.home import home_folder
 from pag_graph.neo4j_server.process import running_in
 from pag_graph.sinks.timeline import COLOURS as USUAL_COLOURS
+from pag_graph.sources.spark.keep import STORE
 from pag_graph.workbench.lanes import KINDS
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ COLOURS = {
 _LONGEST = 120
 """Letters of a name."""
 _MOST_FINDINGS = 200
+_SEVERITIES = [str(severity) for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)]
 
 
 def run_facts(opened: Opened) -> dict[str, Any]:
@@ -48,9 +51,10 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         {**row, "name": shortened(row["name"]), "address": shortened(row["address"])}
         for row in run.operators.select("operator", "address", "name").sort("operator").to_dicts()
     ]
-    findings = run.scan("findings").collect()
+    findings = _findings(run)
     return {
-        "title": shortened(run.info.path.name),
+        "title": shortened(opened.title),
+        **_for_commands(opened),
         "run": run.info.run["run_id"],
         "rules": str(run.rules),
         "aligned": run.aligned,
@@ -62,11 +66,37 @@ def run_facts(opened: Opened) -> dict[str, Any]:
         "kinds": KINDS,
         "colours": COLOURS,
         "cypher": cypher(),
-        "motifs": {name: pattern.motif for name, pattern in PATTERNS.items()},
+        "motifs": {name: {"motif": pattern.motif, "purpose": pattern.purpose} for name, pattern in PATTERNS.items()},
         "epochs": run.epochs.select("epoch", "role", "start_ns", "end_ns", "edges").to_dicts(),
         "findings": findings.head(_MOST_FINDINGS).to_dicts(),
+        "findings_of_epochs": _worst_findings(findings),
         "analyses": [_description(entry.load(), run) for entry in all_entries()],
     }
+
+
+def _for_commands(opened: Opened) -> dict[str, str | None]:
+    """Return what commands call the store, and the one that makes it where the workbench has made it for itself."""
+    if opened.log is None:
+        return {"called": shortened(opened.pag.run.info.path.name), "made_of": None}
+    return {"called": f"{shortened(opened.log)}.graph/{STORE}", "made_of": shortened(opened.log)}
+
+
+def _findings(run: Run) -> pl.DataFrame:
+    """Return the findings with the ``epoch`` of the event that each is about; null where it is about none."""
+    findings = run.scan("findings").collect()
+    about = findings["vertex"].drop_nulls().unique()
+    if about.is_empty():
+        return findings.with_columns(epoch=pl.lit(None, pl.Int64))
+    vertices = run.scan("vertices").filter(pl.col("id").is_in(about.implode())).select("id", "epoch").collect()
+    return findings.join(vertices, left_on="vertex", right_on="id", how="left", maintain_order="left")
+
+
+def _worst_findings(findings: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return, for each epoch with findings, how many there are and how severe the worst is."""
+    of_epochs = findings.drop_nulls("epoch")
+    rank = pl.col("severity").replace_strict(_SEVERITIES, list(range(len(_SEVERITIES))), return_dtype=pl.Int64)
+    worst = of_epochs.sort(rank).group_by("epoch", maintain_order=True)
+    return worst.agg(pl.len().alias("count"), pl.col("severity").first()).sort("epoch").to_dicts()
 
 
 def cypher() -> dict[str, str | None]:

@@ -20,7 +20,7 @@ from pag_graph.store.live import read_status
 from pag_graph.workbench.lanes import Lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import polars as pl
@@ -61,11 +61,18 @@ class Opened:
     """A run as of one commit, and what is kept of it for the next question."""
 
     pag: Pag
+    log: str | None = None
+    """Name of the event log that its graph was made of by the workbench itself; None for a store that was there."""
     lock: Lock = field(default_factory=Lock)
     paths: OrderedDict[Any, DrawnPath] = field(default_factory=OrderedDict)
     window_lock: Lock = field(default_factory=Lock)
     asked: AskedWindow | None = None
     """The window in which something was clicked or replayed last."""
+
+    @property
+    def title(self) -> str:
+        """What a page calls it."""
+        return self.log or self.pag.run.info.path.name
 
     @property
     def version(self) -> int:
@@ -111,6 +118,8 @@ class Library:
                 message = f"There is nothing at {place}."
                 hint = "Give stores, event logs of Spark, or folders of them."
                 raise StoreNotFoundError(message, hint, {"path": str(place)})
+        self.graph_of_log: Callable[[str], tuple[str, Path] | None] = lambda _: None
+        """Returns, for the name of an event log in addresses, its own name and the store of its graph."""
         self._open: OrderedDict[str, Opened] = OrderedDict()
         self._lock = Lock()
 
@@ -127,7 +136,7 @@ class Library:
         Parameters
         ----------
         name
-            As in `stores`.
+            As in `stores`, or that of an event log, whose graph it is then.
 
         Returns
         -------
@@ -141,19 +150,37 @@ class Library:
         StoreError
             If it cannot be read.
         """
+        opened = self._known(name)
+        if opened is not None:
+            return opened
+        # Nobody waits for a graph that is being made but those who ask for it.
+        log, path = None, self.stores().get(name)
+        if path is None and (made := self.graph_of_log(name)) is not None:
+            log, path = made
+        if path is None:
+            message = f"There is no run {name!r} here."
+            raise StoreNotFoundError(message, "Go back to the list of runs.", {"run": name})
         with self._lock:
             opened = self._open.get(name)
             if opened is None or opened.newer():
-                path = self.stores().get(name)
-                if path is None:
-                    message = f"There is no run {name!r} here."
-                    raise StoreNotFoundError(message, "Go back to the list of runs.", {"run": name})
-                opened = Opened(Pag(path))
-            self._open[name] = opened
-            self._open.move_to_end(name)
+                opened = self._open[name] = Opened(Pag(path), log)
             while len(self._open) > OPEN:
                 self._open.popitem(last=False)
             return opened
+
+    def _known(self, name: str) -> Opened | None:
+        """Return a run that is open as of its last commit."""
+        with self._lock:
+            opened = self._open.get(name)
+            if opened is None or opened.newer():
+                return None
+            self._open.move_to_end(name)
+            return opened
+
+    def close(self, name: str) -> None:
+        """Forget a run whose store is replaced or removed."""
+        with self._lock:
+            self._open.pop(name, None)
 
     def store_of_trace(self, trace_id: str) -> str | None:
         """Return the name of a run that was built of a trace; None where there is none."""
@@ -174,7 +201,7 @@ class Library:
             run = opened.pag.run
             slowest = run.slowest()
         except (PagGraphError, OSError) as error:
-            return {**row, "error": str(error)}
+            return {**row, "error": error.message if isinstance(error, PagGraphError) else str(error)}
         severities = run.scan("findings").collect()["severity"]
         return {
             **row,

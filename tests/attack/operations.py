@@ -103,6 +103,7 @@ OPERATIONS = (
     _operation("replace", "store", f"{_BUILD} --replace", _OTHER),
     _operation("follow", "store", _FOLLOW),
     _operation("follow-on", "store", _FOLLOW, "follow IN/grown-2 OUT/a.pag --until idle:0"),
+    _operation("follow-keep", "store", f"{_FOLLOW} --keep 1", _FOLLOW),
     _operation("vacuum", "store", "vacuum OUT/a.pag", _OTHER, f"{_FIRST} --replace", f"{_BUILD} --append"),
     _operation("spark", "spark", "spark IN/new-log --out OUT/app"),
     _operation("spark-replace", "spark", "spark IN/new-log --out OUT/app --replace", "spark IN/old-log --out OUT/app"),

@@ -59,7 +59,10 @@ PLACES: dict[str, dict[str, str]] = {
     "docs/live.md": {"run.trace": "trace"},
     "docs/motifs.md": {"run.pag": "store"},
     "docs/neo4j.md": {"run.pag": "store"},
-    "docs/rescaling.md": {f"{kind}{number}.pag": "store" for kind in ("base", "fork") for number in (1, 2, 3)},
+    "docs/rescaling.md": {
+        **{f"{kind}{number}.pag": "store" for kind in ("base", "fork") for number in (1, 2, 3)},
+        "pag_graph/samples/elastic": "trace of elastic",
+    },
     "docs/standing.md": {"run.trace": "trace"},
     "docs/scaling.md": {"w1.pag": "store", "w2.pag": "store of bfs", "w4.pag": "store of triangles"},
     "docs/spans.md": {
@@ -102,7 +105,8 @@ NOT_HERE = (
     ),
     NotHere("README.md", "pag rescale", "needs workers that come or go; docs/rescaling.md has some"),
     NotHere("docs/advice.md", "pag advise-evaluate", "needs six recordings; test_advise_evaluate.py has some"),
-    NotHere("docs/advice.md", "python -m bench", "runs programs for an hour"),
+    NotHere("docs/advice.md", "pag record", "compiles Rust for minutes; test_record.py runs it"),
+    NotHere("docs/advice.md", "python -m bench", "runs programs for minutes"),
     NotHere(
         "docs/latency.md",
         "pag latency",
@@ -113,11 +117,12 @@ NOT_HERE = (
     NotHere("docs/live.md", "pag follow received.trace", "listens until a program sends; test_sent_traces.py has one"),
     NotHere("docs/live.md", "pag replay run.trace --to tcp", "needs who listens; likewise"),
     NotHere("docs/neo4j.md", "pag neo4j rescale", "needs workers that come or go; test_neo4j_answers.py has some"),
+    NotHere("docs/neo4j.md", "pag neo4j query analyses/rescalings", "likewise"),
     NotHere("docs/latency.md", "adjustable -w 1", "compiles Rust for minutes; tests of the adapter run it"),
     NotHere("docs/latency.md", "pag latency open.trace", "reads what is not recorded"),
-    NotHere("docs/rescaling.md", "elastic -w 8", "compiles Rust for minutes; test_rescaling_elastic.py has recordings"),
-    NotHere("docs/rescaling.md", "pag build elastic", "builds what is not recorded"),
-    NotHere("docs/rescaling.md", "pag rescale elastic.pag", "likewise"),
+    NotHere(
+        "docs/rescaling.md", "pag record", "compiles Rust for minutes; test_rescaling_elastic.py has the recording"
+    ),
     NotHere("docs/neo4j.md", "pag neo4j stop", "the server is that of other tests; test_neo4j_bulk.py stops one"),
     NotHere("docs/neo4j.md", "pag neo4j load run.pag --detail full --bulk", "likewise; test_neo4j_bulk.py runs it"),
     NotHere("docs/neo4j.md", "pag neo4j copy", "likewise; test_neo4j_bulk.py makes a copy"),
@@ -349,6 +354,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "store of triangles": stores / "triangles.pag",
         "trace": samples.path("skewed"),
         "trace of bfs": samples.path("bfs"),
+        "trace of elastic": samples.path("elastic"),
         "log": LOGS / "two-jobs.zstd",
         "log of five jobs": LOGS / "cores" / "cores-many-jobs-1.zstd",
         "spans": samples.FOLDER / "spans" / "traces.json",

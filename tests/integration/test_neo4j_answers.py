@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from pag_graph import api
+from pag_graph import api, samples
 from pag_graph.analyses.advising.advice_state import AdviceState
+from pag_graph.cypher import load_query
 from pag_graph.errors import InvalidParameterError
 from pag_graph.sinks.neo4j.answers import write_advice, write_rescalings
 from pag_graph.sinks.neo4j.detail import Detail
 from pag_graph.sinks.neo4j.loader import LoadOptions, load_run, remove_run
-from pag_graph.sinks.neo4j.query import run_query
+from pag_graph.sinks.neo4j.query import answer_query, run_query
 from pag_graph.testing.queue_runs import simulate
+from tests.support.query_examples import check_example
 from tests.support.rescaled import SHOWN
 
 if TYPE_CHECKING:
@@ -102,3 +104,21 @@ def test_rescalings_lead_from_the_run_to_workers_phases_and_epochs(neo4j_driver:
     assert [(row["step"], row["ns"]) for row in rows(neo4j_driver, text)] == [
         (row["step"], row["duration_ns"]) for row in steps
     ]
+
+
+def test_rescalings_are_asked_for_by_a_query_of_the_library(neo4j_driver: neo4j.Driver, tmp_path: Path) -> None:
+    trace, store = samples.path("elastic"), tmp_path / "store"
+    api.build(trace, store, engine="local")
+    answer = api.rescale(store, inputs=trace, cores=2)
+    load_run(answer.run, neo4j_driver, options=SUMMARY)
+    write_rescalings(neo4j_driver, answer)
+    query, run_id = load_query("analyses/rescalings"), str(answer.run.info.run["run_id"])
+    told = answer_query(neo4j_driver, query, {"run": run_id})
+    check_example(query, told)
+    [row], [known] = told.rows, answer.table.to_pylist()
+    assert {name: row[name] for name in row.keys() & known.keys()} == {
+        name: known[name] for name in row.keys() & known.keys()
+    }
+    held_up = [each["epoch"] for each in answer.named("latency").to_pylist() if each["phase"] == "bootstrap"]
+    assert (row["first_epoch"], row["last_epoch"]) == (min(held_up), max(held_up))
+    assert row["step_ns"] == max(each["duration_ns"] for each in answer.named("steps").to_pylist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -36,6 +37,16 @@ def test_a_log_of_timely_0_10_names_its_straggler(tmp_path: Path) -> None:
         assert "workers 1, 2 and 3 waited" in said
         assert "medium confidence" in said
         assert "the log does not say when workers had nothing to do" in said
+    # Each batch of worker 0 sleeps for 500 ms in InspectBatch: so the log says, and nothing else takes any time.
+    for row in pag.epochs.filter(pl.col("role") != "shutdown").iter_rows(named=True):
+        epoch, span_ns = row["epoch"], row["end_ns"] - row["start_ns"]
+        path = pl.DataFrame(pag.critical_path(epoch=epoch).steps)
+        sleeps = path.filter((pl.col("operator") == 4) & (pl.col("worker") == 0) & (pl.col("to_worker") == 0))
+        assert sleeps["duration_ns"].sum() >= 0.99 * span_ns
+        waits = pl.DataFrame(pag.waits(epoch=epoch)).group_by("worker").agg(pl.col("waiting_ns").sum())
+        waited = dict(waits.iter_rows())
+        assert sorted(waited) == [1, 2, 3]
+        assert min(waited.values()) >= 0.98 * span_ns
     stretch = api.build(tmp_path / "trace", tmp_path / "cut.pag", engine="local", slice_events=100).store
     assert stretch.run["closed_fingerprint"] == api.open(tmp_path / "run.pag").run.info.run["closed_fingerprint"]
     shown = CliRunner().invoke(app, ["info", str(tmp_path / "run.pag")]).output

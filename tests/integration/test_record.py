@@ -30,6 +30,9 @@ SMALL = {
     "imbalance": [],
     "ground_truth": [],
     "adjustable": [],
+    "degrees": ["--nodes", "300", "--edges", "900", "--inputs", "30"],
+    "elastic": ["-w", "3", "--active", "1,3", "--epochs", "6", "--period", "2000"],
+    "pipeline": ["-w", "2", "--place", "0,0,1", "--costs", "500,500,500"],
 }
 
 

@@ -11,17 +11,19 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pag_graph import api, samples
-from pag_graph.analyses import Scope, find_analysis
+from pag_graph.analyses import Scope, all_entries, find_analysis
+from pag_graph.analyses.definition import table_of
 from pag_graph.analyses.what_if import WhatIfParameters, what_if
 from pag_graph.diagnosis.spark.answer import answer
 from pag_graph.model.units import duration as short_duration
+from pag_graph.sinks.csv_tables import csv_text
 from pag_graph.sources.spark.logfiles import find_logs
 from pag_graph.workbench.applications import Applications
 from pag_graph.workbench.library import Library
@@ -39,7 +41,20 @@ HOSTILE = (
     "<script>document.title='run'</script><img src=x onerror=alert(1)>"
     "\u202eevil\u0645\u0631\u062d\u0628\u0627\x1b[31m\x00" + 20_000 * "long"
 )
-HOSTILE_STORE = "<img src=x onerror=alert(1)>\u202e'; rm -rf `script`.pag"
+PANELS = ("metrics", "matrix", "skew", "blame", "traffic", "invariants", "profile-rounds")
+if PROVE:
+    elsewhere = {"k-hops", "k-hops-st2", "diff", "why", "what-if"}
+    PANELS = tuple(entry.name for entry in all_entries() if entry.name not in elsewhere)
+HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e'; rm -rf `script`"
+HOSTILE_STORE = f"{HOSTILE_NAME}.pag"
+HOSTILE_KEYS = {"App ID", "Details", "Executor ID", "Host", "Stage Name", "User", "description", "details", "nodeName"}
+"""Of an event log: what people, programs and machines are called."""
+DIFFERENCE = (
+    "(() => { const place = [...document.querySelectorAll('th')].findIndex((c) => c.innerText === 'difference_ns');"
+    " return [...document.querySelectorAll('#answer tbody tr')].map((row) => row.children[place])"
+    ".reduce((sum, cell) => sum + Number(cell.querySelector('[data-ns]').dataset.ns), 0); })()"
+)
+"""The sum of a comparison's rows."""
 SPARK_LOG = Path(__file__).parents[1] / "data" / "spark" / "skewed-key.zstd"
 
 
@@ -60,8 +75,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def library(folder: Path) -> Library:
-    return Library([folder, SPARK_LOG])
+def hostile_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An event log whose names mean harm, one of them 10 MB long."""
+
+    def spoiled(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: spoiled(part, name) for name, part in value.items()}
+        if isinstance(value, list):
+            return [spoiled(part, key) for part in value]
+        if key == "App Name":
+            return HOSTILE + 10_000_000 * "x"
+        return value + HOSTILE if key in HOSTILE_KEYS and value != "driver" else value
+
+    log = pa.input_stream(SPARK_LOG, compression="zstd").read().decode()
+    events = [spoiled(json.loads(line)) for line in log.splitlines()]
+    events.insert(-1, {"Event": HOSTILE})
+    file = tmp_path_factory.mktemp("log") / HOSTILE_NAME
+    file.write_text("\n".join(json.dumps(event) for event in events), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path, hostile_log: Path) -> Library:
+    return Library([folder, SPARK_LOG, hostile_log])
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +120,10 @@ def _nothing_is_wrong(page: Chromium) -> Iterator[None]:
 
 def store_of(library: Library, name: str) -> str:
     return next(store for store, path in library.stores().items() if path.name == name)
+
+
+def log_of(library: Library, path: Path) -> str:
+    return next(name for name, log in Applications(library).logs().items() if log.files[0] == path)
 
 
 def click(page: Chromium, selector: str) -> None:
@@ -198,7 +238,7 @@ def test_lanes_move_and_zoom_by_keys(page: Chromium, library: Library) -> None:
     [
         ("k-hops", {}),
         ("k-hops", {"weight": "transfer"}),
-        *((name, {}) for name in ("metrics", "matrix", "skew", "blame", "traffic", "invariants", "profile-rounds")),
+        *((name, {}) for name in PANELS),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value.values()),
 )
@@ -212,7 +252,8 @@ def test_numbers_of_panels_are_those_of_the_analysis(
     if analysis.chart is not None:
         page.until("document.querySelector('#answer figure svg') !== null", "picture")
     result = pag.analyse(name, **parameters, **({"epoch": 4} if analysis.scope is Scope.WINDOW else {}))
-    rows = (result if isinstance(result, pa.Table) else result.table).slice(0, 200).to_pylist()
+    table = table_of(result)
+    rows = table.slice(0, 200).to_pylist()
     columns = page.evaluate("[...document.querySelectorAll('#answer th')].map((cell) => cell.innerText)")
     shown = page.evaluate(
         "[...document.querySelectorAll('#answer tbody tr')].map((row) => [...row.cells].map((cell) =>"
@@ -223,11 +264,18 @@ def test_numbers_of_panels_are_those_of_the_analysis(
     compared = [place for place, column in enumerate(columns) if column != "operator"]
     told = [[as_shown(column, row.get(column)) for column in columns] for row in rows]
     assert [[row[place] for place in compared] for row in shown] == [[row[place] for place in compared] for row in told]
-    # Its definition is one click away.
-    link = page.evaluate("document.querySelector('#definition').href")
-    assert page.evaluate(f"fetch({json.dumps(link)}).then((answer) => answer.text())").startswith(f"\n## {name}\n")
+    # Its definition is one click away, and so are all of its rows and its picture.
+    assert linked(page, "definition").startswith(f"\n## {name}\n")
+    assert linked(page, "csv") == csv_text(table.to_pylist(), table.column_names)
+    if analysis.chart is not None:
+        assert linked(page, "svg").startswith("<svg")
     if name == "k-hops" and not parameters:
         picture(page, "panel", tmp_path)
+
+
+def linked(page: Chromium, link: str) -> str:
+    """Return what stands behind a link of the page."""
+    return str(page.evaluate(f"fetch(document.querySelector('#{link}').href).then((answer) => answer.text())"))
 
 
 def as_shown(column: str, value: object) -> str:
@@ -260,7 +308,7 @@ def test_a_slider_replays(page: Chromium, library: Library, pag: Pag, tmp_path: 
     picture(page, "what-if", tmp_path)
 
 
-def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag) -> None:
+def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag, tmp_path: Path) -> None:
     show(page, f"compare?store={store_of(library, 'skewed.pag')}&epoch=4")
     page.until("document.querySelector('#answer table') !== null", "differences")
     rows = pag.analyse("diff", epoch=4, against_epoch=6).table.num_rows
@@ -268,28 +316,39 @@ def test_a_comparison_sums_exactly(page: Chromium, library: Library, pag: Pag) -
     page.until("location.hash.includes('against_epoch=6')", "address")
     page.until("document.querySelector('#answer').innerText.includes('Before, epoch 6 ')", "the other epoch")
     assert page.evaluate("document.querySelectorAll('#answer tbody tr').length") == rows
-    difference = page.evaluate(
-        "(() => { const place = [...document.querySelectorAll('th')].findIndex((c) => c.innerText === 'difference_ns');"
-        " return [...document.querySelectorAll('#answer tbody tr')].map((row) => row.children[place])"
-        ".reduce((sum, cell) => sum + Number(cell.querySelector('[data-ns]').dataset.ns), 0); })()"
-    )
-    assert difference == pag.run.window(epoch=4).span_ns - pag.run.window(epoch=6).span_ns
+    assert page.evaluate(DIFFERENCE) == pag.run.window(epoch=4).span_ns - pag.run.window(epoch=6).span_ns
     # The lanes of both stand above each other, at one scale.
     page.until("document.querySelectorAll('#pair canvas[data-boxes]').length === 2", "lanes of both")
     longer = str(max(pag.run.window(epoch=epoch).span_ns for epoch in (4, 6)))
     drawn = page.evaluate(
-        "[...document.querySelectorAll('#pair canvas')].map((each) => [each.dataset.span, each.dataset.boxes])"
+        "[...document.querySelectorAll('#pair canvas.compared')].map((each) => [each.dataset.span, each.dataset.boxes])"
     )
     assert [span for span, _ in drawn] == [longer, longer]
     assert all(int(boxes) > 50 for _, boxes in drawn)
-    assert "before: epoch 6" in page.evaluate("document.querySelector('#pair').innerText")
+    assert "Before: epoch 6 of skewed.pag" in page.evaluate("document.querySelector('#pair').innerText")
+    page.until("document.querySelectorAll('#answer figure rect').length > 3", "waterfall")
+    page.size(1280, 1300)
+    picture(page, "compare", tmp_path)
+    page.size(1280, 900)
+    # Another run, by its name: the sum is exact there too.
+    other = store_of(library, "bfs.pag")
+    show(page, f"compare?store={store_of(library, 'skewed.pag')}&epoch=4&against={other}&against_epoch=6")
+    page.until("document.querySelectorAll('#pair canvas[data-boxes]').length === 2", "lanes of both runs")
+    assert "Before: epoch 6 of bfs.pag" in page.evaluate("document.querySelector('#pair').innerText")
+    before = api.open(library.stores()[other]).run.window(epoch=6).span_ns
+    assert page.evaluate(DIFFERENCE) == pag.run.window(epoch=4).span_ns - before
 
 
-def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library) -> None:
-    show(page, f"motif?store={store_of(library, 'skewed.pag')}&epoch=4&pattern=late_sender")
+def test_matches_of_a_motif_are_lit_up(page: Chromium, library: Library, tmp_path: Path) -> None:
+    # Those that have a name are offered with what they find.
+    show(page, f"motif?store={store_of(library, 'skewed.pag')}&epoch=4")
+    name = "[...document.querySelectorAll('#answer tr.pick button')].find((each) => each.innerText === 'late_sender')"
+    page.evaluate(f"{name}.click()")
+    page.until(f"{PAGE} === 'motif' && location.hash.includes('pattern=late_sender')", "motif")
     page.until("document.querySelectorAll('#answer tbody tr').length === 6", "matches")
     click(page, "#answer tbody tr")
     assert int(page.evaluate("document.querySelector('#lanes').dataset.lit")) == 2
+    picture(page, "motif", tmp_path)
 
 
 def test_a_run_that_is_followed_grows_on_its_page(
@@ -353,7 +412,7 @@ def look_at_what_goes_on(page: Chromium, tmp_path: Path) -> None:
 
 
 def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, library: Library, tmp_path: Path) -> None:
-    (log,) = (name for name, each in Applications(library).logs().items() if each.name == "skewed-key.zstd")
+    log = log_of(library, SPARK_LOG)
     show(page, "runs")
     click(page, "[aria-label='Spark applications'] tr.pick")
     page.until(f"{PAGE} === 'spark' && location.hash.includes('{log}')", "application")
@@ -369,11 +428,32 @@ def test_a_spark_application_is_answered_as_by_the_command(page: Chromium, libra
         cells = f"[...document.querySelectorAll('[aria-label=\"{label}\"] [data-ns]')]"
         assert page.evaluate(f"{cells}.map((cell) => Number(cell.dataset.ns))") == expected
     picture(page, "spark", tmp_path)
+    # Its graph has the pages that every run has, for the same numbers.
+    answer(find_logs(SPARK_LOG)[0], folder=tmp_path / "results")
+    own = api.open(tmp_path / "results" / "pag")
+    click(page, "#open-panels")
+    page.until(f"{PAGE} === 'panels'", "analyses")
+    for name in ("profile", "traffic"):
+        show(page, f"panels?store={log}&name={name}")
+        page.until("document.querySelector('#answer table') !== null", "rows")
+        result = own.analyse(name)
+        rows = table_of(result).slice(0, 200).to_pylist()
+        cells = "[...document.querySelectorAll('#answer [data-ns]')].map((cell) => Number(cell.dataset.ns))"
+        columns = page.evaluate("[...document.querySelectorAll('#answer th')].map((cell) => cell.innerText)")
+        times = [row[column] for row in rows for column in columns if column.endswith("_ns")]
+        assert page.evaluate(cells) == [value for value in times if value is not None]
+    show(page, f"window?store={log}")
+    page.until("document.querySelector('#lanes').dataset.drawn > 0", "drawn lanes")
+    assert "pag spark skewed-key.zstd --out" in page.evaluate(
+        "document.querySelector('pre[data-surface=CLI]').innerText"
+    )
+    click(page, "#where a[href*=spark]")
+    page.until(f"{PAGE} === 'spark'", "application")
 
 
 def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, folder: Path, tmp_path: Path) -> None:
     """With ``PAG_PROVE=1`` over 10,000 epochs: browser and server grow by the epochs that they know, and no more."""
-    count, portions = (10_000, 20) if PROVE else (240, 4)
+    count, portions = (10_000, 20) if PROVE else (80, 4)
     trace, store, stop = GrowingTrace(rounds(count), tmp_path / "long.trace"), folder / "long.pag", threading.Event()
     options = {"stop": stop, "commit_every_s": 0.0}
     follower = threading.Thread(target=api.follow, args=(trace.path, store), kwargs=options)
@@ -398,10 +478,11 @@ def test_a_page_of_a_long_run_stays_small(page: Chromium, library: Library, fold
             )
         trace.finish()
         page.until("document.querySelector('#ongoing h2').innerText === 'The run has ended'", "the end")
+        # What is drawn of the epochs comes in an answer of its own.
+        page.until(f"{shown} >= {count}", "all epochs")
     finally:
         stop.set()
         follower.join()
-    assert page.evaluate(shown) >= count
     # A column for each pixel at most, and no more elements and listeners than at first.
     assert page.evaluate("document.querySelectorAll('*').length") < 500
     assert all(last <= 1.2 * first + 100 for first, last in zip(counts[0], counts[-1], strict=True)), counts
@@ -420,9 +501,61 @@ def test_names_that_mean_harm_are_text(page: Chromium, library: Library) -> None
         if not address.startswith("run"):
             # The report of a run leaves out statements that are longer than its page.
             page.until("document.querySelector('main').innerText.includes('script')", "hostile name")
-        assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
-        assert page.evaluate("document.title").startswith("pag: ")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        check_that_it_is_text(page)
+
+
+def check_that_it_is_text(page: Chromium) -> None:
+    assert page.evaluate("document.querySelectorAll('main script, main img, main iframe').length") == 0
+    assert page.evaluate("document.title").startswith("pag: ")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert not page.evaluate(r"/[\u0000-\u0008\u001b\u202e]/.test(document.body.innerText + document.title)")
+
+
+def test_names_of_an_event_log_that_mean_harm_are_text(page: Chromium, library: Library, hostile_log: Path) -> None:
+    log = log_of(library, hostile_log)
+    for address in (f"spark?log={log}", f"run?store={log}", f"window?store={log}", f"panels?name=profile&store={log}"):
+        show(page, address)
+        page.until("document.querySelector('main').innerText.includes('script')", "hostile name")
+        check_that_it_is_text(page)
+    show(page, f"spark?log={log}")
+    assert page.evaluate("document.querySelectorAll('#timeline svg rect').length") > 10
+    assert page.evaluate("document.documentElement.outerHTML.length") < 1e6
+
+
+def test_a_page_that_was_left_draws_nothing(page: Chromium, library: Library) -> None:
+    """The answer for a page comes when another one is there already."""
+    show(page, "runs")
+    page.evaluate(
+        "(() => { const ask = window.fetch; window.late = 0; window.fetch = async (address, ...more) => {"
+        " if (address.includes('/epochs')) { await new Promise((go) => setTimeout(go, 600)); window.late += 1; }"
+        " return ask(address, ...more); }; })()"
+    )
+    page.evaluate(f"location.hash = '#/run?store={store_of(library, 'skewed.pag')}'")
+    # It says that it is under way.
+    page.until("getComputedStyle(document.querySelector('main'), '::before').visibility === 'visible'", "sign of work")
+    page.evaluate("location.hash = '#/runs?'")
+    page.until("window.late === 1", "late answer")
+    time.sleep(0.3)
+    assert page.evaluate(PAGE) == "runs"
+    assert page.evaluate("document.title") == "pag: runs"
+    assert page.evaluate("document.querySelector('#epochs')") is None
+    page.call("Page.reload")
+    page.until(f"document.getElementById('main') && {PAGE} === 'runs'", "list of runs")
+
+
+def test_what_an_address_says_wrong_is_said(page: Chromium, library: Library) -> None:
+    store = store_of(library, "skewed.pag")
+    for address, words in (
+        (f"run?store={store}&epoch=99", "has no epoch 99"),
+        (f"panels?store={store}&epoch=4&name=nothing", "nothing cannot be asked here"),
+    ):
+        page.evaluate(f"{PAGE} = ''; location.hash = {json.dumps('#/' + address)}")
+        page.until(f"{PAGE} === 'error'", "error")
+        assert words in page.evaluate("document.querySelector('main .error').innerText")
+    page.evaluate("document.querySelector('#again').dataset.old = 'yes'")
+    click(page, "#again")
+    page.until("document.querySelector('#again:not([data-old])') !== null", "the same again")
+    show(page, "runs")
 
 
 def test_a_commit_is_shown_while_the_page_is_open(page: Chromium, library: Library, folder: Path) -> None:

@@ -19,16 +19,10 @@ class Answered(NamedTuple):
     body: bytes
 
 
-def get(
-    app: ASGIApp,
-    address: str,
-    headers: Mapping[str, str] | None = None,
-    method: str = "GET",
-    leave_after: int | None = None,
-) -> Answered:
-    """Ask for an address, and return all of the answer; of a stream that does not end so many parts."""
+def scope_of(address: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> dict[str, Any]:
+    """Return what a server tells an application of a request."""
     path, _, query = address.partition("?")
-    scope: dict[str, Any] = {
+    return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -41,6 +35,17 @@ def get(
         "server": ("127.0.0.1", 1),
         "client": ("127.0.0.1", 2),
     }
+
+
+def get(
+    app: ASGIApp,
+    address: str,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    leave_after: int | None = None,
+) -> Answered:
+    """Ask for an address, and return all of the answer; of a stream that does not end so many parts."""
+    scope = scope_of(address, headers, method)
     told: list[dict[str, Any]] = []
 
     async def ask() -> None:

@@ -38,9 +38,9 @@ def test_the_package_shows_what_it_has() -> None:
 
 
 def test_samples_are_found_by_name() -> None:
-    assert samples.names() == ("bfs", "ground_truth", "skewed", "triangles")
+    assert samples.names() == ("bfs", "elastic", "ground_truth", "skewed", "triangles")
     assert (samples.path("bfs") / "meta.json").is_file()
-    with pytest.raises(InvalidParameterError, match="there are bfs, ground_truth, skewed, triangles"):
+    with pytest.raises(InvalidParameterError, match="there are bfs, elastic, ground_truth, skewed, triangles"):
         samples.path("../samples/bfs")
 
 

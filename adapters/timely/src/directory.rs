@@ -137,11 +137,10 @@ impl Directory {
             return Err(Error::Write(format!("{}: worker {} is in it already", path.display(), row.worker)));
         }
         let here = parts.iter().find(|part| part.process_id == meeting::process_id());
-        let known = workers.iter().filter(|known| Some(known.process) == here.map(|part| part.workers[0].process));
-        row.process = known
-            .map(|known| known.process)
-            .next()
-            .unwrap_or_else(|| workers.iter().map(|known| known.process + 1).max().unwrap_or_default());
+        // A part of founders lists those of all processes, and has the number of its own; one that joined lists itself.
+        let process = here.map(|part| if part.workers.len() == 1 { part.workers[0].process } else { part.process });
+        row.process =
+            process.unwrap_or_else(|| workers.iter().map(|known| known.process + 1).max().unwrap_or_default());
         if workers.first().is_some_and(|known| known.clock_domain != row.clock_domain) {
             row.uncertainty_ns = None;
         }

@@ -439,7 +439,6 @@ impl Work {
         self.publish_tables(false)?;
         for index in 0..self.outputs.len() {
             self.publish_file(index)?;
-            self.publish_inputs(index)?;
         }
         // What was dropped is known by now.
         self.publish_tables(finished)
@@ -458,6 +457,8 @@ impl Work {
     }
 
     fn publish_file(&mut self, index: usize) -> Result<(), Error> {
+        // Whoever is killed next then leaves no log that goes on behind what is known of its inputs.
+        self.publish_inputs(index)?;
         let Some(file) = self.outputs[index].file.take() else { return Ok(()) };
         let portion = file.publish()?;
         for &(first, last) in &portion.lost {

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pag_timely::Config;
-use support::{Place, Trace, int, text};
+use pag_timely::{Config, Schedule};
+use support::{Place, Trace, int, rows, text};
 use timely::dataflow::InputHandle;
 use timely::dataflow::operators::{Exchange, Input, Probe};
 
@@ -25,15 +25,18 @@ fn victim() {
     let Some(path) = std::env::var_os(PLACE) else { return };
     timely::execute(timely::Config::process(2), move |worker| {
         let tracer = pag_timely::attach(worker, Config::new(&path)).expect("it begins");
+        let inputs = tracer.inputs(Schedule::closed(1 << 40));
         let mut input = InputHandle::new();
         let probe =
             worker.dataflow(|scope| scope.input_from(&mut input).container::<Vec<u64>>().exchange(|x| *x).probe().0);
         for epoch in 0_u64.. {
+            inputs.given(epoch);
             (0..100).for_each(|x| input.send(x));
             input.advance_to(epoch + 1);
             while probe.less_than(input.time()) {
                 worker.step_or_park(None);
             }
+            inputs.done(epoch + 1);
             let ended = tracer.tick();
             println!("ended {} {ended} {}", worker.index(), unix_ns());
             // Rare and frequent epochs; in a long pause everything before it must be found.
@@ -55,6 +58,18 @@ fn sleep(pause: Duration) -> Duration {
         starved = starved.max(before.elapsed().saturating_sub(PIECE));
     }
     starved
+}
+
+/// How many inputs each worker saw done.
+fn done(path: &Path) -> [i64; 2] {
+    let mut done = [0; 2];
+    let Ok(files) = std::fs::read_dir(path.join("inputs")) else { return done };
+    let files = files.map(|entry| entry.expect("it can be read").path());
+    for row in files.filter(|file| file.extension().is_some_and(|end| end == "parquet")).flat_map(|file| rows(&file)) {
+        let worker = int(&row, "worker").expect("a worker") as usize;
+        done[worker] = done[worker].max(int(&row, "frontier").unwrap_or_default());
+    }
+    done
 }
 
 /// Kills a run after a while; returns how many events it left.
@@ -89,11 +104,14 @@ fn kill_after(pause: Duration, path: &Path) -> usize {
     let trace = Trace::read(path);
     assert_eq!(trace.meta["complete"], false);
     trace.check_order();
-    let mut last = [-1; 2];
+    let (mut last, mut rounds) = ([-1; 2], [0; 2]);
     for event in trace.events.iter().filter(|event| text(event, "kind") == "epoch_end") {
         let worker = int(event, "worker").expect("a worker") as usize;
         last[worker] = last[worker].max(int(event, "epoch").expect("an epoch"));
+        rounds[worker] += 1;
     }
+    let done = done(path);
+    assert!(done[0] >= rounds[0] && done[1] >= rounds[1], "the log knows of rounds {rounds:?}, its inputs of {done:?}");
     for [worker, epoch, at] in ended {
         let age = Duration::from_nanos((killed - at).max(0) as u64);
         assert!(

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pag_graph.analyses.advising.handed_over import rows_of
 from pag_graph.analyses.advising.port_search import Threads, search
 
 if TYPE_CHECKING:
@@ -120,14 +121,14 @@ class Plan:
 
     def replayed(self, replay: Replay, transfer: Transfer | None) -> Plan:
         """Return the same with what replays say."""
-        options = []
+        if self.ports is None:
+            return self
+        options, rows = [], rows_of(self.ports, replay.graph.base)
         for option in self.options:
             if option.kind == "widen":
                 bound = replay.with_workers(option.new_threads)
             else:
-                assert self.ports is not None  # noqa: S101  (where there is none, there are no options)
-                moved = self.ports.moved(replay.graph.base, option.operators, option.new_threads)
-                bound = replay.with_ports(moved, transfer)
+                bound = replay.with_ports(rows.moved(option), transfer)
             options.append(replace(option, bound=bound))
         return replace(self, options=options)
 

@@ -22,7 +22,11 @@ from pag_graph.model.enums import ActivityType
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from pag_graph.graph.run import Run
+
+    I64 = NDArray[np.int64]
 
 Node = tuple[int, str, int]
 """An operator, ``(number, "", 0)``; or a port of a scope, ``(number, "in" or "out", port)``."""
@@ -280,6 +284,15 @@ def _end(
     if address[operator] == row["scope"]:
         return (operator_folded, inner, port)
     return (operator_folded, "out" if inner == "in" else "in", port)
+
+
+def folded(operator: I64, fold: Mapping[int, int]) -> I64:
+    """Return operators as they are told apart."""
+    different = {one: outer for one, outer in fold.items() if one != outer}
+    result = operator.copy()
+    for one, outer in different.items():
+        result[operator == one] = outer
+    return result
 
 
 def exchanged_channels(run: Run) -> frozenset[int]:

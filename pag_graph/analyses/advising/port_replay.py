@@ -21,7 +21,7 @@ from pag_graph.model.ranks import nearest_rank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pag_graph.analyses.advising.ports import Moved
+    from pag_graph.analyses.advising.handed_over import Moved
     from pag_graph.analyses.advising.thread_work import ThreadWork
     from pag_graph.analyses.constraints import ConstraintGraph
     from pag_graph.graph.snapshot import Snapshot

@@ -9,33 +9,24 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 import polars as pl
 
-from pag_graph.analyses.advising.open_stacks import NOTHING, Stacks, stacks
-from pag_graph.analyses.advising.pipelines import Dataflow, Pact, Traffic, dataflow, exchanged_channels
+from pag_graph.analyses.advising.open_stacks import Stacks, stacks
+from pag_graph.analyses.advising.pipelines import Dataflow, Pact, Traffic, dataflow, exchanged_channels, folded
 from pag_graph.analyses.advising.port_search import Threads
 from pag_graph.analyses.advising.thread_work import RUNTIME, Bounds, ThreadWork, local_rows
 from pag_graph.analyses.operator_choice import operators_called
 from pag_graph.errors import InvalidParameterError
 from pag_graph.model.enums import ActivityType
-from pag_graph.model.ids import POSITION_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from pag_graph.analyses.constraints import WindowGraph
     from pag_graph.graph.run import Run
     from pag_graph.graph.snapshot import Snapshot
     from pag_graph.graph.window import Window
-
-    I64 = NDArray[np.int64]
-    F64 = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
 
 Status = Literal["candidate", "source", "never_cut", "blacklisted"]
 
@@ -52,21 +43,6 @@ PactParameter = Annotated[
 ]
 """The field `pact` of parameters."""
 _PACT_EXAMPLE = "pag advise run.pag --pact 12=pipeline --pact 14=exchange"
-
-
-class Moved(NamedTuple):
-    """What ports take away from threads, per row of a window's edges."""
-
-    share: F64
-    """Which part of the row's time is taken away."""
-    occurrence: I64
-    """What is handed over as a whole; -1 where that is nothing."""
-    thread: I64
-    """The new thread that takes it, from 0."""
-    outer: I64
-    """The occurrence of another port around it; -1 where there is none."""
-    handed: Bools
-    """Whether the occurrence is what is handed over, and not what follows from it on the new thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,61 +129,6 @@ class Ports:
             for one in self.candidates
         }
         return Threads(busy=busy, below=below)
-
-    def moved(self, base: WindowGraph, operators: Collection[int], new_threads: int = 1) -> Moved:
-        """Say what ports take away.
-
-        Parameters
-        ----------
-        base
-            The window, with its edges.
-        operators
-            Those that get a port; of a dataflow no two in the way of one thread.
-        new_threads
-            Among how many threads the only port of a dataflow divides what it takes.
-        """
-        src = base.number("src")
-        local = base.is_local
-        nothing = np.full(len(src), NOTHING)
-        if self.stacks is not None:
-            starts = self.stacks.openings
-            open_at = np.where(local, starts.at(src), NOTHING)
-            all_occurrences = np.append(starts.occurrences(operators), NOTHING)
-            occurrence = all_occurrences[open_at]
-            outer = all_occurrences[np.append(starts.parent, NOTHING)[occurrence]]
-            port = np.append(starts.operator, NOTHING)[occurrence]
-            thread = np.searchsorted(np.array(sorted(operators), np.int64), port)
-            return Moved(
-                np.where(occurrence >= 0, 1.0, 0.0),
-                occurrence,
-                np.where(occurrence >= 0, thread, 0),
-                outer,
-                occurrence >= 0,
-            )
-        assert self.flow is not None  # noqa: S101  (one of both there is)
-        worker = src >> POSITION_BITS
-        number = folded(base.number("operator"), self.flow.fold)
-        share, thread, handed = np.zeros(len(src)), np.zeros(len(src), np.int64), np.zeros(len(src), np.bool_)
-        rank = np.searchsorted(np.array(sorted(self.work.life), np.int64), worker)
-        for place, operator in enumerate(sorted(operators)):
-            for other, shares in self.shares[operator].items():
-                for reader, bounds in shares.items():
-                    # Every thread has one port in its way, so what is taken from it is taken once.
-                    rows = local & (number == other) & (worker == reader) & (bounds.likely > share)
-                    share[rows] = bounds.likely
-                    thread[rows] = rank[rows] % new_threads if len(operators) == 1 else place
-                    handed[rows] = other == operator
-        activation = np.where(share > 0, base.number("activation"), nothing)
-        return Moved(share, activation, thread, nothing, handed)
-
-
-def folded(operator: I64, fold: Mapping[int, int]) -> I64:
-    """Return operators as they are told apart."""
-    different = {one: outer for one, outer in fold.items() if one != outer}
-    result = operator.copy()
-    for one, outer in different.items():
-        result[operator == one] = outer
-    return result
 
 
 def read_ports(

@@ -15,6 +15,7 @@ from pag_graph.errors import TraceFormatError
 from pag_graph.model.enums import RuleSet
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.sources.activities.event_rows import Converter
+from pag_graph.sources.activities.inputs import stated_inputs
 from pag_graph.sources.activities.misspelt import doubtful_workers
 from pag_graph.sources.activities.table_files import SUFFIXES, header_of, kind_of, read
 from pag_graph.sources.foreign_files import fingerprint
@@ -95,6 +96,7 @@ def convert(source: Path, target: Path, *, replace: bool = False) -> TraceMeta:
         channels=trace.channel_table(),
         workers=trace.worker_table(),
         findings=pa.concat_tables(found),
+        inputs=stated_inputs(tables["epochs"], min(trace.workers.values())),
         replace=replace,
     )
     return meta

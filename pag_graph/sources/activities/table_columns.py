@@ -68,7 +68,9 @@ TABLES = {
         needed=("worker",),
         filled=("worker",),
     ),
-    "epochs": Table(columns={"epoch": COUNT, "end": TIME}, needed=("epoch", "end"), filled=("epoch", "end")),
+    "epochs": Table(
+        columns={"epoch": COUNT, "end": TIME, "due": TIME}, needed=("epoch", "end"), filled=("epoch", "end")
+    ),
 }
 
 

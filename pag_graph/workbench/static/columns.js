@@ -15,7 +15,8 @@ export class Columns {
     this.epochs = epochs;
     this.index = -1;
     this.brushed = null;
-    this.marks = new Map(); // severity of an alert, by epoch
+    this.alerts = new Set(); // epochs since which there are alerts
+    this.findings = new Map(run.findings_of_epochs.map((row) => [row.epoch, row.severity]));
     this.ongoing = null; // what goes on: its epoch, and how long it has taken at least
     canvas.height = HIGH;
     canvas.addEventListener("recolour", () => this.draw());
@@ -89,13 +90,17 @@ export class Columns {
       pen.fillRect(left, top - size, wide, size);
       top -= size;
     }
-    if (!this.marks.has(epoch)) return;
     const middle = left + wide / 2;
-    pen.fillStyle = ink("alarm");
+    if (this.alerts.has(epoch)) this.#mark(pen, "alarm", [[middle - 4, 2], [middle + 4, 2], [middle, 9]]);
+    if (!this.findings.has(epoch)) return;
+    const colour = this.findings.get(epoch) === "error" ? "alarm" : "ink";
+    this.#mark(pen, colour, [[middle, bottom + 1], [middle + 4, bottom + 5], [middle, bottom + 9], [middle - 4, bottom + 5]]);
+  }
+
+  #mark(pen, colour, corners) {
+    pen.fillStyle = ink(colour);
     pen.beginPath();
-    pen.moveTo(middle - 4, 2);
-    pen.lineTo(middle + 4, 2);
-    pen.lineTo(middle, 9);
+    for (const [x, y] of corners) pen.lineTo(x, y);
     pen.fill();
   }
 

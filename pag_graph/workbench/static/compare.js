@@ -1,46 +1,51 @@
-// Two epochs, of one run or of two: the exact difference, and both paths.
+// Two windows, of one run or of two: the exact difference, and both paths.
 
 import { drawing, failure, make, replace, table } from "./dom.js";
 import { duration } from "./format.js";
-import { Lanes } from "./lanes.js";
-import { chosen, go } from "./place.js";
+import { Lanes, legend } from "./lanes.js";
+import { go, windowName, windowOf } from "./place.js";
 import { ask, askText, of, runFacts } from "./server.js";
 import { ways } from "./ways.js";
 
-export async function show(main, given) {
+export async function show(stage, given) {
   const store = given.store;
   const run = await runFacts(store);
-  const window = chosen(given);
+  const window = windowOf(given, run);
   const { runs } = await ask("/api/runs");
-  document.title = `pag: compare ${run.title}`;
   const box = make("div", { id: "answer" }, make("p", { class: "faint" }, "Comparing…"));
   const other = make("select", { id: "other" }, make("option", { value: "" }, "the same run"), runs.filter((each) => !each.error && each.store !== store).map((each) => make("option", { value: each.store, selected: each.store === given.against }, each.title)));
-  const epoch = make("input", { id: "against-epoch", size: 8, value: given.against_epoch ?? "", placeholder: "median" });
-  const compare = () => go("compare", { store, ...window, against: other.value, against_epoch: epoch.value });
-  replace(
-    main,
-    make("h1", {}, `${window.epoch === undefined ? "The slowest round" : `Epoch ${window.epoch}`} of ${run.title}, against another`),
+  const epoch = make("input", { id: "against-epoch", size: 8, inputmode: "numeric", value: given.against_epoch ?? "", placeholder: "usual" });
+  const compare = () => go("compare", { store, ...window, against: other.value, against_epoch: epoch.value.trim() });
+  epoch.addEventListener("keydown", ({ key }) => key === "Enter" && compare());
+  stage.draw(
+    `pag: compare ${run.title}`,
+    make("h1", {}, `Compare: ${windowName(window)} of ${run.title}, against another`),
     ways("compare", { store, ...window }),
-    make("div", { class: "bar" }, make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare")),
+    make("div", { class: "bar" }, "Against", make("label", { class: "field" }, "run", other), make("label", { class: "field" }, "epoch", epoch), make("button", { type: "button", id: "compare", onclick: compare }, "Compare")),
+    make("p", { class: "faint hint" }, "Without an epoch it is a usual one: of this run a typical round, of another run the epoch of the same number."),
     box,
   );
-  const query = { ...window, against: given.against, against_epoch: given.against_epoch };
   try {
-    const told = await ask(`${of(store)}/analysis/diff.json`, query, "analysis");
-    const rows = told[told.rows_name];
-    const figure = make("figure", {});
-    const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? make("span", { "data-ns": row[name] }, duration(row[name])) : undefined);
-    const above = make("div", { id: "pair" });
-    replace(box, make("p", {}, told.headline || told.text), above, figure, table(rows, told.columns, { cell, label: "Differences; they sum to the whole" }));
-    askText(`${of(store)}/analysis/diff.svg`, query, "picture").then((text) => replace(figure, drawing(text)), (error) => replace(figure, failure(error)));
-    const base = given.against || store;
-    await lanesAbove(above, [
-      { store, run, window, name: `after: ${told.after}`, span: told.after_ns },
-      { store: base, run: await runFacts(base), window: epochOf(told.before), name: `before: ${told.before}`, span: told.before_ns },
-    ].filter(({ window: chosenWindow, run: facts }) => chosenWindow && facts.aligned));
+    await showDifference(stage, box, { store, run, window, base: given.against || store }, { ...window, against: given.against, against_epoch: given.against_epoch });
   } catch (error) {
     if (error.name !== "AbortError") replace(box, failure(error));
   }
+}
+
+async function showDifference(stage, box, { store, run, window, base }, query) {
+  const told = await ask(`${of(store)}/analysis/diff.json`, query, "analysis");
+  const before = await runFacts(base);
+  const titled = (text) => text.replaceAll(`run ${before.run}`, before.title).replaceAll(`run ${run.run}`, run.title);
+  const figure = make("figure", {});
+  const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? make("span", { "data-ns": row[name] }, duration(row[name])) : undefined);
+  const above = make("div", { id: "pair" });
+  replace(box, make("p", { class: "cause" }, titled(told.headline || told.text)), figure, above, make("h2", {}, "Differences; they sum to the whole"), table(told[told.rows_name], told.columns, { cell, label: "Differences; they sum to the whole" }));
+  askText(`${of(store)}/analysis/diff.svg`, query, "picture").then((text) => replace(figure, drawing(text)), (error) => error.name !== "AbortError" && replace(figure, failure(error)));
+  const parts = [
+    { store: base, run: before, window: epochOf(told.before), name: `Before: ${titled(told.before)}`, span: told.before_ns },
+    { store, run, window, name: `After: ${titled(told.after)}`, span: told.after_ns },
+  ].filter((part) => part.window && part.run.aligned);
+  if (parts.length === 2) await lanesAbove(stage, above, parts);
 }
 
 // The window that a comparison names, where it is that of an epoch.
@@ -50,20 +55,16 @@ function epochOf(name) {
 }
 
 // Lanes of windows above each other, at one scale: a nanosecond is as wide in each.
-async function lanesAbove(box, parts) {
-  if (parts.length < 2) return;
+async function lanesAbove(stage, box, parts) {
   const span = Math.max(...parts.map((part) => part.span), 1);
   for (const { store, run, window, name } of parts) {
     const path = await ask(`${of(store)}/path`, { ...window, pixels: 2000 });
     const canvas = make("canvas", { role: "img", class: "compared", "aria-label": `Lanes of ${name}, the critical path in red` });
-    box.append(make("h3", {}, `${name}, ${duration(path.span_ns)}`), canvas);
+    const colours = make("p", { class: "legend" });
+    box.append(make("h2", {}, `${name}, ${duration(path.span_ns)}`), canvas, colours);
     const lanes = new Lanes(canvas, run);
-    lanes.view = { from: path.start_ns, to: path.start_ns + span };
-    lanes.steps = path.steps;
-    lanes.look.messages = false;
-    lanes.draw();
-    lanes.boxes = (await ask(`${of(store)}/lanes`, { from: path.start_ns, to: path.end_ns, pixels: Math.max(Math.round((lanes.width * path.span_ns) / span), 1) })).boxes;
-    lanes.draw();
+    await lanes.still(store, path, { from: path.start_ns, to: path.start_ns + span }, stage.signal);
+    replace(colours, legend(lanes));
     canvas.dataset.boxes = String(lanes.boxes.worker.length);
     canvas.dataset.span = String(lanes.view.to - lanes.view.from);
   }

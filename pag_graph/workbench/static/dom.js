@@ -59,5 +59,12 @@ export function drawing(text) {
   return document.importNode(root, true);
 }
 
+// Draws anew what has another width, until the signal says stop.
+export function watchWidth(element, draw, signal) {
+  const watching = new ResizeObserver(draw);
+  watching.observe(element);
+  signal.addEventListener("abort", () => watching.disconnect());
+}
+
 export const failure = (error) =>
   make("p", { class: "error", role: "alert" }, error.message, error.hint ? `\n${error.hint}` : "");

@@ -9,6 +9,8 @@ export function duration(ns) {
   return `${(ns / 1e9).toFixed(3)} s`;
 }
 
+export const spaced = (name) => name.replaceAll("_", " ");
+
 export const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(part < whole / 100 ? 1 : 0)}%`;
 
 const PALETTE = ["#1d6fa5", "#e07a1f", "#2a9d8f", "#c1436d", "#7a5ea8", "#8a6d3b", "#5b8c2a", "#4f6d7a", "#c9a227", "#a23b3b"];
@@ -45,5 +47,5 @@ export function swatch(name, colour) {
   };
   box.addEventListener("recolour", paint);
   paint();
-  return make("span", {}, box, name.replaceAll("_", " "));
+  return make("span", {}, box, name);
 }

@@ -57,19 +57,19 @@ export function listen(lanes, view, whole, { choose, hover }) {
 // Messages around the pointer, asked for when it rests; `ask` gets a worker's place, an instant, and a width.
 export function messagesNear(lanes, view, ask) {
   let waiting = null;
+  let asked = 0; // an answer that comes when the pointer is elsewhere already shows nothing
   return (lane, x) => {
     clearTimeout(waiting);
+    const own = ++asked;
     if (lane === null) {
       lanes.nearby = [];
       lanes.soon();
       return;
     }
     waiting = setTimeout(async () => {
-      try {
-        lanes.nearby = await ask(lane, Math.round(lanes.ns(x)), Math.max(Math.round((6 * view.span) / lanes.width), 1));
-      } catch {
-        lanes.nearby = [];
-      }
+      const near = await ask(lane, Math.round(lanes.ns(x)), Math.max(Math.round((6 * view.span) / lanes.width), 1)).catch(() => []);
+      if (own !== asked) return;
+      lanes.nearby = near;
       lanes.soon();
     }, NEAR_MS);
   };

@@ -1,6 +1,8 @@
 // Lanes of workers, drawn on a canvas: boxes, messages, the critical path, what is lit up, and what goes on.
 
-import { duration, ink, operatorColour, workerName } from "./format.js";
+import { make, watchWidth } from "./dom.js";
+import { duration, ink, operatorColour, operatorName, spaced, swatch, workerName } from "./format.js";
+import { ask, of } from "./server.js";
 
 export const LEFT = 130;
 const TOP = 22;
@@ -9,6 +11,7 @@ const BOX = 18;
 const RIGHT = 10;
 const LOWEST = 8;
 const PATH = 2.5; // pixels
+const OPERATORS = 20; // of a legend
 
 export class Lanes {
   constructor(canvas, run) {
@@ -83,6 +86,18 @@ export class Lanes {
     if (this.steps) this.#path(pen, lane);
     for (const lit of this.lit) this.#light(pen, lane, lit);
     pen.restore();
+  }
+
+  // Shows a window that does not move, with its path, until the signal says stop.
+  async still(store, path, view, signal) {
+    this.view = view;
+    this.steps = path.steps;
+    this.look.messages = false;
+    this.draw();
+    const pixels = Math.max(Math.round((this.width * (path.end_ns - path.start_ns)) / (view.to - view.from)), 1);
+    this.boxes = (await ask(`${of(store)}/lanes`, { from: path.start_ns, to: path.end_ns, pixels })).boxes;
+    this.draw();
+    if (!signal.aborted) watchWidth(this.canvas, () => this.canvas.clientWidth === this.wide || this.draw(), signal);
   }
 
   // An empty canvas of the right size; a size that is set anew has the page laid out anew, so it is set where it differs.
@@ -234,6 +249,20 @@ export class Lanes {
     }
     return best?.box ?? null;
   }
+}
+
+// What the colours stand for.
+export function legend({ run, boxes, messages, ongoing, look }) {
+  const byOperator = look.colour === "operator";
+  const kinds = boxes.kind.filter((_, box) => !byOperator || boxes.operator[box] < 0);
+  const seen = new Set([...kinds, ...(messages?.kind ?? [])].map((kind) => run.kinds[kind]));
+  const operators = byOperator ? [...new Set(boxes.operator)].filter((operator) => operator >= 0).sort((a, b) => a - b) : [];
+  return [
+    operators.slice(0, OPERATORS).map((operator) => swatch(operatorName(run, operator), operatorColour(operator))),
+    operators.length > OPERATORS && make("span", {}, `and ${operators.length - OPERATORS} other operators`),
+    run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(spaced(kind), run.colours[kind])),
+    swatch("critical path", "path"), ongoing && swatch("goes on", "faint"),
+  ];
 }
 
 // A straight line. Level and upright ones, which are most, are rectangles: those are drawn several times as fast.

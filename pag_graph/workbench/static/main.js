@@ -15,8 +15,7 @@ const PAGES = {
 const main = document.getElementById("main");
 const where = document.getElementById("where");
 const news = document.getElementById("news");
-let leave = null;
-let turn = 0;
+let turn = new AbortController(); // what is shown, until something else is
 
 // What the address says; where it says nothing, it is given the beginning.
 function begin() {
@@ -25,34 +24,44 @@ function begin() {
   return read();
 }
 
+// What a page draws on, while it is its turn. `signal` says when it is left: whatever listens for a page, listens until
+// then. A page that was left while it waited for an answer draws nothing over the one that came after it.
+function stageFor({ signal }) {
+  const draw = (title, ...children) => {
+    signal.throwIfAborted();
+    document.title = title;
+    replace(main, ...children);
+  };
+  return { draw, signal, within: (selector) => main.querySelectorAll(selector) };
+}
+
 async function show() {
-  const own = ++turn;
+  turn.abort();
+  const own = new AbortController();
+  turn = own;
   const { page, given } = begin();
-  leave?.();
-  leave = null;
+  main.dataset.page = "";
+  main.setAttribute("aria-busy", "true");
   try {
     const shown = await (PAGES[page] ?? PAGES.runs)();
     const facts = given.store ? await runFacts(given.store) : null;
     const title = facts?.title ?? (given.log && "Spark application");
     const named = facts ? make("a", { href: link("run", { store: given.store, epoch: given.epoch }) }, title) : title;
-    if (own !== turn) return;
-    follow(given.store, facts, news, (grown) => {
-      const now = read().page;
-      if (now === "runs" || (now === "run" && !grown)) show();
-    });
-    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], named, page !== "run" && facts && WAYS[page] && ` / ${WAYS[page]}`);
-    main.dataset.page = "";
-    const left = await shown.show(main, given);
-    if (own === turn) leave = left ?? null;
-    else left?.();
+    own.signal.throwIfAborted();
+    // A run that only grows is followed by its pages themselves.
+    follow(given.store, facts, news, (grown) => grown || show());
+    replace(where, offers("runs") && [make("a", { href: link("runs") }, "Runs"), title && " / "], facts?.made_of && [make("a", { href: link("spark", { log: given.store }) }, "Spark application"), " / "], named, page !== "run" && facts && WAYS[page] && ` / ${WAYS[page]}`);
+    await shown.show(stageFor(own), given);
+    own.signal.throwIfAborted();
     main.dataset.page = page;
   } catch (error) {
-    if (error.name !== "AbortError" && own === turn) {
-      const first = home();
-      replace(main, failure(error), make("p", {}, make("a", { href: link(first.page, first.given) }, "Back to the beginning")));
-      main.dataset.page = "error";
-    }
+    if (own.signal.aborted) return;
+    const first = home();
+    const again = make("button", { type: "button", id: "again", onclick: show }, "Try again");
+    replace(main, failure(error), make("p", { class: "bar" }, again, make("a", { href: link(first.page, first.given) }, "Back to the beginning")));
+    main.dataset.page = "error";
   }
+  main.removeAttribute("aria-busy");
 }
 
 const root = document.documentElement;

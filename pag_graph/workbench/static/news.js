@@ -7,7 +7,8 @@ const RECENT = 1000; // epochs that a page hears of that begins to listen while 
 const target = new EventTarget();
 let heard = null; // what is listened to
 
-// Listens to a run, of which some facts are known. `redraw` is called where a page is not right any more.
+// Listens to a run, of which some facts are known. `redraw` is called after a commit, and told whether the run
+// has only grown.
 export function follow(store, facts, said, redraw) {
   if (heard?.store === store) return;
   leave(said);
@@ -31,8 +32,8 @@ export function follow(store, facts, said, redraw) {
     own.recent = [...own.recent.slice(1 - RECENT), detail];
     pass("epoch", detail);
   };
-  const lost = () => {
-    said.textContent = "not connected; trying again";
+  const lost = (again) => {
+    said.textContent = again ? "not connected; trying again" : "not connected; load the page again";
   };
   own.close = listen(address(`${of(store)}/events`, { after: facts.epochs.at(-1)?.epoch, version: facts.version }), { commit, epoch, alerts: keep("alerts"), ongoing: keep("ongoing") }, lost);
   heard = own;

@@ -1,25 +1,22 @@
 // Analyses: each exactly as `pag NAME` answers it, with its picture and its rows to download.
 
 import { drawing, failure, make, replace, table } from "./dom.js";
+import { ServerError } from "./errors.js";
 import { duration, operatorName } from "./format.js";
-import { chosen, go, list } from "./place.js";
+import { go, list, windowOf } from "./place.js";
 import { ask, askText, of, runFacts } from "./server.js";
 import { definitionOf, fileOf } from "./transport.js";
 import { ways } from "./ways.js";
 
-export async function show(main, given) {
+export async function show(stage, given) {
   const store = given.store;
   const run = await runFacts(store);
-  const window = chosen(given);
+  const window = windowOf(given, run);
   const offered = run.analyses.filter(({ scope, met, name }) => met && scope !== "pair" && name !== "why" && name !== "what-if");
-  const name = given.name ?? "k-hops";
-  const analysis = offered.find((each) => each.name === name) ?? offered[0];
-  document.title = `pag: ${analysis.name} of ${run.title}`;
-  const values = {};
-  for (const parameter of analysis.parameters) {
-    const value = given[`p.${parameter.name}`];
-    if (value !== undefined && value !== "") values[`p.${parameter.name}`] = list(value);
-  }
+  const analysis = offered.find((each) => each.name === (given.name ?? "k-hops")) ?? (given.name === undefined ? offered[0] : null);
+  if (!analysis) throw new ServerError(`${given.name} cannot be asked here.`, `${run.title} offers ${offered.map(({ name }) => name).join(", ")}.`);
+  // What the analysis does not know, it refuses.
+  const values = Object.fromEntries(Object.entries(given).filter(([key, value]) => key.startsWith("p.") && value !== "").map(([key, value]) => [key, list(value)]));
   const tabs = offered.map((each) => make("button", { type: "button", "aria-pressed": each.name === analysis.name, title: each.help, onclick: () => go("panels", { store, ...window, name: each.name }) }, each.name));
   const fields = analysis.parameters.map((parameter) => field(parameter, given[`p.${parameter.name}`]));
   const box = make("div", { id: "answer" }, make("p", { class: "faint" }, "Asking…"));
@@ -30,11 +27,11 @@ export async function show(main, given) {
   const files = forms.map((form, place) => addresses[place] && make("a", { href: addresses[place], download: form === "json" ? null : `${analysis.name}.${form}`, id: form }, form.toUpperCase()));
   const again = () => {
     const next = {};
-    for (const input of main.querySelectorAll("[data-parameter]")) next[`p.${input.dataset.parameter}`] = input.value.split("\n").filter(Boolean);
+    for (const input of stage.within("[data-parameter]")) next[`p.${input.dataset.parameter}`] = input.value.split("\n").filter(Boolean);
     go("panels", { store, ...window, name: analysis.name, ...next });
   };
-  replace(
-    main,
+  stage.draw(
+    `pag: ${analysis.name} of ${run.title}`,
     make("h1", {}, `${analysis.name} of ${run.title}`),
     ways("panels", { store, ...window }),
     make("div", { class: "tabs", role: "group", "aria-label": "Analyses" }, tabs),

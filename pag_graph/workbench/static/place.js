@@ -1,5 +1,7 @@
 // The address holds the whole state of the page: a link shows what its sender saw.
 
+import { duration } from "./format.js";
+
 // What the address says; its page is null where it says nothing.
 export function read() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -31,8 +33,12 @@ export function note(changes) {
 
 export const list = (value) => (value === undefined ? [] : [].concat(value));
 
-// The window that an address means, as the server takes it.
-export function chosen(given) {
+// The window that an address means, as the server takes it: the slowest round where it says none.
+export function windowOf(given, run) {
   if (given.from !== undefined) return { from: given.from, to: given.to };
-  return given.epoch === undefined ? {} : { epoch: given.epoch };
+  return { epoch: given.epoch ?? run.slowest };
 }
+
+// What a window is called, and how the command line is told of it.
+export const windowName = ({ epoch, from, to }) => (epoch === undefined ? `${duration(Number(from))} to ${duration(Number(to))}` : `epoch ${epoch}`);
+export const windowOption = ({ epoch, from, to }) => (epoch === undefined ? `--between ${from} ${to}` : `--epoch ${epoch}`);

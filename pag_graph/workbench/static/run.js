@@ -1,8 +1,9 @@
 // A run: every epoch as a column; `why` of the choice beside it. A run that is followed grows before one's eyes.
 
 import { Columns, span } from "./columns.js";
-import { make, replace, say, table } from "./dom.js";
-import { duration, percent, swatch } from "./format.js";
+import { make, replace, say, table, watchWidth } from "./dom.js";
+import { ServerError } from "./errors.js";
+import { duration, percent, spaced, swatch } from "./format.js";
 import { showAlerts, showOngoing } from "./live.js";
 import { hear } from "./news.js";
 import { go, link, note } from "./place.js";
@@ -22,11 +23,13 @@ function byEpoch({ columns }) {
   return [...epochs.values()];
 }
 
-export async function show(main, given) {
+export async function show(stage, given) {
   const store = given.store;
   const run = await runFacts(store);
-  document.title = `pag: ${run.title}`;
   const epochs = byEpoch(await ask(`${of(store)}/epochs`));
+  if (given.epoch !== undefined && !epochs.some(({ epoch }) => epoch === Number(given.epoch))) {
+    throw new ServerError(`${run.title} has no epoch ${given.epoch}.`, epochs.length ? `It has epochs ${epochs[0].epoch} to ${epochs.at(-1).epoch}.` : "None is closed yet.");
+  }
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "columns", id: "epochs" });
   const columns = new Columns(canvas, run, epochs);
   columns.index = epochs.findIndex(({ epoch }) => epoch === Number(given.epoch ?? run.slowest));
@@ -62,10 +65,11 @@ export async function show(main, given) {
     canvas.setAttribute("aria-label", `Length of ${epochs.length} epochs by type of the critical path. Arrow keys choose one, Enter opens it.`);
     canvas.dataset.epochs = String(epochs.length);
     const seen = new Set(epochs.flatMap(({ types }) => Object.keys(types)));
-    replace(legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])));
+    const marks = [columns.alerts.size && "▼ alert", columns.findings.size && "◆ finding"].filter(Boolean);
+    replace(legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(spaced(kind), run.colours[kind])), marks.map((words) => make("span", {}, words)));
     const rows = slowestOf(epochs).map((each) => {
       const [kind, ns] = Object.entries(each.types).sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
-      return { epoch: each.epoch, length: duration(span(each)), "most of its path": ns ? `${kind.replaceAll("_", " ")} (${percent(ns, span(each))})` : "nothing" };
+      return { epoch: each.epoch, length: duration(span(each)), "most of its path": ns ? `${spaced(kind)} (${percent(ns, span(each))})` : "nothing" };
     });
     const pick = (row) => choose(epochs.findIndex(({ epoch }) => epoch === row.epoch));
     replace(slowest, make("h2", {}, "Slowest epochs"), table(rows, ["epoch", "length", "most of its path"], { label: "Slowest epochs", pick }));
@@ -73,16 +77,15 @@ export async function show(main, given) {
   }
 
   listenToKeysAndPointer(columns, run, choose, () => go("window", { store, ...chosen() }));
-  replace(
-    main,
+  stage.draw(
+    `pag: ${run.title}`,
     make("h1", {}, run.title), pages, facts,
     make("div", { class: "columns" },
       make("div", {},
         ongoing, canvas, legend,
         make("p", { class: "faint hint" }, "Click a column to see why that epoch took as long as it did; drag over several for all of them; double-click, or Enter, for the lanes of its workers."),
         choiceBar, alerts, slowest,
-        run.findings.length ? make("h2", {}, "Findings") : null,
-        run.findings.length ? table(run.findings, ["finding", "severity", "worker", "observed", "limit", "unit", "action"].filter((name) => name in run.findings[0]), { label: "Findings" }) : null,
+        findingsOf(run, (epoch) => choose(epochs.findIndex((each) => each.epoch === epoch))),
       ),
       told,
     ),
@@ -90,7 +93,13 @@ export async function show(main, given) {
   summarise();
   if (epochs.length) choose(columns.index, columns.brushed);
   else replace(told, make("p", { class: "faint" }, "No epoch is closed yet; each appears as soon as it is."));
-  return stayCurrent(columns, run, store, { ongoing, alerts, summarise });
+  stayCurrent(columns, run, store, { ongoing, alerts, summarise }, stage.signal);
+}
+
+function findingsOf({ findings }, choose) {
+  if (!findings.length) return null;
+  const cell = (row, name) => (name === "finding" ? make("span", { class: "name" }, row.finding) : name === "epoch" && row.epoch !== null ? make("button", { type: "button", class: "row", onclick: () => choose(row.epoch) }, String(row.epoch)) : undefined);
+  return [make("h2", {}, "Findings"), table(findings, ["finding", "severity", "epoch", "worker", "observed", "limit", "unit", "action"], { label: "Findings", cell })];
 }
 
 function slowestOf(epochs) {
@@ -129,8 +138,7 @@ function listenToKeysAndPointer(columns, run, choose, open) {
 }
 
 // News are drawn once per frame at most, however many there are.
-function stayCurrent(columns, run, store, { ongoing, alerts, summarise }) {
-  const left = new AbortController();
+function stayCurrent(columns, run, store, { ongoing, alerts, summarise }, signal) {
   let frame = null;
   const soon = () => {
     frame ??= requestAnimationFrame(() => {
@@ -142,22 +150,17 @@ function stayCurrent(columns, run, store, { ongoing, alerts, summarise }) {
     if (epoch.epoch <= (columns.epochs.at(-1)?.epoch ?? -1)) return;
     columns.epochs.push(epoch);
     soon();
-  }, left.signal);
+  }, signal);
   hear("ongoing", (now) => {
     columns.ongoing = now.complete || now.epoch === null ? null : { epoch: now.epoch, ns: now.epoch_ns };
     showOngoing(ongoing, run, store, now);
     soon();
-  }, left.signal);
+  }, signal);
   hear("alerts", ({ alerts: rows }) => {
-    columns.marks = new Map(rows.map((row) => [row.first_epoch, row.severity]));
+    columns.alerts = new Set(rows.map((row) => row.first_epoch));
     showAlerts(alerts, store, rows);
     soon();
-  }, left.signal);
-  const redraw = new ResizeObserver(() => columns.draw());
-  redraw.observe(columns.canvas);
-  return () => {
-    left.abort();
-    redraw.disconnect();
-    cancelAnimationFrame(frame);
-  };
+  }, signal);
+  watchWidth(columns.canvas, () => columns.draw(), signal);
+  signal.addEventListener("abort", () => cancelAnimationFrame(frame));
 }

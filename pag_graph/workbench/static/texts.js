@@ -1,8 +1,10 @@
 // A selection as the other surfaces ask for it, to be copied.
 
 import { make } from "./dom.js";
+import { windowOption } from "./place.js";
 
-const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
+// A text as one word of a command line: names of a run are never more than that.
+export const quoted = (text) => (/^[\w.\/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 // Neo4j Browser with the query in its editor. Browser takes a text that begins with a command, such as `:params`, for that
 // command to its end, so the parameters are written into the query, as literals.
@@ -13,12 +15,13 @@ function browserLink({ cypher, run }, epoch) {
 }
 
 export function texts(run, window, activity = null) {
-  const cli = window.epoch === undefined ? `--between ${window.from} ${window.to}` : `--epoch ${window.epoch}`;
+  const cli = windowOption(window);
   const python = window.epoch === undefined ? `between=(${window.from}, ${window.to})` : `epoch=${window.epoch}`;
-  const store = /^[\w.-]+$/.test(run.title) ? run.title : quoted(run.title);
+  const store = quoted(run.called);
+  const first = run.made_of === null ? "" : `pag spark ${quoted(run.made_of)} --out ${quoted(`${run.made_of}.graph`)}\n`;
   const said = {
-    CLI: `pag critical-path ${store} ${cli}\npag why ${store} ${cli}`,
-    Python: `pag = pag_graph.open(${JSON.stringify(run.title)})\npag.critical_path(${python})\npag.snapshot(${python}).edges`,
+    CLI: `${first}pag critical-path ${store} ${cli}\npag why ${store} ${cli}`,
+    Python: `pag = pag_graph.open(${JSON.stringify(run.called)})\npag.critical_path(${python})\npag.snapshot(${python}).edges`,
     Cypher: `:param run => ${JSON.stringify(run.run)}\n:param epoch => ${window.epoch ?? run.slowest}\n// pag neo4j query analyses/critical_path -p run=${run.run} -p epoch=${window.epoch ?? run.slowest}`,
   };
   if (activity) {

@@ -52,10 +52,11 @@ export const fileOf = async (path, query) => address(path, query);
 // Where it stands how an analysis is defined.
 export const definitionOf = (name) => `/definition/${encodeURIComponent(name)}`;
 
-// News of a run; the browser asks again by itself after a lost connection, behind the last event that it saw.
+// News of a run; the browser asks again by itself after a lost connection, behind the last event that it saw, unless it
+// was refused: `lost` is told whether it does.
 export function listen(path, handlers, lost) {
   const source = new EventSource(path);
-  source.addEventListener("error", lost);
+  source.addEventListener("error", () => lost(source.readyState !== EventSource.CLOSED));
   for (const [name, handle] of Object.entries(handlers)) source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
   return () => source.close();
 }

@@ -1,18 +1,19 @@
 // What if: sliders for operators, workers and links; the replayed length and path at once, as an interval.
 
 import { failure, make, replace, say, table } from "./dom.js";
-import { duration, operatorName, percent, workerName } from "./format.js";
-import { chosen, list, note } from "./place.js";
+import { duration, operatorName, percent, spaced, workerName } from "./format.js";
+import { list, note, windowName, windowOf, windowOption } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
+import { quoted } from "./texts.js";
 import { ways } from "./ways.js";
 
 const SLIDERS = 8;
+const WORKERS = 32;
 
-export async function show(main, given) {
+export async function show(stage, given) {
   const store = given.store;
   const run = await runFacts(store);
-  const window = chosen(given);
-  document.title = `pag: what if, ${run.title}`;
+  const window = windowOf(given, run);
   const box = make("div", { class: "panel", id: "answer" });
   const factors = new Map();
   for (const change of list(given.change)) {
@@ -37,6 +38,7 @@ export async function show(main, given) {
       shown.textContent = `${input.value} x`;
       clearTimeout(waiting);
       waiting = setTimeout(() => {
+        if (stage.signal.aborted) return;
         note({ change: changes() });
         replay();
       }, 150);
@@ -46,7 +48,7 @@ export async function show(main, given) {
 
   function reset() {
     factors.clear();
-    for (const input of main.querySelectorAll("[data-change]")) {
+    for (const input of stage.within("[data-change]")) {
       input.value = 1;
       input.nextElementSibling.textContent = "1 x";
     }
@@ -67,16 +69,17 @@ export async function show(main, given) {
     }
   }
 
-  replace(
-    main,
-    make("h1", {}, `What if: ${window.epoch === undefined ? "the slowest round" : `epoch ${window.epoch}`} of ${run.title}`),
+  stage.draw(
+    `pag: what if, ${run.title}`,
+    make("h1", {}, `What if: ${windowName(window)} of ${run.title}`),
     ways("what-if", { store, ...window }),
     make("p", { class: "faint hint" }, "How long would it take if something were faster or slower? Move a slider: 0.5 is half the time, 2 is twice."),
     make("div", { class: "sliders" },
       make("div", {},
         make("h2", {}, "Operators, most of the path first"), operators.map((row) => slider(`operator=${row.operator}`, operatorName(run, row.operator))),
-        make("h2", {}, "Workers"), run.workers.slice(0, 32).map((row, place) => slider(`worker=${row.worker}`, workerName(run, place))),
-        make("h2", {}, "Messages"), run.workers.slice(0, 32).map((row, place) => slider(`to=${row.worker}`, `to ${workerName(run, place)}`)),
+        make("h2", {}, "Workers"), run.workers.slice(0, WORKERS).map((row, place) => slider(`worker=${row.worker}`, workerName(run, place))),
+        make("h2", {}, "Messages"), run.workers.slice(0, WORKERS).map((row, place) => slider(`to=${row.worker}`, `to ${workerName(run, place)}`)),
+        more(run),
         make("p", {}, make("button", { type: "button", id: "reset", onclick: reset }, "As it was")),
       ),
       box,
@@ -85,11 +88,17 @@ export async function show(main, given) {
   replay();
 }
 
+// What has no slider is said.
+function more({ operators, workers }) {
+  const left = [[operators.length - SLIDERS, "operators"], [workers.length - WORKERS, "workers"]].filter(([count]) => count > 0);
+  return left.length ? make("p", { class: "faint hint" }, `${left.map(([count, name]) => `${count.toLocaleString("en")} more ${name}`).join(" and ")} have no slider here; pag what-if changes each.`) : null;
+}
+
 function showReplay(box, run, window, changes, told, others) {
   const [least, most] = [Math.min(told.least_ns, others?.least_ns ?? told.least_ns), Math.max(told.most_ns, others?.most_ns ?? told.most_ns)];
   const saved = told.span_ns - told.new_span_ns;
   const interval = others === null ? "Replaying the other assumptions…" : least === most ? "The same under every assumption about input and arrivals." : `From ${duration(least)} to ${duration(most)}, by what is assumed of input and of messages whose arrival nobody logged.`;
-  const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? duration(row[name]) : name === "operator" ? operatorName(run, row.operator) : name === "type" ? row.type.replaceAll("_", " ") : undefined);
+  const cell = (row, name) => (name.endsWith("_ns") && typeof row[name] === "number" ? duration(row[name]) : name === "operator" ? operatorName(run, row.operator) : name === "type" ? spaced(row.type) : undefined);
   const words = `${duration(told.span_ns)} would be ${duration(told.new_span_ns)}${saved ? ` (${saved > 0 ? "-" : "+"}${percent(Math.abs(saved), told.span_ns)})` : ""}`;
   if (others !== null) say(words);
   box.dataset.span = String(told.new_span_ns);
@@ -100,6 +109,6 @@ function showReplay(box, run, window, changes, told, others) {
     make("p", {}, interval),
     make("p", { class: "faint" }, "Not modelled: batches keep their sizes, reads keep their order, and nobody competes for cores."),
     table(told.path, Object.keys(told.path[0] ?? {}), { label: "The path as it was and would be", titles: { recorded_ns: "was", new_ns: "would be", change_ns: "change" }, cell }),
-    make("pre", {}, `pag what-if ${run.title} ${window.epoch === undefined ? "" : `--epoch ${window.epoch} `}${changes.map((change) => `--change '${change}'`).join(" ")}`),
+    make("pre", {}, ["pag what-if", quoted(run.called), windowOption(window), ...changes.map((change) => `--change ${quoted(change)}`)].join(" ")),
   );
 }

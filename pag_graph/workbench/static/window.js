@@ -1,13 +1,13 @@
 // A window: one lane per worker, to be moved and zoomed; a click says all of an activity.
 
 import { showActivity } from "./activity.js";
-import { failure, make, replace } from "./dom.js";
-import { duration, operatorName, percent, swatch, workerName } from "./format.js";
+import { failure, make, replace, watchWidth } from "./dom.js";
+import { duration, operatorName, percent, spaced, workerName } from "./format.js";
 import { listen, messagesNear } from "./gestures.js";
-import { Lanes } from "./lanes.js";
+import { Lanes, legend } from "./lanes.js";
 import { longestActivities, longestSteps } from "./longest.js";
 import { hear } from "./news.js";
-import { chosen, list, note } from "./place.js";
+import { list, note, windowName, windowOf } from "./place.js";
 import { ask, of, runFacts } from "./server.js";
 import { texts } from "./texts.js";
 import { limits } from "./transport.js";
@@ -19,30 +19,29 @@ const WIDEST = 4000; // pixels
 const REST_MS = 150;
 const HIDEABLE = ["waiting", "busy", "spinning"];
 
-export async function show(main, given) {
+export async function show(stage, given) {
   const store = given.store;
   const run = await runFacts(store);
-  const window = chosen(given);
-  if (window.epoch === undefined && window.from === undefined) window.epoch = run.slowest;
+  const window = windowOf(given, run);
   // The path and the lanes are asked for side by side, where it is known already what the window is.
   const asked = ask(`${of(store)}/path`, { ...window, pixels: 2000 }, "path of a window");
   asked.catch(() => null);
   const whole = boundsOf(run, window) ?? boundsOf(run, { from: (await asked).start_ns, to: (await asked).end_ns });
-  const page = { store, run, window, whole, asked, end_ns: run.end_ns, left: new AbortController(), drawn: 0 };
+  const page = { store, run, window, whole, asked, end_ns: run.end_ns, signal: stage.signal, drawn: 0 };
   page.canvas = make("canvas", { id: "lanes", tabindex: 0, role: "application", "aria-roledescription": "lanes", "aria-label": "A lane per worker, the critical path in red. Arrow keys move, plus and minus zoom, 0 shows all; tables of the longest steps and activities follow." });
   page.lanes = new Lanes(page.canvas, run);
   const first = given.view_from === undefined ? whole : { from: Number(given.view_from), to: Number(given.view_to) };
   page.view = page.lanes.view = new View({ ...limits(run, whole) }, first, () => moved(page));
   page.details = make("div", { class: "panel", id: "details" }, make("h2", {}, "Nothing is chosen"), make("p", { class: "faint" }, "Click an activity in a lane, or in the tables: its slack, what it waited for, and what led to it. This window elsewhere:"), texts(run, window));
   page.told = make("div", { class: "panel", id: "why" });
-  page.heading = make("h1", {}, `${window.epoch === undefined ? "A window" : `epoch ${window.epoch}`} of ${run.title}`);
+  page.heading = make("h1", {}, `${windowName(window)} of ${run.title}`);
   for (const [name, tag, attributes] of [["largest", "div", {}], ["steps", "div", {}], ["legend", "p", { class: "legend" }], ["status", "span", { class: "faint" }], ["byType", "p", { class: "faint" }]]) page[name] = make(tag, { id: name === "byType" ? "by-type" : name, ...attributes });
   page.load = latest(() => load(page));
   page.rest = settled(() => atRest(page), REST_MS);
   lookAt(page, given);
   const tip = listenToPointer(page);
-  replace(
-    main, page.heading, ways("window", { store, ...window }), page.byType,
+  stage.draw(
+    `pag: ${windowName(window)} of ${run.title}`, page.heading, ways("window", { store, ...window }), page.byType,
     controls(page, given), page.canvas, page.legend,
     make("p", { class: "faint hint" }, "Drag or ← → to move, wheel or + − to zoom, 0 for the whole window; click an activity for all about it."),
     make("div", { class: "columns" }, make("div", {}, page.steps, page.details, page.largest), page.told), tip,
@@ -53,7 +52,7 @@ export async function show(main, given) {
   const [worker, position] = (given.at ?? "").split(".").map(Number);
   if (given.at && run.place.has(worker)) await showActivity(page.details, page.lanes, page, run.place.get(worker), position);
   showWhy(page.told, store, window);
-  return stayCurrent(page);
+  stayCurrent(page);
 }
 
 // What is known of a window before anything is asked: null for an epoch that is newer than what is known of the run.
@@ -67,9 +66,8 @@ async function showPath(page) {
   const { run, whole, view } = page;
   const path = await page.asked;
   const span = Math.max(path.span_ns, 1);
-  document.title = `pag: ${path.window} of ${run.title}`;
   page.heading.textContent = `${path.window} of ${run.title}: ${duration(path.span_ns)}`;
-  page.byType.textContent = Object.entries(path.by_type).map(([kind, ns]) => `${percent(ns, span)} ${kind.replaceAll("_", " ")}`).join(", ");
+  page.byType.textContent = Object.entries(path.by_type).map(([kind, ns]) => `${percent(ns, span)} ${spaced(kind)}`).join(", ");
   replace(page.steps, longestSteps(run, path, whole, (begin, ns) => view.place(begin - ns / 2, 2 * ns)));
 }
 
@@ -77,7 +75,7 @@ async function showPath(page) {
 async function load(page) {
   const { lanes, view, whole, window, store } = page;
   const shown = { from: Math.floor(view.from), to: Math.min(Math.ceil(view.to), page.end_ns) };
-  if (page.left.signal.aborted || shown.to <= shown.from) return;
+  if (page.signal.aborted || shown.to <= shown.from) return;
   const pixels = Math.min(Math.max(Math.round((lanes.width * (shown.to - shown.from)) / view.span), 1), WIDEST);
   const all = shown.from === whole.from && shown.to === whole.to;
   const path = all ? page.asked : ask(`${of(store)}/path`, { ...window, view_from: shown.from, view_to: shown.to, pixels }, "path");
@@ -107,16 +105,15 @@ function moved(page) {
 
 // What follows a view when it has come to rest: the address, words, and the table of what is seen.
 function atRest(page) {
-  const { run, lanes, view, whole, picture } = page;
-  if (page.left.signal.aborted || !picture) return;
+  const { lanes, view, whole, picture } = page;
+  if (page.signal.aborted || !picture) return;
   if (view.from !== whole.from || view.to !== whole.to || "viewed" in page) {
     page.viewed = true;
     note({ view_from: Math.floor(view.from), view_to: Math.ceil(view.to) });
   }
   const span = duration(picture.shown.to - picture.shown.from);
   page.status.textContent = picture.exact ? `${span} in view${picture.note ?? ""}` : `an overview of ${span}: zoom in for messages`;
-  const seen = new Set([...picture.boxes.kind, ...(picture.messages.kind ?? [])].map((kind) => run.kinds[kind]));
-  replace(page.legend, run.kinds.filter((kind) => seen.has(kind)).map((kind) => swatch(kind, run.colours[kind])), swatch("critical path", "path"), lanes.ongoing && swatch("goes on", "faint"));
+  replace(page.legend, legend(lanes));
   listActivities(page);
 }
 
@@ -146,6 +143,7 @@ function controls(page, given) {
     note(changes);
     lanes.soon();
     listActivities(page);
+    if (lanes.boxes) replace(page.legend, legend(lanes));
   };
   const option = (value, words, selected) => make("option", { value, selected }, words);
   const colour = make("select", { "aria-label": "Colours", id: "colour", onchange: ({ target }) => { look.colour = target.value; changed({ colour: target.value }); } }, ["type", "operator"].map((name) => option(name, `colours by ${name}`, name === look.colour)));
@@ -168,7 +166,7 @@ function listenToPointer(page) {
       if (box === null) return;
       const { begin, end, kind, operator, count } = lanes.boxes;
       const more = count[box] > 1 ? `, ${count[box].toLocaleString("en")} activities` : "";
-      tip.textContent = `${run.kinds[kind[box]].replaceAll("_", " ")} ${duration(end[box] - begin[box])}${more} ${operatorName(run, operator[box])}`;
+      tip.textContent = `${spaced(run.kinds[kind[box]])} ${duration(end[box] - begin[box])}${more} ${operatorName(run, operator[box])}`;
       tip.style.setProperty("left", `${Math.min(clientX + 14, innerWidth - 300)}px`);
       tip.style.setProperty("top", `${clientY + 14}px`);
     },
@@ -178,24 +176,19 @@ function listenToPointer(page) {
 
 // A run that is followed goes on to the right of its closed epochs, and can be looked at there.
 function stayCurrent(page) {
-  const { lanes, view, run, left } = page;
+  const { lanes, view, run, signal } = page;
   hear("ongoing", (now) => {
     lanes.ongoing = now.complete ? null : now;
     view.limits.to = Math.max(view.limits.to, now.complete ? 0 : now.as_of_ns);
     page.canvas.dataset.ongoing = lanes.ongoing ? String(now.as_of_ns) : "";
     lanes.soon();
     page.rest();
-  }, left.signal);
+  }, signal);
   hear("commit", ({ end_ns: end }) => {
     const seen = view.to > page.end_ns;
     page.end_ns = Math.max(end, run.end_ns);
     view.limits.to = Math.max(view.limits.to, page.end_ns);
     if (seen) page.load().then(page.rest);
-  }, left.signal);
-  const redraw = new ResizeObserver(() => page.canvas.clientWidth === lanes.wide || moved(page));
-  redraw.observe(page.canvas.parentElement);
-  return () => {
-    left.abort();
-    redraw.disconnect();
-  };
+  }, signal);
+  watchWidth(page.canvas, () => page.canvas.clientWidth === lanes.wide || moved(page), signal);
 }

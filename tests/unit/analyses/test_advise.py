@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from pag_graph import api
 from pag_graph.analyses.advising import ports
+from pag_graph.analyses.advising.handed_over import Moved
 from pag_graph.analyses.advising.pipelines import Traffic
 from pag_graph.analyses.advising.port_replay import Transfer, port_replay
-from pag_graph.analyses.advising.ports import Moved, read_ports
+from pag_graph.analyses.advising.ports import read_ports
 from pag_graph.analyses.constraints import ConstraintGraph, constraint_graph
 from pag_graph.cli.demo import SAMPLES
 from pag_graph.errors import InvalidParameterError, PagGraphError, UnsupportedPlanError

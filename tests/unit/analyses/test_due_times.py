@@ -80,6 +80,17 @@ def test_latency_counts_from_when_input_was_due() -> None:
     assert slowest["number"] == 1
 
 
+def test_an_input_that_was_passed_over_is_not_done() -> None:
+    # The program was held up from 15 to 55, and left out what was due meanwhile.
+    rows = [schedule(interval=10, count=8), gave(0, 0), saw(1, 5), gave(1, 10), saw(2, 55), gave(6, 60), saw(7, 64)]
+    report = measure(table(*rows, gave(7, 70), saw(8, 73)), end=80)
+    [*_, pooled] = report.curve()
+    assert report.rows()["censored"].to_list() == [False, False, True, True, True, True, False, False]
+    assert report.rows()["latency_ns"].to_list() == [5, 45, 44, 34, 24, 14, 4, 3]
+    assert (pooled["inputs"], pooled["censored"], pooled["stable"]) == (8, 4, False)
+    assert pooled["at_least"] == ["p50_ns", "p99_ns", "max_ns", "mean_ns"]
+
+
 def test_a_program_that_is_killed_leaves_what_it_did_not_finish() -> None:
     rows = [schedule(interval=10, count=1_000)]
     rows += [gave(number, 10 * number) for number in range(60)] + [

@@ -18,10 +18,15 @@ from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
 from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
+from pag_graph.diagnosis.spark.cores import predict_cores
+from pag_graph.diagnosis.spark.work_plan import plan_work
 from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
 from pag_graph.model.enums import EventKind
 from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD, RESCALE_TABLES
 from pag_graph.sinks.rescaling import rescaling_picture
+from pag_graph.sources.spark.convert import map_log
+from pag_graph.sources.spark.logfiles import find_logs
+from pag_graph.sources.spark.reader import read_log
 from pag_graph.store import commit
 from pag_graph.testing.queue_runs import QueueRun, simulate
 from pag_graph.testing.traces import draw
@@ -111,6 +116,34 @@ def test_what_due_times_hide_is_said(answer: Rescaling, pag: Pag) -> None:
     assert any("--cores" in warning for warning in hidden.warnings)
     [with_due], [without] = rows(answer, "operations"), rows(hidden, "operations")
     assert with_due["before_ns"] > 2 * without["before_ns"]  # type: ignore[operator]
+
+
+def test_tables_by_hand_say_when_input_was_due(tmp_path: Path) -> None:
+    """One worker takes 1.2 ms for what is due every millisecond; after 20 epochs a second one takes half of it."""
+    activities, epochs, free = ["feed,0,1,scheduling,feed,0"], [], 1
+    for epoch in range(100):
+        start = max(free, 1_000 * epoch)
+        workers, work = (("first", "second"), 600) if epoch >= 20 else (("first",), 1_200)
+        activities += [f"{worker},{start},{start + work},processing,work,{epoch}" for worker in workers]
+        free = start + work
+        epochs.append(f"{epoch},{free},{1_000 * epoch}")
+    log = tmp_path / "log"
+    log.mkdir()
+    for name, header, lines in (
+        ("activities", "worker,start_us,end_us,activity,operator,epoch", activities),
+        ("messages", "from,to,sent_us,type", ["feed,second,23990,spawn"]),
+        ("epochs", "epoch,end_us,due_us", epochs),
+    ):
+        (log / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    api.convert(log, tmp_path / "trace")
+    api.build(tmp_path / "trace", tmp_path / "store", engine="local")
+    told = api.rescale(tmp_path / "store", inputs=tmp_path / "trace")
+    [row] = rows(told, "operations")
+    assert (row["kind"], row["saturated"], row["verdict"], row["payback_status"]) == ("join", "yes", "relieved", "paid")
+    assert told.summary()["latency_kind"] == "response"
+    assert told.table == api.rescale(tmp_path / "store", period_ns=1_000_000, first_ns=0).table
+    # Epoch 19, due at 19 ms, is complete after 20 of 1.2 ms and the feed's microsecond.
+    assert api.rescale(tmp_path / "store").table["worst_ns"][0].as_py() < row["worst_ns"] == 5_001_000
 
 
 def test_steps_and_gaps_tile_a_clients_time(answer: Rescaling, truth: Truth) -> None:
@@ -386,6 +419,22 @@ def test_executors_that_come_and_go_are_operations(tmp_path: Path, log: str, kin
     for number in joins:
         lasted = sum(row["duration_ns"] for row in rows(answer, "steps") if row["operation"] == number)  # type: ignore[misc]
         assert lasted == found[number]["work_ns"] - found[number]["request_ns"]  # type: ignore[operator]
+
+
+def test_what_a_joined_executor_brought_is_predicted() -> None:
+    """An executor joins one that works alone; without it the program takes as long as a run that has only the one."""
+    active, alone = {}, {}
+    for name in ("ramp-up-joined", "cores-ramp-up-1"):
+        [log] = find_logs(SPARK_LOGS / "cores" / f"{name}.zstd")
+        schedule = map_log(read_log(log)).schedule
+        first = min(job.start_ns for job in schedule.jobs)
+        active[name] = schedule.end_ns - first
+        [one] = [row for row in predict_cores(schedule, plan_work(schedule), [1]) if row.cores == 1]
+        alone[name] = one.predicted_ns - first
+    assert alone["cores-ramp-up-1"] == active["cores-ramp-up-1"]
+    assert alone["ramp-up-joined"] == pytest.approx(active["cores-ramp-up-1"], rel=0.2)
+    # Saying that the join brought nothing is farther off.
+    assert active["ramp-up-joined"] < 0.7 * active["cores-ramp-up-1"]
 
 
 def test_programs_mark_steps_under_timely_as_well(tmp_path: Path) -> None:

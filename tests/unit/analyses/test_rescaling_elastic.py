@@ -7,32 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from pag_graph import api
+from pag_graph import api, samples
 from pag_graph.errors import InvalidParameterError
 
 DATA = Path(__file__).parents[2] / "data" / "timely"
 
 
-def unpacked(name: str, place: Path) -> Path:
-    """Unpack a trace, and build its store beside it."""
-    with tarfile.open(DATA / f"{name}.tar.xz") as archive:
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the trace, and its store."""
+    place = tmp_path_factory.mktemp("elastic")
+    with tarfile.open(DATA / "elastic-idle.tar.xz") as archive:
         archive.extractall(place, filter="data")
-    api.build(place / name, place / f"{name}.pag", engine="local")
-    return place / name
+    api.build(place / "elastic-idle", place / "store", engine="local")
+    return place / "elastic-idle", place / "store"
 
 
 @pytest.fixture(scope="module")
-def idle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpacked("elastic-idle", tmp_path_factory.mktemp("elastic"))
+def overload(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the trace, and its store."""
+    place = tmp_path_factory.mktemp("elastic") / "store"
+    api.build(samples.path("elastic"), place, engine="local")
+    return samples.path("elastic"), place
 
 
-@pytest.fixture(scope="module")
-def overload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpacked("elastic-overload", tmp_path_factory.mktemp("elastic"))
-
-
-def test_who_has_time_to_spare_is_held_up_by_the_move_alone(idle: Path) -> None:
-    answer = api.rescale(idle.with_suffix(".pag"), inputs=idle, cores=8)
+def test_who_has_time_to_spare_is_held_up_by_the_move_alone(idle: tuple[Path, Path]) -> None:
+    trace, store = idle
+    answer = api.rescale(store, inputs=trace, cores=8)
     found = answer.table.to_pylist()
     assert [(row["kind"], row["saturated"], row["verdict"]) for row in found] == [
         ("activate", "no", "not_saturated_faster")
@@ -51,9 +52,9 @@ def test_who_has_time_to_spare_is_held_up_by_the_move_alone(idle: Path) -> None:
     assert held_up[0]["step"] in {"activate", "peer:backfill"}
 
 
-def test_overload_is_relieved_and_its_backlog_gone(overload: Path) -> None:
-    store = overload.with_suffix(".pag")
-    answer = api.rescale(store, inputs=overload, cores=2)
+def test_overload_is_relieved_and_its_backlog_gone(overload: tuple[Path, Path]) -> None:
+    trace, store = overload
+    answer = api.rescale(store, inputs=trace, cores=2)
     [row] = answer.table.to_pylist()
     assert (row["saturated"], row["verdict"], row["payback_status"]) == ("yes", "relieved", "paid")
     phases = {row["phase"]: row for row in answer.named("phases").to_pylist()}
@@ -66,8 +67,8 @@ def test_overload_is_relieved_and_its_backlog_gone(overload: Path) -> None:
     assert hidden.table["worst_ns"].to_pylist()[0] < row["worst_ns"]
 
 
-def test_due_times_are_those_of_the_run(idle: Path, overload: Path) -> None:
+def test_due_times_are_those_of_the_run(idle: tuple[Path, Path], overload: tuple[Path, Path]) -> None:
     with pytest.raises(InvalidParameterError, match="is no trace of the run"):
-        api.rescale(idle.with_suffix(".pag"), inputs=overload)
+        api.rescale(idle[1], inputs=overload[0])
     with pytest.raises(InvalidParameterError, match="not by both"):
-        api.rescale(idle.with_suffix(".pag"), inputs=idle, period_ns=20_000_000, first_ns=0)
+        api.rescale(idle[1], inputs=idle[0], period_ns=20_000_000, first_ns=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -20,6 +22,7 @@ from pag_graph.model.enums import EventKind
 from pag_graph.model.tables import TRACE_EVENTS
 from pag_graph.rules.rows import EDGE_CODES, LABELS
 from pag_graph.store import log as store_log
+from pag_graph.store import row_groups
 from pag_graph.store.log import TraceLog
 from pag_graph.store.trace import Trace
 from pag_graph.testing.traces import draw
@@ -154,21 +157,51 @@ def test_logs_read_forward_are_those_read_anywhere(long: TraceLog, cuts: list[in
 def test_a_log_read_forward_keeps_what_it_may(long: TraceLog, monkeypatch: pytest.MonkeyPatch) -> None:
     forward = long.forward()
     list(forward.tables(0, 0, 450, ["seq"]))
-    assert forward.kept[0].chunk.first_row == 300
+    assert [chunk.first_row for chunk in forward.chunks[0] if forward.kept.of(0, chunk)] == [300]
     opened, decoded = Mock(wraps=store_log.open_events), Mock(wraps=store_log.read_groups)
     monkeypatch.setattr(store_log, "open_events", opened)
     monkeypatch.setattr(store_log, "read_groups", decoded)
     list(forward.tables(0, 449, 600, ["seq"]))
     assert not decoded.called
-    # Other columns of the same rows are not there, but the file is open.
+    # Other columns of the same rows are not there, but the file is open; then there are both.
     list(forward.tables(0, 599, 600, ["t_ns"]))
+    list(forward.tables(0, 599, 600, ["seq", "t_ns"]))
     assert decoded.call_count == 1
+    assert decoded.call_args.args[2] == ["t_ns"]
     assert not opened.called
     monkeypatch.setattr(store_log, "_KEPT_FILES", 0)
-    list(forward.tables(0, 599, 600, ["seq"]))
-    assert not forward.files
     list(forward.tables(0, 599, 600, ["epoch"]))
+    assert not forward.files
+    list(forward.tables(0, 599, 600, ["kind"]))
     assert opened.call_count == 1
-    monkeypatch.setattr(store_log, "_KEPT_BYTES", 0)
+    # Two of a worker, as a stretch need not end in the row group in which it began.
     list(forward.tables(0, 600, 650, ["t_ns"]))
-    assert not forward.kept
+    list(forward.tables(0, 900, 950, ["t_ns"]))
+    assert [chunk.first_row for chunk in forward.chunks[0] if forward.kept.of(0, chunk)] == [600, 900]
+    monkeypatch.setattr(row_groups, "_KEPT_BYTES", 0)
+    list(forward.tables(0, 300, 350, ["t_ns"]))
+    assert not len(forward.kept)
+
+
+def test_an_append_finds_the_last_rows_that_its_process_decoded(
+    long: TraceLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = long.forward()
+    list(forward.tables(0, 600, 950, ["seq", "kind"]))
+    forward.keep_last()
+    assert isinstance(pickle.loads(pickle.dumps(forward)), TraceLog)
+    monkeypatch.setattr(store_log, "read_groups", Mock(side_effect=AssertionError))
+    (table,) = long.forward().tables(0, 949, ROWS, ["kind"])
+    assert table.num_rows == ROWS - 949
+    changed = replace(long, chunks={0: tuple(replace(chunk, of_file=(1, 1)) for chunk in long.chunks[0])})
+    with pytest.raises(AssertionError):
+        list(changed.forward().tables(0, 949, ROWS, ["kind"]))
+    # Where nobody can tell that a file is the same, and where there is no room, it is read again.
+    unknown = replace(long, chunks={0: tuple(replace(chunk, of_file=(-1, -1)) for chunk in long.chunks[0])})
+    monkeypatch.undo()
+    for log_, room in ((unknown, 1 << 20), (long, 0)):
+        monkeypatch.setattr(row_groups, "_GROWING_BYTES", room)
+        forward = log_.forward()
+        list(forward.tables(0, 600, 950, ["seq"]))
+        forward.keep_last()
+        assert not len(log_.forward().kept)

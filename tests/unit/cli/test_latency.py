@@ -68,3 +68,13 @@ def test_the_slowest_input_is_explained_from_when_it_was_due(run_pag: Command, r
 def test_without_a_graph_nothing_is_explained(run_pag: Command, recorded: tuple[Path, Path]) -> None:
     code, text, _ = run_pag("latency", recorded[0], "--format", "json")
     assert (code, json.loads(text)["why"]) == (0, None)
+
+
+def test_a_graph_of_another_run_explains_nothing(run_pag: Command, recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    other = draw(*LOGS, offsets_ns=[5_000, 6_000]).write(tmp_path / "other")
+    meta = (other / "meta.json").read_text()
+    (other / "meta.json").write_text(meta.replace(json.loads(meta)["trace_id"], "b" * 32))
+    build(other, tmp_path / "other.pag", engine="local")
+    code, text, problem = run_pag("latency", recorded[0], "--store", tmp_path / "other.pag")
+    assert (code, text) == (2, "")
+    assert "is no trace of the run" in " ".join(problem.split())

@@ -252,11 +252,16 @@ def test_the_command_says_whether_the_source_was_complete(tmp_path: Path) -> Non
 
 
 def test_ctrl_c_asks_to_stop_and_a_second_one_interrupts() -> None:
-    with stopping() as stop:
-        signal.raise_signal(signal.SIGINT)
-        assert stop.is_set()
-        with pytest.raises(KeyboardInterrupt):
+    # What is started in the background of a shell ignores it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with stopping() as stop:
             signal.raise_signal(signal.SIGINT)
+            assert stop.is_set()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_timings_and_what_goes_on_can_be_asked_for(tmp_path: Path) -> None:

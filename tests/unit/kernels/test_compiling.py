@@ -82,6 +82,14 @@ def test_the_commands_call_what_is_expected_of_them_and_nothing_else(part: str, 
     assert called == sorted(" ".join(line) for line in expected.variants(frozenset({part})))
 
 
+def test_a_follower_calls_nothing_that_it_has_not_prepared(tmp_path: Path) -> None:
+    queries = [word for name in ("critical-path", "metrics", "invariants") for word in ("--query", name)]
+    run(CALLED, "follow", SAMPLES / "skewed", tmp_path / "run.pag", *queries, folder=tmp_path)
+    # What is prepared has a signature from then on, called or not; what comes beside it was not.
+    called = json.loads((tmp_path / "called.json").read_text())
+    assert called == sorted(" ".join(line) for line in expected.variants(frozenset({"follow", "standing"})))
+
+
 def test_what_is_expected_is_compiled_elsewhere_at_the_first_call_and_told(tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text(

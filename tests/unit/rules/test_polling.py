@@ -13,7 +13,7 @@ from pag_graph.kernels import NEVER
 from pag_graph.kernels import activations as act
 from pag_graph.rules.polling import polled_intervals
 from pag_graph.rules.rows import KIND_CODES
-from pag_graph.testing.polling_reference import PolledRow, arrivals, polled_stretches
+from pag_graph.testing.polling_reference import PolledRow, looked_in_vain, polled_stretches
 
 LOGS = 10_000 if os.environ.get("PAG_PROVE") == "1" else 300
 PROCESSES = np.array([0, 0, 1], np.int64)
@@ -102,13 +102,18 @@ def test_stretches_are_those_of_the_definition() -> None:
             )
             for place, row in enumerate(log)
         ]
-        early = arrivals(same)
+        looked = looked_in_vain(same)
         for pause_ns in (3, 15, 1_000_000):
-            begin, end, arrived = polled_intervals(rows, role, innermost, PROCESSES, pause_ns)
+            polled = polled_intervals(rows, role, innermost, PROCESSES, pause_ns)
             expected = polled_stretches(same, pause_ns)
-            assert list(zip(begin.tolist(), end.tolist(), strict=True)) == expected, seed
+            assert list(zip(polled.begin.tolist(), polled.end.tolist(), strict=True)) == expected, seed
             counts.add(len(expected))
-            for read, instant in zip(reads.tolist(), arrived.tolist(), strict=True):
-                if read in early:
-                    assert instant == early[read], seed
+            for place, read in enumerate(reads.tolist()):
+                message = same[read]
+                if message.sent is None:
+                    continue
+                vain = looked.get(read, NEVER)
+                known = message.same_process or message.logged
+                assert polled.looked[place] == vain, seed
+                assert polled.arrived[place] == (max(message.sent, vain) if known else message.sent), seed
     assert len(counts) > 4

@@ -113,6 +113,38 @@ def test_a_message_of_another_process_arrives_with_the_step_that_reads_it(tmp_pa
     assert "waiting? 25 wake_up 25 busy 26" in local(graph, 1)
 
 
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        # Since 9 the worker has not looked: the message may have been there at 10, whatever is read from 25 on.
+        (9, "10 busy 25 busy 26"),
+        # The same, though the step before took long and began before the send.
+        (1, "10 busy 25 busy 26"),
+        # It was sent while the worker did nothing: whether it came at once or at 25, the worker waited for it.
+        (11, "10 waiting? 25 wake_up 25 busy 26"),
+    ],
+)
+def test_what_nobody_looked_for_may_have_been_there(tmp_path: Path, sent: int, expected: str) -> None:
+    trace = draw(
+        f"0 start 7 | {sent} send 3>1 | 60 stop 7",
+        f"{WORKS} | 25 start 9 | 26 start 1 | 27 recv 3<0 | 35 stop 1 | 36 stop 9",
+        processes=[0, 1],
+        idle_logged=False,
+    )
+    graph = assembled(trace, tmp_path, busy_below_ns=5)
+    assert differences(graph, build_reference(trace, busy_below_ns=5)) == ""
+    assert expected in local(graph, 1)
+
+
+def test_a_step_that_sends_progress_did_something(tmp_path: Path) -> None:
+    # Operator 1 has no message in the log, as local ones are not in it: what the step says at 38 tells that it worked.
+    long = "20 start 9 | 21 start 1 | 37 stop 1 | 38 psend 8 | 39 stop 9"
+    trace = draw("0 start 7 | 60 stop 7", f"{WORKS} | {polls(12)} | {long}", idle_logged=False)
+    graph = assembled(trace, tmp_path)
+    assert differences(graph, build_reference(trace)) == ""
+    assert local(graph, 1).endswith(" 20 busy 21 spinning 37 busy 38 busy 39 unknown 60")
+
+
 def test_a_stop_of_what_never_started_ends_no_activity_of_the_program(tmp_path: Path) -> None:
     later = "50 start 9 | 51 start 1 | 51 recv 3<0 | 58 stop 1 | 60 stop 9"
     trace = draw(

@@ -64,6 +64,32 @@ def test_negative_bars_go_to_the_left() -> None:
     assert float(less.get("x") or 0) + float(less.get("width") or 0) == pytest.approx(zero, abs=0.2)
 
 
+def test_a_waterfall_leads_from_one_sum_to_the_other() -> None:
+    chart = Chart(kind="waterfall", x=("key",), y=("difference_ns",), ends=("before_ns", "after_ns"))
+    changes = {"a": 3_000, "b": -5_000, "c": 0}
+    rows = [
+        {"key": key, "difference_ns": change, "before_ns": 10_000, "after_ns": 10_000 + change}
+        for key, change in changes.items()
+    ]
+    drawn = titled(draw(chart, rows, title="t"))
+    assert list(drawn) == ["before, 30.0 us", "b, -5.0 us", "a, +3.0 us", "c, 0 ns", "after, 28.0 us"]
+    places = []
+    for group in drawn.values():
+        (bar,) = group.iter(f"{SVG}rect")
+        left = float(bar.get("x") or 0)
+        places.append((left, left + float(bar.get("width") or 0)))
+    (start, before), less, more, same, (_, after) = places
+    # Each begins where the one before it has ended, all at one scale.
+    assert less[1] == pytest.approx(before, abs=0.2)
+    assert more[0] == pytest.approx(less[0], abs=0.2)
+    assert same[0] == pytest.approx(more[1], abs=0.2)
+    assert after == pytest.approx(same[0], abs=0.2)
+    assert (less[1] - less[0]) / (more[1] - more[0]) == pytest.approx(5 / 3, abs=0.05)
+    # The sums are far from 0, and the axis says that it is too.
+    assert start == pytest.approx(places[-1][0], abs=0.2)
+    assert any(words.startswith("the axis begins at ") for words in texts(draw(chart, rows, title="t")))
+
+
 def test_intervals_are_drawn_around_estimates() -> None:
     chart = Chart(kind="bars", x=("key",), y=("estimate",), interval=("low", "high"), unit="unit", panel="by")
     rows = [

@@ -52,6 +52,23 @@ def test_a_message_can_arrive_before_it_is_received(tmp_path: Path) -> None:
     assert reads == [("receive", 9, 4), ("receive", 9, None)]
 
 
+def test_epochs_can_say_when_their_input_was_due(tmp_path: Path) -> None:
+    trace = convert(
+        tmp_path,
+        activities="worker,start,end,activity,epoch\n3,0,4,busy,0\n3,5,9,busy,1\n3,10,30,busy,2\n",
+        epochs="epoch,end,due\n0,4,\n1,9,5\n2,30,7\n",
+    )
+    report = api.latency(trace.path)
+    said = report.table.select(["worker", "number", "due_ns", "noticed_ns", "latency_ns"]).to_pylist()
+    assert [tuple(row.values()) for row in said] == [(3, 1, 5, 9, 4), (3, 2, 7, 30, 23)]
+    assert report.loop == "open"
+    # Two within 2 ns: one every 2 ns.
+    assert report.curve()[-1]["offered_per_s"] == 0.5e9
+    silent = convert(tmp_path, activities="worker,start,end,activity\n3,0,4,busy\n", epochs="epoch,end\n0,4\n")
+    with pytest.raises(TraceFormatError, match="does not say when input was due"):
+        api.latency(silent.path)
+
+
 def test_activities_nest_and_messages_end_waits(tmp_path: Path) -> None:
     trace = convert(
         tmp_path,
@@ -366,6 +383,10 @@ WRONG = {
     "epochs out of order": (
         {"activities": "worker,start,end,activity\nw,1,9,busy\n", "epochs": "epoch,end\n0,9\n1,5\n"},
         r"epochs.csv, line 3: epoch 1 ends too early \(5 ns\)",
+    ),
+    "input due after its epoch": (
+        {"activities": "worker,start,end,activity\nw,1,9,busy\n", "epochs": "epoch,end,due\n0,4,\n1,9,10\n"},
+        r"epochs.csv, line 3: epoch 1 ends at 9 ns, before its input is due at 10 ns",
     ),
     "a table that is none": (
         {"activities": "worker,start,end,activity\nw,1,9,busy\n", "mesages": "from,to,sent\n"},

@@ -8,12 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from pag_graph import api, samples
 from pag_graph.analyses import all_entries
 from pag_graph.cli.app import app as command
+from pag_graph.model.ids import position_of, worker_of
+from pag_graph.sinks.provenance_walks import log_rows
+from pag_graph.testing.traces import draw
 from pag_graph.workbench import app as workbench
 from pag_graph.workbench import facts
 from pag_graph.workbench.app import BusyError, Workbench, make_app
@@ -143,6 +147,38 @@ def test_matches_of_a_motif_can_be_lit_up(library: Library, store: str) -> None:
     assert {"source", "target", "sent", "position", "begin", "end"} == set(told["edges"][0][0])
     wrong = asked(library, f"/api/run/{store}/motif?epoch=4&pattern=%28a", 400)
     assert wrong["error"]
+    # Of a window that is no epoch, those of all its epochs are asked for.
+    counts = [asked(library, f"/api/run/{store}/motif?epoch={epoch}&pattern=late_sender")["total"] for epoch in (3, 4)]
+    both = asked(library, f"/api/run/{store}/motif?epoch=3&last_epoch=4&pattern=late_sender")
+    assert both["total"] == sum(counts)
+
+
+def test_an_activity_leads_to_the_rows_of_its_log(library: Library, store: str) -> None:
+    run = library.open(store).pag.run
+    steps = library.open(store).pag.critical_path(epoch=4).table.to_pylist()
+    longest = max((step for step in steps if step["worker"] == step["to_worker"]), key=lambda step: step["duration_ns"])
+    worker, position = worker_of(longest["edge_dst"]), position_of(longest["edge_dst"])
+    told = asked(library, f"/api/run/{store}/activity?epoch=4&worker={worker}&position={position}")
+    expected = log_rows(run, 4, longest["step"]).drop("step")
+    assert expected.height
+    assert pl.DataFrame(told["log"], schema=log_rows(run, 4).schema).drop("step").equals(expected)
+
+
+def test_findings_have_the_epochs_of_what_they_are_about(tmp_path: Path) -> None:
+    trace = draw(
+        "0 start 1 | 4 send 3>1 #0 | 5 stop 1 | 9 end | 20 end", "0 start 1 | 12 recv 3<0 #7 | 13 stop 1 | 20 end"
+    )
+    api.build(trace.write(tmp_path / "trace"), tmp_path / "run.pag", engine="local")
+    library = Library([tmp_path / "run.pag"])
+    (name,) = library.stores()
+    told = facts.run_facts(library.open(name))
+    run = library.open(name).pag.run
+    vertices = {row["id"]: row["epoch"] for row in run.scan("vertices").collect().to_dicts()}
+    findings = run.scan("findings").collect().to_dicts()
+    about = {(vertices[row["vertex"]], row["finding"]) for row in findings if row["vertex"] is not None}
+    assert about
+    assert {(row["epoch"], row["finding"]) for row in told["findings"] if row["epoch"] is not None} == about
+    assert {row["epoch"] for row in told["findings_of_epochs"]} == {epoch for epoch, _ in about}
 
 
 @pytest.mark.parametrize(
@@ -171,6 +207,8 @@ def test_what_cannot_be_answered_says_why(library: Library, store: str, address:
         told = json.loads(answer.body)
         assert told["error"] == error
         assert told["message"]
+        # What helps stands beside it.
+        assert "hint:" not in told["message"]
 
 
 def test_a_definition_is_the_section_of_the_docs(library: Library) -> None:

@@ -8,15 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pag_graph import api, samples
 from pag_graph.store.live import read_status, write_status
 from pag_graph.workbench import news
-from pag_graph.workbench.app import Workbench, make_app
+from pag_graph.workbench.app import ANSWERS, Workbench, make_app
 from pag_graph.workbench.library import Library, is_live
 from pag_graph.workbench.news import Known, News
-from tests.support.asgi import get
+from tests.support.asgi import get, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -142,6 +143,43 @@ def test_runs_that_nobody_looks_at_are_forgotten(followed: Library) -> None:
         kept.known(f"run {number}")
     assert len(kept._known) == news._RUNS
     assert "run 19" in kept._known
+
+
+def test_browsers_that_read_nothing_hold_nobody(followed: Library) -> None:
+    """More of them than answers are worked on at a time; those who ask beside them are answered."""
+    app = make_app(followed)
+    (name,) = followed.stores()
+    silent, all_silent, told = 0, anyio.Event(), []
+
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def never(message: Any) -> None:
+        nonlocal silent
+        if message.get("body"):
+            silent += 1
+            if silent == ANSWERS + 2:
+                all_silent.set()
+            await anyio.sleep_forever()
+
+    async def answered(message: Any) -> None:
+        told.append(message)
+        await anyio.lowlevel.checkpoint()
+
+    async def ask() -> None:
+        async with anyio.create_task_group() as browsers:
+            for _ in range(ANSWERS + 2):
+                browsers.start_soon(app, scope_of(f"/api/run/{name}/events"), receive, never)
+            with anyio.fail_after(60):
+                await all_silent.wait()
+                await app(scope_of("/api/runs"), receive, answered)
+            browsers.cancel_scope.cancel()
+
+    anyio.run(ask)
+    assert told[0]["status"] == 200
+    # Nothing is made for them in advance: each was handed one event, and there is no queue.
+    assert silent == ANSWERS + 2
 
 
 def test_a_run_that_was_built_has_no_follower(library: Library, store: str, runs: Path) -> None:

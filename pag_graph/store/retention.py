@@ -1,0 +1,203 @@
+"""What a follower keeps of a run that goes on for ever: the latest epochs, and all that their windows show.
+
+Which rows go is decided row by row. A file in which some stay is written anew, so this is done when there is a quarter
+more than is to be kept: a row is then written again a few times at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from pag_graph.errors import InvalidParameterError
+from pag_graph.model.units import nanoseconds
+from pag_graph.store.compaction import Swap
+from pag_graph.store.delta import Removed
+from pag_graph.store.parts import check_parts, discard, write_part
+from pag_graph.store.traffic import TRAFFIC
+
+if TYPE_CHECKING:
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.store.parts import PartFile
+
+_SLACK = 4
+"""A part of what is kept may be there beside it before anything is removed: one such part."""
+
+
+class Keep(NamedTuple):
+    """How much of a run to keep; all of it where neither is given."""
+
+    epochs: int | None = None
+    """So many epochs that are answered, and all that are not."""
+    span_ns: int | None = None
+    """Epochs that ended at most so long before the last answered one, by the time of the run."""
+
+    @classmethod
+    def of(cls, text: str) -> Keep:
+        """Read what `pag follow --keep` takes.
+
+        Parameters
+        ----------
+        text
+            ``all``, a number of epochs, or a time with its unit, such as ``24h``.
+
+        Returns
+        -------
+        Keep
+            What it says.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it says nothing of that, or to keep nothing.
+
+        Examples
+        --------
+        >>> Keep.of("500"), Keep.of("2s").span_ns
+        (Keep(epochs=500, span_ns=None), 2000000000)
+        """
+        if text == "all":
+            return cls()
+        keep = cls(epochs=int(text)) if text.isascii() and text.isdigit() else cls(span_ns=nanoseconds(text))
+        if not (keep.epochs or keep.span_ns):
+            message = f"To keep {text!r} is to keep nothing."
+            raise InvalidParameterError(message, "Give a number of epochs, or a time such as 24h.")
+        return keep
+
+    def first(self, info: StoreInfo, *, exactly: bool = False) -> int | None:
+        """Return the first epoch of a store that stays.
+
+        Parameters
+        ----------
+        info
+            A state of the store.
+        exactly
+            Whether to remove also a few epochs.
+
+        Returns
+        -------
+        int or None
+            None where nothing is to go. Reads a row per epoch, but only if that can be.
+        """
+        if not (self.epochs or self.span_ns) or not (exactly or self._exceeded(info)):
+            return None
+        rows = info.scan("epochs").filter(pl.col("epoch") <= int(info.run["last_answered_epoch"])).sort("epoch")
+        epochs = rows.select("epoch", "end_ns").collect()
+        if self.epochs is not None:
+            kept = epochs.tail(self.epochs)
+        else:
+            kept = epochs.filter(pl.col("end_ns") >= pl.col("end_ns").last() - self.span_ns)
+        return int(kept["epoch"][0]) if kept.height < epochs.height or (kept.height and _late(info)) else None
+
+    def _exceeded(self, info: StoreInfo) -> bool:
+        """Say, by what is known of files, whether a store may hold so much more that it is worth while."""
+        if self.epochs is not None:
+            rows = sum(part.rows for part in info.table("epochs").files.values())
+            return rows >= self.epochs + max(self.epochs // _SLACK, 1)
+        bounds, span_ns = info.bounds("epochs"), self.span_ns or 0
+        if not bounds.height:
+            return False
+        there: Any = bounds.select(pl.col("max_end_ns").max() - pl.col("min_end_ns").min()).item()
+        return int(there) > span_ns + span_ns // _SLACK
+
+
+def _late(info: StoreInfo) -> bool:
+    """Say whether rows of an epoch came when it was gone: a message counts as traffic of the epoch that sent it."""
+    if info.removed is None or TRAFFIC not in info.versions:
+        return False
+    return bool((info.bounds(TRAFFIC)["min_epoch"] <= info.removed.last_epoch).any())
+
+
+class Removal(NamedTuple):
+    """What is to be taken out of a store with the next commit."""
+
+    swaps: dict[str, Swap]
+    """Per table: files that go, and those with what stays of them."""
+    removed: Removed
+    """All that is gone then."""
+
+
+def removal(info: StoreInfo, first: int) -> Removal:
+    """Write what stays of files that hold older rows.
+
+    Parameters
+    ----------
+    info
+        The latest state of a store.
+    first
+        The first epoch that stays.
+
+    Returns
+    -------
+    Removal
+        What stays are rows that carry `first` or a later epoch; edges that end, or begin, after the instant at which
+        the window of `first` opens; vertices after it, and those at which such edges begin or end; findings and alerts.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged, or the file system refuses.
+    """
+    before = info.scan("epochs").filter(pl.col("epoch") < first).select("epoch", "end_ns").sort("epoch").collect()
+    removed, older = info.removed or Removed(0, -1, 0), pl.col("epoch") < first
+    if before.height:
+        removed = Removed(removed.epochs + before.height, int(before["epoch"][-1]), int(before["end_ns"][-1]))
+    opens_ns = removed.end_ns
+    end_ns = pl.max_horizontal("start_ns", pl.col("start_ns") + pl.col("duration_ns"))
+    near = pl.col("min_epoch") < first
+    cuts = _Cuts(info)
+    try:
+        cuts.cut("edges", ~older | (end_ns > opens_ns), near)
+        ends = cuts.ends_of_edges(first)
+        in_view = pl.col("id").is_in(ends.implode()) | (pl.col("t_ns") > opens_ns)
+        cuts.cut("vertices", ~older | in_view, near)
+        for name in (TRAFFIC, "changes", "epochs"):
+            if name in info.versions:
+                cuts.cut(name, ~older, near)
+    except BaseException:
+        for name, swap in cuts.swaps.items():
+            discard(info.path, name, swap.come)
+        raise
+    return Removal(cuts.swaps, removed)
+
+
+class _Cuts:
+    """Files of a store that are replaced by what stays of them."""
+
+    def __init__(self, info: StoreInfo) -> None:
+        self._info = info
+        self.swaps: dict[str, Swap] = {}
+
+    def cut(self, table: str, stays: pl.Expr, near: pl.Expr) -> None:
+        """Leave some rows of the files that can hold others."""
+        come: list[PartFile] = []
+        gone: list[PartFile] = []
+        # Known from here on, so that what is written is removed if the rest cannot be.
+        self.swaps[table] = Swap((), (), same_rows=False)
+        for part in self._info.parts(table, near):
+            rows = self._read(table, part)
+            left = rows.filter(stays)
+            if left.height < rows.height:
+                gone.append(part)
+                written = write_part(self._info.path, table, left.to_arrow(), provisional=part.provisional)
+                come += [written] if written else []
+            self.swaps[table] = Swap(tuple(come), tuple(gone), same_rows=False)
+
+    def ends_of_edges(self, first: int) -> pl.Series:
+        """Return the vertices before an epoch at which edges that stay begin or end."""
+        near = (pl.col("min_epoch") < first) | (pl.col("min_src_epoch") < first)
+        swap = self.swaps["edges"]
+        gone = {part.path for part in swap.gone}
+        stay = [part for part in self._info.parts("edges", near) if part.path not in gone]
+        found = [pl.Series("id", [], pl.Int64)]
+        for part in (*stay, *swap.come):
+            rows = self._read("edges", part)
+            for end, epoch in (("src", "src_epoch"), ("dst", "epoch")):
+                found.append(rows.filter(pl.col(epoch) < first)[end].alias("id"))
+        return pl.concat(found).unique()
+
+    def _read(self, table: str, part: PartFile) -> pl.DataFrame:
+        folder = self._info.path.absolute() / table
+        check_parts(folder, [part])
+        return pl.read_parquet(folder / part.path, glob=False, hive_partitioning=False)

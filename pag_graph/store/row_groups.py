@@ -1,0 +1,110 @@
+"""Row groups that were decoded: kept for whoever asks for them again, which is the next stretch or the next append."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from pag_graph.store.log import Chunk
+
+_KEPT_BYTES = 256 << 20
+"""How much a log that is read forward keeps, at most."""
+_GROWING_BYTES = 64 << 20
+"""How much is kept between two appends, at most."""
+_OF_EACH = 2
+"""Row groups of a worker: the one in which a stretch begins may be another one than that in which it ends."""
+
+
+class Decoded(NamedTuple):
+    """Rows of a chunk."""
+
+    chunk: Chunk
+    columns: frozenset[str]
+    """Those that were asked for. `table` may lack some of them, which hold nothing but null."""
+    table: pa.Table
+
+    def is_of(self, chunk: Chunk) -> bool:
+        """Say whether these are the rows of a chunk, and its file is the same one."""
+        return self.chunk == chunk and self.chunk.of_file == chunk.of_file
+
+    def lacks(self, columns: Sequence[str]) -> list[str]:
+        """Return those columns that nobody has asked for."""
+        return [name for name in columns if name not in self.columns]
+
+    def with_columns(self, names: Sequence[str], more: pa.Table) -> Decoded:
+        """Return the same rows with more columns."""
+        table = self.table
+        for name in more.column_names:
+            table = table.append_column(more.schema.field(name), more[name])
+        return Decoded(self.chunk, self.columns.union(names), table)
+
+    def select(self, columns: Sequence[str]) -> pa.Table:
+        """Return columns that were asked for, but for those that hold nothing but null."""
+        return self.table.select([name for name in columns if name in self.table.column_names])
+
+
+class RowGroups:
+    """The row groups of each worker that were decoded last; threads may share it.
+
+    Parameters
+    ----------
+    known
+        Per worker, what to begin with.
+    """
+
+    def __init__(self, known: dict[int, tuple[Decoded, ...]] | None = None) -> None:
+        self._of = dict(known or {})
+        # To add it up each time would take the square of the number of workers.
+        self._bytes = sum(decoded.table.nbytes for groups in self._of.values() for decoded in groups)
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """Return of how many workers there are some."""
+        return len(self._of)
+
+    def of(self, worker: int, chunk: Chunk) -> Decoded | None:
+        """Return what is there of a chunk."""
+        return next((decoded for decoded in self._of.get(worker, ()) if decoded.is_of(chunk)), None)
+
+    def keep(self, worker: int, decoded: Decoded) -> None:
+        """Keep a chunk in the place of what there was of it, and of the worker's oldest one; if there is room."""
+        with self._lock:
+            before = self._of.pop(worker, ())
+            others = [group for group in before if not group.is_of(decoded.chunk)][1 - _OF_EACH :]
+            self._bytes -= sum(group.table.nbytes for group in before)
+            groups = (*others, decoded) if self._bytes < _KEPT_BYTES else ()
+            if groups:
+                self._of[worker] = groups
+                self._bytes += sum(group.table.nbytes for group in groups)
+
+    def last(self) -> dict[int, tuple[Decoded, ...]]:
+        """Return the last row group of each worker, as far as it may stay between two appends."""
+        size, last = 0, {}
+        for worker, groups in self._of.items():
+            size += groups[-1].table.nbytes
+            # Where nobody can tell whether a file is the same one, it is read again.
+            if size <= _GROWING_BYTES and min(groups[-1].chunk.of_file) >= 0:
+                last[worker] = groups[-1:]
+        return last
+
+
+_growing: dict[Path, RowGroups] = {}
+"""Of the log that goes on of which this process has read last: the row groups in which it ended."""
+
+
+def kept_of(root: Path) -> RowGroups:
+    """Return the row groups with which a log begins to be read that this process may have read before."""
+    known = _growing.get(root)
+    return RowGroups(None if known is None else known.last())
+
+
+def keep_last(root: Path, groups: RowGroups) -> None:
+    """Keep the last row group of each worker for the next append of this process, in place of those of other logs."""
+    _growing.clear()
+    _growing[root] = RowGroups(groups.last())

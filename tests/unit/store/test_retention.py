@@ -1,0 +1,171 @@
+"""What is removed of a followed run, by the definition: row by row, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pag_graph import api
+from pag_graph.api.standing import standings
+from pag_graph.builder.follow import Follower
+from pag_graph.errors import InvalidParameterError, UnsupportedPlanError
+from pag_graph.store.check import check_store
+from pag_graph.store.delta import open_store
+from pag_graph.store.delta_log import versions
+from pag_graph.store.leftovers import vacuum
+from pag_graph.store.retention import Keep
+from pag_graph.store.tail import Tail
+from tests.support.growing import GrowingTrace, late_reads, rounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pag_graph.store.delta import StoreInfo
+    from pag_graph.testing.traces import SmallTrace
+
+PROVE = os.environ.get("PAG_PROVE") == "1"
+QUERIES = ("critical-path", "metrics", "invariants")
+
+
+def follow(
+    trace: SmallTrace,
+    place: Path,
+    keep: Keep,
+    *,
+    tidy: bool = False,
+    restart: int = 0,
+    queries: tuple[str, ...] = (),
+) -> StoreInfo:
+    """Follow a trace epoch by epoch, and start again after so many epochs."""
+    growing, store = GrowingTrace(trace, place / "trace"), place / "store"
+    derive = standings(queries, (), forgets=True)
+    follower, tail = Follower(store, derive=derive), Tail(place / "trace")
+    count = 1 + max(event.epoch for log in trace.events for event in log)
+    for epoch in range(count):
+        growing.write_until(epoch)
+        if epoch == count - 1:
+            growing.finish()
+        tail.look(now_ns=0)
+        log = tail.log()
+        assert log is not None
+        last = epoch == count - 1
+        if follower.advance(tail.trace(), log, show=last) or last:
+            follower.commit()
+            if follower.remove(keep, exactly=last) is not None and tidy:
+                vacuum(store, forget=True)
+        tail.forget(follower.done)
+        if restart and epoch % restart == restart - 1:
+            follower.close()
+            follower = Follower(store, open_store(store), derive=derive)
+            tail = Tail(place / "trace", follower.done)
+    follower.close()
+    return open_store(store)
+
+
+def rows(info: StoreInfo, table: str) -> list[dict[str, Any]]:
+    return info.scan(table).collect().to_dicts()
+
+
+def texts(found: list[dict[str, Any]]) -> list[str]:
+    return sorted(map(repr, found))
+
+
+@pytest.mark.parametrize(("sent", "read"), [(1, 3), (7, 10), (2, 11)])
+def test_what_stays_is_what_the_kept_windows_show(tmp_path: Path, sent: int, read: int) -> None:
+    trace = late_reads(12, sent=sent, read=read)
+    kept = follow(trace, tmp_path, Keep(epochs=4), restart=5, queries=QUERIES)
+    api.build(tmp_path / "trace", tmp_path / "whole", engine="local", queries=QUERIES)
+    whole = open_store(tmp_path / "whole")
+    epochs = sorted(rows(whole, "epochs"), key=lambda row: row["epoch"])
+    answered = [row for row in epochs if row["epoch"] <= whole.run["last_answered_epoch"]]
+    first = answered[-4]["epoch"]
+    opens_ns = answered[-4]["start_ns"]
+    edges = [
+        row
+        for row in rows(whole, "edges")
+        if row["epoch"] >= first or row["start_ns"] + max(row["duration_ns"], 0) > opens_ns
+    ]
+    ends = {row[name] for row in edges for name in ("src", "dst")}
+    vertices = [
+        row for row in rows(whole, "vertices") if row["epoch"] >= first or row["t_ns"] > opens_ns or row["id"] in ends
+    ]
+    assert texts(rows(kept, "edges")) == texts(edges)
+    assert texts(rows(kept, "vertices")) == texts(vertices)
+    for name in ("epochs", "traffic"):
+        assert texts(rows(kept, name)) == texts([row for row in rows(whole, name) if row["epoch"] >= first])
+    assert kept.removed == (len(epochs) - len(rows(kept, "epochs")), first - 1, opens_ns)
+    assert kept.run["closed_fingerprint"] == whole.run["closed_fingerprint"]
+    assert not check_store(kept).damaged
+    # Windows are answered as if all were there.
+    of_kept, of_whole = api.open(tmp_path / "store"), api.open(tmp_path / "whole")
+    for name in ("critical-path", "metrics", "slack"):
+        table = of_whole.each(name).to_pylist()
+        assert of_kept.each(name).to_pylist() == [row for row in table if row["epoch"] >= first], name
+    for before, after in pairwise(of_kept.run.windows()):
+        assert before.end_ns == after.start_ns
+    # So are standing queries, by the changes that are left.
+    for name in ("critical-path", "metrics"):
+        assert summed(kept, name) == {row: n for row, n in summed(whole, name).items() if row[0] >= first}
+
+
+def summed(info: StoreInfo, query: str) -> dict[tuple[int, str], int]:
+    """Add up the changes of a query."""
+    sums: dict[tuple[int, str], int] = {}
+    for change in rows(info, "changes"):
+        if change["query"] == query:
+            key = change["epoch"], change["row"]
+            sums[key] = sums.get(key, 0) + change["diff"]
+    return {key: count for key, count in sums.items() if count}
+
+
+def test_a_store_that_is_kept_small_stays_small(tmp_path: Path) -> None:
+    sizes: dict[int, tuple[int, int]] = {}
+    for count in (24, 160) if PROVE else (24, 70):
+        place = tmp_path / str(count)
+        place.mkdir()
+        kept = follow(rounds(count), place, Keep(epochs=8), tidy=True)
+        # The shutdown comes beside them.
+        assert len(rows(kept, "epochs")) <= 9
+        assert kept.removed is not None
+        assert kept.removed.epochs >= count - 9
+        assert not check_store(kept).damaged
+        store = place / "store"
+        files = [file for table in kept.versions for file in (store / table).glob("*.parquet")]
+        entries = max(len(versions(store / table)) for table in kept.versions)
+        sizes[count] = len(files), entries
+    # Delta's logs go back to the checkpoint before: there is one after a hundred versions.
+    assert all(files <= 60 and entries <= 110 for files, entries in sizes.values()), sizes
+
+
+def test_who_asks_for_what_is_gone_is_told(tmp_path: Path) -> None:
+    follow(rounds(12), tmp_path, Keep(epochs=3))
+    run = api.open(tmp_path / "store").run
+    with pytest.raises(InvalidParameterError, match=r"Those up to \d+ were removed"):
+        run.window(epoch=1)
+    with pytest.raises(InvalidParameterError, match=r"goes from [1-9]"):
+        run.window(between=(0, run.end_ns))
+    assert run.series(10)[0].start_ns == run.begin_ns > 0
+    # What adds up all epochs cannot be had.
+    with pytest.raises(UnsupportedPlanError, match="adds up all epochs"):
+        standings(["totals"], (), forgets=True)
+
+
+@pytest.mark.parametrize(("text", "keep"), [("all", Keep()), ("7", Keep(7)), ("1.5h", Keep(None, 5_400 * 10**9))])
+def test_what_to_keep_is_read(text: str, keep: Keep) -> None:
+    assert Keep.of(text) == keep
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-3", "some", "3 epochs", "²"])
+def test_what_keeps_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        Keep.of(text)
+
+
+def test_a_time_is_the_time_of_the_run(tmp_path: Path) -> None:
+    kept = follow(rounds(20), tmp_path, Keep(span_ns=100))
+    ends = [row["end_ns"] for row in rows(kept, "epochs") if row["epoch"] <= kept.run["last_answered_epoch"]]
+    assert max(ends) - min(ends) <= 100
+    assert len(ends) >= 5
