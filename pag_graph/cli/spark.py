@@ -98,6 +98,10 @@ def spark(
 
     Example: pag spark eventlogs/app-20261121183148-0000 --html why.html --cores 8
     """
+    from pag_graph.runtime import memory
+
+    # Before Polars is loaded; a log of many tasks is held in several forms, one after the other.
+    memory.spare()
     check_output(html, ".html", ".htm")
     check_output(markdown, ".md", ".markdown")
     written = [file for file in (html, markdown) if file is not None]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["built", "marked_steps", "shares"]
 
 
-_SLICE_EVENTS = 1 << 17
+_SLICE_EVENTS = 1 << 16
 """Rows of a slice: a few of them are in memory, and beside the log they shall not count."""
 
 
@@ -53,15 +53,12 @@ def built(write: Callable[[Path], None], place: Path, progress: Callable[[str, i
 def marked_steps(run: Run, path: CriticalPath) -> pl.DataFrame:
     """Return the steps of a path, rows of `CRITICAL_PATH`, with `flags` of their edges and `inferred`."""
     steps = pl.DataFrame(pl.from_arrow(path.steps))
+    keys = steps.select(src="edge_src", dst="edge_dst")
     # Of the edges, which are many, only those of the path.
-    keys = steps.lazy().select(src="edge_src", dst="edge_dst").unique()
-    flags = run.scan("edges").select("src", "dst", "flags").join(keys, on=["src", "dst"], how="semi").collect()
-    return steps.join(
-        flags.rename({"src": "edge_src", "dst": "edge_dst"}).unique(["edge_src", "edge_dst"], keep="first"),
-        on=["edge_src", "edge_dst"],
-        how="left",
-        maintain_order="left",
-    ).with_columns(inferred=(pl.col("flags").fill_null(0) & int(EdgeFlags.INFERRED)) != 0)
+    edges = run.scan("edges").select("src", "dst", "flags").join(keys.lazy().unique(), on=["src", "dst"], how="semi")
+    known = edges.collect().unique(["src", "dst"], keep="first")
+    flags = keys.join(known, on=["src", "dst"], how="left", maintain_order="left")["flags"]
+    return steps.with_columns(flags=flags, inferred=(flags.fill_null(0) & int(EdgeFlags.INFERRED)) != 0)
 
 
 def shares(steps: pl.DataFrame, column: str, span: int) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ machines, where a page that was given back takes the host to fetch.
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,11 @@ _USUAL_MMAP = 32 << 20
 """Where glibc's own adjustment arrives once blocks of this size have been freed."""
 
 
-_state = {"always": False}  # Whether `keep` was called, and could.
+_SMALL = 1 << 20
+_POLARS = "_RJEM_MALLOC_CONF"
+"""Where the allocator inside of Polars reads its settings, when it is loaded."""
+
+_state = {"always": False}  # Whether it was decided for the whole process, by `keep` or `spare`.
 
 
 def keep() -> bool:
@@ -43,9 +48,25 @@ def keep() -> bool:
     return _state["always"]
 
 
+def spare() -> None:
+    """Give back what is freed at once, from now on: for processes that answer one question about much data.
+
+    Notes
+    -----
+    To be called before Polars is loaded: its allocator keeps what is freed for ten seconds unless the environment says
+    otherwise by then. Costs some time: pages are fetched anew.
+    """
+    os.environ.setdefault(_POLARS, "dirty_decay_ms:0,muzzy_decay_ms:0")
+    pa.set_memory_pool(pa.system_memory_pool())
+    _state["always"] = _set(_SMALL, _SMALL)
+
+
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let what is freed stay with this process inside the block, and give it back at its end; not after `keep`."""
+    """Let what is freed stay with this process inside the block, and give it back at its end.
+
+    After `keep` and `spare` it is as these say.
+    """
     if _state["always"] or not _set(_ALL, _ALL):
         yield
         return

@@ -49,7 +49,7 @@ class SparkAnswer:
     mapped: Mapped
     diagnosis: Diagnosis
     steps: pl.DataFrame
-    """The critical path of the whole application, rows of `CRITICAL_PATH` with `inferred`."""
+    """The critical path of the whole application: columns of `CRITICAL_PATH`, `inferred`, and what each step was."""
     shares: dict[str, list[dict[str, Any]]]
     """By stage, activity, executor, host and query: rows of key, path_ns and share, which add up to the span."""
     plan_nodes: list[dict[str, Any]]
@@ -207,7 +207,10 @@ def _walked(
 ) -> SparkAnswer:
     # A view reads the columns that the path needs; a snapshot of the whole application would hold all of them.
     path = critical_path(View(run=run, windows=[run.window(between=(0, run.end_ns))], spread=in_process(run)))
-    steps = _labelled(marked_steps(run, path), mapped)
+    explained = path.explained
+    steps = _labelled(marked_steps(run, path).select(_STEPS), mapped)
+    # Its own steps are as large again.
+    del path
     span = max(diagnosis.span_ns, 1)
     found = run.scan("findings").group_by("finding").len().sort("finding").collect()
     divided = _divided(files, mapped, steps)
@@ -223,11 +226,13 @@ def _walked(
         what_if=what_ifs(mapped, diagnosis, steps),
         cores=with_other_cores(mapped, diagnosis, cores),
         bound=bound_by(mapped, diagnosis, steps),
-        explained=path.explained,
+        explained=explained,
         inferred=float(steps.filter("inferred")["duration_ns"].sum()) / span,
         findings=findings,
     )
 
+
+_STEPS = ("step", "type", "worker", "to_worker", "start_ns", "duration_ns", "operator", "inferred")
 
 _DIVISIONS = {
     "stage": "what",
@@ -289,10 +294,10 @@ def _labelled(steps: pl.DataFrame, mapped: Mapped) -> pl.DataFrame:
         of = queries.get(operator)
         known = None if of is None else operators.executions.get(of)
         query.append("no query" if of is None else f"query {of}" if known is None else operators.names[known])
-    return steps.with_columns(
-        activity=pl.Series(activity, dtype=pl.String),
-        what=pl.Series(what, dtype=pl.String),
-        executor=pl.Series(executor, dtype=pl.String),
-        host=pl.Series(host, dtype=pl.String),
-        query=pl.Series(query, dtype=pl.String),
-    )
+    told = {"activity": activity, "what": what, "executor": executor, "host": host, "query": query}
+    return steps.with_columns(_numbered(name, values) for name, values in told.items())
+
+
+def _numbered(name: str, values: list[str]) -> pl.Series:
+    """Return a column of few different texts, which is as large as their numbers; its order is that of the texts."""
+    return pl.Series(name, values, dtype=pl.Enum(sorted(set(values))))

@@ -53,6 +53,25 @@ CAUSES: dict[str, Known] = {
     "many_small_jobs": Known(
         "Many small jobs", "Ask for all at once: one query over all keys or files instead of a job for each."
     ),
+    "aqe_lag": Known(
+        "The driver between the stages of adaptive queries",
+        "Let queries have fewer exchanges: aggregate and join by one key where they can, and drop repartitions.",
+        kind="M",
+    ),
+    "memory_under": Known(
+        "Executors whose memory is full",
+        "Give executors more memory, or fewer tasks at once: they collect garbage or spill because nothing is free.",
+    ),
+    "unused_slots": Known(
+        "Cores that no task may use",
+        "Lower spark.task.cpus, or what the stages' resource profile asks for each task, unless a task works in"
+        " several threads.",
+        kind="M",
+    ),
+    "contention": Known(
+        "Tasks that share processors",
+        "Let fewer tasks run at once on a host: as many as it has processors.",
+    ),
     "output_commit": Known(
         "Committing output files",
         "Write fewer files, and use a committer that does not rename them (S3A magic, manifest).",

@@ -15,11 +15,13 @@ import numpy as np
 import polars as pl
 
 from pag_graph.diagnosis.spark.concurrency import concurrency
+from pag_graph.diagnosis.spark.contention import contention
 from pag_graph.diagnosis.spark.cores import recorded_cores, registered_cores
 from pag_graph.diagnosis.spark.costs import costs
 from pag_graph.diagnosis.spark.driver_time import driver_time
 from pag_graph.diagnosis.spark.executors import executor_wait
 from pag_graph.diagnosis.spark.failures import failed_jobs
+from pag_graph.diagnosis.spark.full_memory import memory_under
 from pag_graph.diagnosis.spark.joins import joins
 from pag_graph.diagnosis.spark.look import Cause, Estimate, Look, Thresholds
 from pag_graph.diagnosis.spark.losses import losses, speculation
@@ -28,6 +30,8 @@ from pag_graph.diagnosis.spark.proposals import proposals
 from pag_graph.diagnosis.spark.python_code import python_code
 from pag_graph.diagnosis.spark.resources import delays, garbage, spills
 from pag_graph.diagnosis.spark.reuse import reuse
+from pag_graph.diagnosis.spark.serial_jobs import serial_jobs
+from pag_graph.diagnosis.spark.slots import unused_slots
 from pag_graph.diagnosis.spark.slow_tasks import slow_tasks
 from pag_graph.diagnosis.spark.small_files import small_files
 from pag_graph.diagnosis.spark.stage_table import stage_table
@@ -47,7 +51,7 @@ __all__ = ["Diagnosis", "diagnose"]
 
 _DETECTORS = (
     *(slow_tasks, garbage, spills, driver_time, failed_jobs, losses, speculation),
-    *(partitions, concurrency, delays, executor_wait),
+    *(partitions, concurrency, delays, executor_wait, memory_under, unused_slots, contention),
     *(python_code, joins, small_files, reuse),
     *(streams, locality_wait, driver_gc, cloud_wait, table_formats),
 )
@@ -160,7 +164,7 @@ def diagnose(schedule: Schedule, thresholds: Thresholds | None = None) -> Diagno
 def _suspicions(look: Look, causes: list[Cause]) -> list[Suspicion]:
     """Return the patterns without a time, but for those that are causes: there the time is known."""
     named = {cause.cause for cause in causes if look.matters(cause.saved_ns)}
-    seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log)]
+    seen = [*suspicions(look.plans), *stream_suspicions(look.schedule.log), *serial_jobs(look)]
     return [each for each in seen if each.suspicion not in named]
 
 
@@ -195,8 +199,12 @@ def _without_echoes(causes: list[Cause]) -> list[Cause]:
     """Leave out what only repeats a cause of the same stage that says more."""
     stages = {cause.stage for cause in causes if cause.cause == "tiny_tasks"}
     speculated = {cause.stage for cause in causes if cause.cause == "speculation"}
+    full = max((cause.saved_ns for cause in causes if cause.cause == "memory_under"), default=-1)
     kept = []
     for cause in causes:
+        if cause.cause in {"gc", "spill"} and cause.saved_ns <= full:
+            # What a full heap costs is that.
+            continue
         if cause.cause == "scheduling" and stages:
             # Launching tiny tasks is scheduler delay by another name.
             continue

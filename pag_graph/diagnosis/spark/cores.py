@@ -32,7 +32,9 @@ __all__ = [
     "predict_cores",
     "recorded_cores",
     "registered_cores",
+    "registered_slots",
     "steady",
+    "task_slots",
     "with_cores",
 ]
 
@@ -48,22 +50,73 @@ class CorePrediction(NamedTuple):
 
 def registered_cores(schedule: Schedule) -> list[Cores]:
     """Return the cores that the application had, executor by executor, from when they registered until they went."""
-    return _cores_since(schedule, schedule.executors["added"].to_list())
+    return _cores_since(schedule, schedule.executors["added"].to_list(), _core_counts(schedule))
 
 
-def recorded_cores(schedule: Schedule) -> list[Cores]:
-    """Return the cores that the application had over time, executor by executor, for replays.
+def registered_slots(schedule: Schedule) -> list[Cores]:
+    """Return the same with as many cores as tasks can use (`task_slots`)."""
+    return _cores_since(schedule, schedule.executors["added"].to_list(), task_slots(schedule))
+
+
+def recorded_cores(schedule: Schedule, *, every: bool = False) -> list[Cores]:
+    """Return the cores that tasks could use over time, executor by executor, for replays.
 
     An executor that came while tasks were waiting took some time to get its first one, with cold code on a busy driver:
-    it counts from that launch on.
+    it counts from that launch on. With `every` all cores count, also those that no task may use (`task_slots`).
     """
-    return _cores_since(schedule, _first_launches(schedule))
+    counts = task_slots(schedule)
+    if every:
+        counts = [max(own) for own in zip(counts, _core_counts(schedule), schedule.executors["cores"], strict=True)]
+    return _cores_since(schedule, _first_launches(schedule), counts)
 
 
-def _cores_since(schedule: Schedule, since: Sequence[int]) -> list[Cores]:
+def task_slots(schedule: Schedule) -> list[int]:
+    """Return how many tasks each executor runs at once: its cores, by what one task asks for.
+
+    That is `spark.task.cpus`, by which tasks were placed, or what a resource profile says, which settings do not tell:
+    then it is seen in executors none of which ever used more than a part of its cores, though tasks waited that were no
+    tiny ones.
+
+    Parameters
+    ----------
+    schedule
+        Of one log.
+
+    Returns
+    -------
+    list of int
+        Per executor.
+    """
+    counts, used = _core_counts(schedule), [0] * schedule.executors.height
+    for core in schedule.tasks["core"].unique().to_list():
+        used[schedule.cores[core].executor] += 1
+    asked = min((count // own for count, own in zip(counts, used, strict=True) if own), default=1)
+    if asked <= 1 or not _waited(schedule, sum(used)):
+        return counts
+    return [max(count // asked, own, min(count, 1)) for count, own in zip(counts, used, strict=True)]
+
+
+_WAVES = 2
+_TINY_NS = 300_000_000
+"""The driver cannot launch shorter tasks fast enough to fill many cores."""
+
+
+def _waited(schedule: Schedule, used: int) -> bool:
+    """Return whether a stage without tiny tasks had so many that some of them waited for others to end."""
+    held = (pl.col("free") - pl.col("receipt")).median().alias("held")
+    stages = schedule.tasks.group_by("stage", "stage_attempt").agg(pl.len().alias("tasks"), held)
+    return bool(((stages["tasks"] > _WAVES * used) & (stages["held"] >= _TINY_NS)).any())
+
+
+def _core_counts(schedule: Schedule) -> list[int]:
+    """Return how many cores each executor has."""
     counts = list(schedule.more_cores)
     for core in schedule.cores:
         counts[core.executor] += 1
+    return counts
+
+
+def _cores_since(schedule: Schedule, since: Sequence[int], counts: Sequence[int]) -> list[Cores]:
     removed = schedule.executors["removed"].to_list()
     cores = [
         Cores(start, until if until is None else max(until, start), count)

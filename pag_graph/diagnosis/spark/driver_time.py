@@ -13,6 +13,7 @@ import polars as pl
 
 from pag_graph.diagnosis.spark.intervals import Interval, common, length, united, without
 from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.query_stages import between_query_stages
 from pag_graph.diagnosis.spark.streams import batch_frames
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.texts import LISTING
@@ -51,6 +52,9 @@ def driver_time(look: Look) -> list[Cause]:
     commits, cause = _commits(look, gaps, queries)
     causes.append(cause)
     rest = without(without(gaps, commits), batch_frames(look))
+    replanning, cause = between_query_stages(look, rest)
+    causes.append(cause)
+    rest = without(rest, replanning if cause is not None else [])
     between, cause = _many_jobs(look, rest)
     causes.append(cause)
     rest = without(rest, between)
@@ -136,11 +140,15 @@ def _many_jobs(look: Look, gaps: list[Interval]) -> tuple[list[Interval], Cause 
     plans = dict(look.schedule.log.executions.select("execution", "mark").iter_rows())
     jobs = sorted((job for job in look.schedule.jobs if job.number is not None), key=lambda job: job.start_ns)
     small: dict[tuple[str, int | None], list[Interval]] = {}
+    # The jobs of one query are its own doing, however many there are.
+    units: dict[tuple[str, int | None], set[tuple[bool, int]]] = {}
     for before, job in pairwise(jobs):
         if job.end_ns - min(before.end_ns, job.start_ns) < look.limits.small_job_ns:
             kind = None if job.execution is None else plans.get(job.execution)
             small.setdefault((job.name, kind), []).append((min(before.end_ns, job.start_ns), job.start_ns))
-    many = {kind: spans for kind, spans in small.items() if len(spans) >= look.limits.small_jobs}
+            unit = (True, job.job) if job.execution is None else (False, job.execution)
+            units.setdefault((job.name, kind), set()).add(unit)
+    many = {kind: spans for kind, spans in small.items() if len(units[kind]) >= look.limits.small_jobs}
     between = common(gaps, [span for spans in many.values() for span in spans])
     spent = length(between)
     if not look.matters(spent):

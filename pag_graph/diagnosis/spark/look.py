@@ -57,6 +57,14 @@ class Thresholds:
     delay_share: float = 0.25
     """Least share of scheduler delay, or of waiting for shuffle blocks, in the tasks' time; and of their frame in the
     time of a stream's batches."""
+    replanning_share: float = 0.1
+    """Least share of the driver's time between stages of adaptive queries in the time since the first job."""
+    full_heap: float = 0.95
+    """A heap is full if so much of it was in use when it was looked at."""
+    contended_share: float = 0.5
+    """Only a stage whose tasks had a processor for so much of their run time can tell of contention."""
+    contended_tasks: int = 5
+    """So many tasks with a processor each, and as many without, tell what sharing one costs."""
     small_jobs: int = 20
     """So many jobs of one call site are many, if each with the driver's time before it is small."""
     small_job_ns: int = 1_000_000_000

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.diagnosis.spark.look import Cause, Look, seconds
+from pag_graph.diagnosis.spark.look import Cause, Look, Shorter, seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     I64 = NDArray[np.int64]
 
-__all__ = ["delays", "garbage", "spills"]
+__all__ = ["collected", "delays", "garbage", "spilled", "spills"]
 
 
 def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
@@ -24,17 +24,26 @@ def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int
     return own, [(int(s), int(a)) for s, a in keys.iter_rows()]
 
 
-def garbage(look: Look) -> list[Cause]:
-    """Find stages whose executors collected garbage for much of their run time."""
-    heavy = look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
+def collected(look: Look) -> list[tuple[I64, I64]]:
+    """Return tasks of stages that collected garbage for much of their run time, and for how long each did."""
+    heavy = _collecting(look)
     if not heavy.height:
         return []
-    own, keys = _with(look, heavy)
-    numbers, gc = own["number"].to_numpy(), own["gc"].to_numpy()
+    own, _ = _with(look, heavy)
+    return [(own["number"].to_numpy(), own["gc"].to_numpy())]
 
-    def cleared(durations: I64) -> None:
-        durations[numbers] -= gc
 
+def _collecting(look: Look) -> pl.DataFrame:
+    return look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
+
+
+def garbage(look: Look) -> list[Cause]:
+    """Find stages whose executors collected garbage for much of their run time."""
+    heavy = _collecting(look)
+    if not heavy.height:
+        return []
+    _, keys = _with(look, heavy)
+    cleared = Shorter(collected(look))
     saved = look.saved_in(keys, cleared)
     if not look.matters(saved):
         return []
@@ -51,26 +60,36 @@ def garbage(look: Look) -> list[Cause]:
     return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal, changed=cleared)]
 
 
-def spills(look: Look) -> list[Cause]:
-    """Find stages that spilled much of what they moved."""
-    moved = pl.col("read_bytes") + pl.col("written_bytes")
-    heavy = look.stages.filter(
-        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
-    )
+def spilled(look: Look) -> list[tuple[I64, I64]]:
+    """Return tasks of stages that spilled much of what they moved, and what that took of each.
+
+    Spark does not log how long spilling took. Work is taken to go with the bytes that pass through a task.
+    """
+    heavy = _spilling(look)
     if not heavy.height:
         return []
-    own, keys = _with(look, heavy)
-    numbers = own["number"].to_numpy()
-    spilled = own["disk_spilled_bytes"].to_numpy().astype(float)
+    own, _ = _with(look, heavy)
+    spilt = own["disk_spilled_bytes"].to_numpy().astype(float)
     columns = ("remote_bytes", "local_bytes", "input_bytes", "shuffle_write_bytes", "output_bytes")
     once = own.select(pl.sum_horizontal(*columns)).to_series().to_numpy()
-    # Spark does not log how long spilling took. Work is taken to go with the bytes that pass through a task.
-    part = spilled / np.maximum(spilled + once, 1)
-    less = (own["work"].to_numpy() * part).astype(np.int64)
+    part = spilt / np.maximum(spilt + once, 1)
+    return [(own["number"].to_numpy(), (own["work"].to_numpy() * part).astype(np.int64))]
 
-    def unspilled(durations: I64) -> None:
-        durations[numbers] -= less
 
+def _spilling(look: Look) -> pl.DataFrame:
+    moved = pl.col("read_bytes") + pl.col("written_bytes")
+    return look.stages.filter(
+        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
+    )
+
+
+def spills(look: Look) -> list[Cause]:
+    """Find stages that spilled much of what they moved."""
+    heavy = _spilling(look)
+    if not heavy.height:
+        return []
+    _, keys = _with(look, heavy)
+    unspilled = Shorter(spilled(look))
     saved = look.saved_in(keys, unspilled)
     if not look.matters(saved):
         return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from pag_graph.diagnosis.spark.cores import registered_cores
+from pag_graph.diagnosis.spark.cores import registered_slots
 from pag_graph.diagnosis.spark.list_schedule import Cores, JobPlan, StagePlan, WorkPlan
 from pag_graph.sources.spark.schedule import MS
 from pag_graph.sources.spark.shuffles import stage_parents
@@ -98,7 +98,7 @@ def _find_begins(schedule: Schedule, tasks: pl.DataFrame, spans: dict[tuple[int,
     launches, ends = np.sort(tasks["launch"].to_numpy()), np.sort(tasks["free"].to_numpy())
     added = schedule.executors["added"].min()
     first_executor = added if isinstance(added, int) else 0
-    cores_by = _cores_over_time(registered_cores(schedule))
+    cores_by = _cores_over_time(registered_slots(schedule))
     for key, span in spans.items():
         stated = submitted.get(key)
         if stated is None:

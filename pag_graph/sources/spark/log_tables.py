@@ -81,7 +81,8 @@ class SparkLog:
     executors: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per executor, in the order in which they came."""
     executions: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """One row per SQL execution, by number; `mark` tells first plans apart, but for ids, numbers and dates."""
+    """One row per SQL execution, by number; `mark` tells first plans apart, but for ids, numbers and dates, `replanned`
+    is how often adaptive execution stated its plan again."""
     nodes: pl.DataFrame = field(default_factory=pl.DataFrame)
     """One row per plan node of a SQL execution's last plan; `detail` is Spark's word for how it joins or divides,
     `mark` tells texts apart that are not kept, `traits` are what else was seen in them (`plan_texts.traits`)."""
@@ -155,6 +156,7 @@ EXECUTIONS: dict[str, Any] = {
     "started_ms": _I,
     "ended_ms": _I,
     "mark": _I,
+    "replanned": _I,
 }
 NODES: dict[str, Any] = {
     "execution": _I,

@@ -420,13 +420,17 @@ class _Reading:
             "started_ms": self._time(event["time"]),
             "ended_ms": None,
             "mark": plan_mark(event.get("sparkPlanInfo")),
+            "replanned": 0,
         }
         if changed := known_settings(event.get("modifiedConfigs")):
             self.log.query_settings[number] = changed
         self._plan(number, event)
 
     def _execution_plan(self, event: dict[str, Any]) -> None:
-        self._plan(id_of(event["executionId"], LARGEST), event)
+        number = id_of(event["executionId"], LARGEST)
+        if number in self.executions:
+            self.executions[number]["replanned"] += 1
+        self._plan(number, event)
 
     def _plan(self, number: int, event: dict[str, Any]) -> None:
         plan = plan_nodes(event.get("sparkPlanInfo") or {}, self.texts)

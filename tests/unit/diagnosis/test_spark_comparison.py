@@ -87,6 +87,10 @@ def test_of_a_stream_of_queries_the_one_setting_that_was_changed_comes_first() -
     assert sum(row.new_ns for row in found.rows) == new.diagnosis.span_ns
     assert sum(row.base_ns for row in found.rows) == base.diagnosis.span_ns
     assert sum(row.difference_ns for row in found.rows) == new.diagnosis.span_ns - base.diagnosis.span_ns
+    # A query goes with itself, however its joins bring rows together.
+    assert found.matched == (1.0, 1.0)
+    queries = [(pair.new, pair.base) for pair in found.pairs if pair.new and pair.base and pair.new.kind == "query"]
+    assert {base.number - new.number for new, base in queries} == {22}
 
 
 def test_other_numbers_of_cores_are_told_and_jobs_go_together() -> None:
@@ -207,6 +211,7 @@ def test_the_command_compares_and_ends_with_an_alarm() -> None:
     assert code == 0
     assert text.index("spark.sql.autoBroadcastJoinThreshold: -1, was 10485760") < text.index("Where the paths differ")
     assert run(new, "--against", base, "--fail-over", "10%")[0] == 9
+    assert run(path(STREAMS[0]), "--against", path(STREAMS[1]), "--fail-over", "10%")[0] == 9
     code, text, _ = run(base, "--against", new, "--fail-over", "10%", "--format", "json")
     found = json.loads(text)
     assert (code, found["gate"]["too_long"], found["gate"]["noise"]) == (0, False, "unknown")

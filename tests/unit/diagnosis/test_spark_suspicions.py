@@ -19,7 +19,8 @@ from pag_graph.sources.spark.reader import read_log
 DATA = Path(__file__).parents[2] / "data" / "spark"
 
 PATTERNS = {"agg_fallback", "multiplied_rows", "unused_order", "useless_partial_agg", "wasted_shuffle"}
-OF_TEXTS = {"cache_unused", "codegen_fallback", "full_scan", "slow_expression"}
+OF_TEXTS = {"cache_unused", "codegen_fallback", "full_scan", "serial_jobs", "slow_expression"}
+"""Its queries have one task each, one after another."""
 
 
 def diagnosis(name: str) -> Diagnosis:

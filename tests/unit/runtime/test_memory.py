@@ -60,3 +60,21 @@ def test_without_such_a_library_nothing_happens(monkeypatch: pytest.MonkeyPatch)
     assert not memory.keep()
     with memory.kept():
         pass
+
+
+SPARE = """
+import os
+from pag_graph.runtime import memory
+
+memory.spare()
+import pyarrow as pa
+
+print(pa.default_memory_pool().backend_name, os.environ["_RJEM_MALLOC_CONF"], memory._state["always"])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the C library of this system keeps what it likes")
+def test_a_process_that_answers_once_keeps_nothing() -> None:
+    environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", SPARE], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["system", "dirty_decay_ms:0,muzzy_decay_ms:0", "True"]

@@ -16,6 +16,10 @@ __all__ = ["Pair", "Unit", "match_units", "units_of"]
 
 _SAME, _ALIKE, _OTHER, _GAP = 3, 2, -1, -1
 _JACCARD = 0.5
+_MOVING = frozenset(
+    {"AQEShuffleRead", "BroadcastExchange", "CustomShuffleReader", "Exchange", "ReusedExchange", "Sort"}
+)
+"""Nodes that bring rows to where others want them: how is decided by settings and sizes, not by the query."""
 _MOST_CELLS = 4_000_000
 """Longest table of an alignment; what is longer pairs by equal marks only."""
 
@@ -33,7 +37,7 @@ class Unit:
     mark: str
     """Equal for the same plan, or the same call site and steps, whatever the numbers in them."""
     nodes: Counter[str]
-    """Names of plan nodes, or of steps."""
+    """Names of plan nodes that say what is computed, or of steps; all kinds of joins are one."""
 
     def score(self, other: Unit) -> int:
         """Return how well two units go together."""
@@ -56,8 +60,8 @@ def units_of(answer: SparkAnswer) -> list[Unit]:
     log, schedule = answer.log, answer.mapped.schedule
     names: dict[int, Counter[str]] = {}
     for execution, name in log.nodes.select("execution", "name").iter_rows():
-        if not name.startswith("WholeStageCodegen"):
-            names.setdefault(execution, Counter())[name] += 1
+        if name not in _MOVING and not name.startswith("WholeStageCodegen"):
+            names.setdefault(execution, Counter())["Join" if name.endswith("Join") else name] += 1
     found = []
     for row in log.executions.iter_rows(named=True):
         if row["root"] is None or row["root"] == row["execution"]:

@@ -1,0 +1,176 @@
+"""Tasks that share processors: what a task lost for want of one grows with the tasks beside it on its host.
+
+Stolen time is run time without processor time and the measured waits. Waiting is not contention, so only warm tasks
+count, of stages that had a processor for half of their run time, without Python, object stores and spilling. Of these
+``stolen / processor time = a + b * max(0, k - P) / P`` is fitted: `k` tasks at once on the host, `P` processors. That
+two tasks take twice as long on one processor is no loss (`b` is 1); what is beyond that is, and so is processor time
+that grows with the tasks at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from pag_graph.diagnosis.spark.changes import of_setting
+from pag_graph.diagnosis.spark.list_schedule import Cores
+from pag_graph.diagnosis.spark.python_code import PYTHON
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pag_graph.diagnosis.spark.look import Cause, Look
+
+    I64 = NDArray[np.int64]
+    F64 = NDArray[np.float64]
+
+__all__ = ["Sharing", "contention", "fit_sharing", "tasks_at_once"]
+
+_EXECUTOR_CORES = "spark.executor.cores"
+_EXPLAINED = 0.5
+"""Least part of the stolen time's variance that the fit explains."""
+_CLOUD = ("gcs api time", "cloud storage request duration")
+
+
+class Sharing(NamedTuple):
+    """What it costs that tasks share processors."""
+
+    processors: int
+    """Of a host."""
+    share: float
+    """Stolen time for each second with a processor, for each task beyond the processors over these (`b`)."""
+    inflation: float
+    """How much more processor time tasks take beside others; 1 for none."""
+    alone: int
+    """Tasks with a processor each, from which it is known."""
+    crowded: int
+    """Tasks without."""
+
+
+def contention(look: Look) -> list[Cause]:
+    """Find hosts with more tasks at once than processors, where that costs more than it gives."""
+    own = _comparable(look)
+    if own.height < 2 * look.limits.contended_tasks:
+        return []
+    at_once = tasks_at_once(look)
+    numbers = own["number"].to_numpy()
+    known = fit_sharing(
+        own["stolen"].to_numpy(), own["cpu_ns"].to_numpy(), at_once[numbers], look.limits.contended_tasks
+    )
+    if known is None:
+        return []
+    every = look.tasks.filter(pl.col("cpu_ns") > 0)["number"].to_numpy()
+    less = _lost(known, look.tasks["cpu_ns"].to_numpy(), at_once)
+
+    def alone(durations: I64) -> None:
+        durations[every] = np.maximum(durations[every] - less[every], 0)
+
+    durations = look.plan.durations.copy()
+    alone(durations)
+    fewer = _fewer_cores(look, known.processors)
+    saved = look.base - look.ends(durations=durations, cores=fewer)
+    if not look.matters(saved):
+        return []
+    most, plural = float(at_once.max()), "s" if known.processors > 1 else ""
+    text = (
+        f"Hosts ran up to {most:.0f} tasks at once on {known.processors} processor{plural}:"
+        f" for each second with a processor a task lost {known.share:.1f} s for each {known.processors} tasks too many"
+    )
+    text += f", and took {known.inflation:.0%} of the processor time." if known.inflation > 1 else "."
+    signal = {**known._asdict(), "tasks_at_once": round(most, 2)}
+    change = of_setting(look.schedule.log, _EXECUTOR_CORES, f"{known.processors} on a host in all")
+    traps = (
+        "That tasks on one processor take turns is no loss, and is not counted.",
+        "Programs outside of Spark on the same host take processors too.",
+    )
+    return [look.cause("contention", saved, text, signal=signal, changes=(change,), traps=traps, bound=True)]
+
+
+def fit_sharing(stolen: I64, cpu: I64, at_once: F64, least: int) -> Sharing | None:
+    """Say what it costs that tasks share processors.
+
+    Parameters
+    ----------
+    stolen, cpu
+        Per task, nanoseconds without and with a processor.
+    at_once
+        Per task, the mean number of tasks on its host while it ran, itself included.
+    least
+        Tasks that must stand on each side of the knee.
+
+    Returns
+    -------
+    Sharing or None
+        With the number of processors whose knee explains most; None where too few tasks ran with fewer neighbours, or
+        no knee explains half of the variance.
+    """
+    ratio = stolen / np.maximum(cpu, 1)
+    spread = float(((ratio - ratio.mean()) ** 2).sum())
+    best: tuple[float, Sharing] | None = None
+    for processors in range(1, int(at_once.max(initial=1.0))):
+        crowded = at_once > processors + 0.5
+        if min(int(crowded.sum()), int((~crowded).sum())) < least:
+            continue
+        beyond = np.maximum(at_once - processors, 0) / processors
+        slope, level = np.polyfit(beyond, ratio, 1)
+        left = float(((ratio - level - slope * beyond) ** 2).sum())
+        if slope <= 0 or left > (1 - _EXPLAINED) * spread or (best is not None and left >= best[0]):
+            continue
+        inflation = max(1.0, float(np.median(cpu[crowded]) / max(np.median(cpu[~crowded]), 1)))
+        counts = (int((~crowded).sum()), int(crowded.sum()))
+        best = (left, Sharing(processors, round(float(slope), 4), round(inflation, 4), *counts))
+    return None if best is None else best[1]
+
+
+def tasks_at_once(look: Look) -> F64:
+    """Return per task how many tasks ran on its host on average while it ran, itself included."""
+    out = np.ones(look.tasks.height)
+    for own in look.tasks.partition_by("host"):
+        begin, end = own["receipt"].to_numpy(), own["free"].to_numpy()
+        times = np.concatenate([begin, end])
+        order = np.argsort(times, kind="stable")
+        running = np.cumsum(np.repeat([1, -1], own.height)[order])
+        passed = np.concatenate([[0], np.cumsum(np.diff(times[order]) * running[:-1])])
+        work = np.interp(end, times[order], passed) - np.interp(begin, times[order], passed)
+        out[own["number"].to_numpy()] = work / np.maximum(end - begin, 1)
+    return np.maximum(out, 1.0)
+
+
+def _comparable(look: Look) -> pl.DataFrame:
+    """Return the warm tasks of stages that work and do not wait, with the time that was stolen from each."""
+    waits = {node.execution for node in look.plans if any(node.has(timer) for timer in _CLOUD)}
+    python = {stage for stage, nodes in look.nodes.items() if any(PYTHON.fullmatch(name) for name in nodes)}
+    cloud = {key[0] for key, nodes in look.plans.of_stage.items() if any(node.execution in waits for node in nodes)}
+    enough = pl.col("cpu_ns") >= look.limits.contended_share * pl.col("run_ns")
+    stages = look.stages.filter((pl.col("spilled_bytes") == 0) & (pl.col("run_ns") > 0) & enough)
+    keys = [(s, a) for s, a in stages.select("stage", "stage_attempt").iter_rows() if s not in python | cloud]
+    cold = pl.struct("stage", "stage_attempt", "core").is_first_distinct()
+    own = look.tasks.sort("receipt").with_columns(cold=cold)
+    wanted = pl.DataFrame(keys, schema={"stage": pl.Int64, "stage_attempt": pl.Int64}, orient="row")
+    own = own.cast({"stage": pl.Int64, "stage_attempt": pl.Int64}).join(wanted, on=wanted.columns, how="semi")
+    return own.filter(~pl.col("cold") & pl.col("succeeded") & (pl.col("cpu_ns") > 0)).with_columns(
+        stolen=(pl.col("work") - pl.col("cpu_ns")).clip(lower_bound=0)
+    )
+
+
+def _lost(known: Sharing, cpu: I64, at_once: F64) -> I64:
+    """Return what each task loses beside others, nanoseconds."""
+    beyond = np.maximum(at_once - known.processors, 0) / known.processors
+    inflated = np.where(beyond > 0, 1 - 1 / known.inflation, 0.0)
+    return np.asarray(cpu * (known.share * beyond + inflated), np.int64)
+
+
+def _fewer_cores(look: Look, processors: int) -> list[Cores]:
+    """Return the cores with as many on each host at most as it has processors: those of its first executors."""
+    left: dict[str, int] = {}
+    hosts = look.schedule.executors["host"].to_list()
+    groups = []
+    for host, group in zip(hosts, look.cores, strict=True):
+        taken = min(group.cores, left.setdefault(host, processors))
+        left[host] -= taken
+        groups.append(group._replace(cores=taken))
+    if any(group.until is None and group.cores for group in groups):
+        return groups
+    return [*groups, Cores(0, None)]

@@ -1,0 +1,74 @@
+"""Executors whose heap was full when they collected garbage, or when their tasks spilled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from pag_graph.diagnosis.spark.changes import bytes_of, of_setting
+from pag_graph.diagnosis.spark.look import Shorter
+from pag_graph.diagnosis.spark.resources import collected, spilled
+from pag_graph.sources.spark.settings import setting
+
+if TYPE_CHECKING:
+    from pag_graph.diagnosis.spark.look import Cause, Look
+
+__all__ = ["memory_under"]
+
+_EXECUTOR, _DRIVER = "spark.executor.memory", "spark.driver.memory"
+
+
+def memory_under(look: Look) -> list[Cause]:
+    """Find executors whose heap was full, and say what their garbage collection and spilling cost together.
+
+    A heap is full where Spark saw `full_heap` of it in use at a heartbeat. Time is only taken from tasks on such
+    executors, in stages that spent much on garbage collection or spilled much of what they moved.
+    """
+    heap, peaks = _heap_bytes(look), _full_heaps(look)
+    if heap is None or not peaks:
+        return []
+    rows = look.schedule.executors
+    codes = [code for name, code in rows.select("executor", "code").iter_rows() if name in peaks]
+    full = look.tasks["executor"].is_in(codes).to_numpy()
+    parts = [(numbers, np.where(full[numbers], less, 0)) for numbers, less in (*collected(look), *spilled(look))]
+    if not parts:
+        return []
+    changed = Shorter(parts)
+    saved = look.saved(changed)
+    if not look.matters(saved):
+        return []
+    own = look.tasks.filter(pl.Series(full))
+    gc, spilt = int(own["gc"].sum()), int(own["disk_spilled_bytes"].sum())
+    name, peak = max(peaks.items(), key=lambda item: (item[1], item[0]))
+    text = (
+        f"{len(peaks)} of {rows.height} executor{'s' if rows.height > 1 else ''} had a full heap ({name}:"
+        f" {peak / 2**20:,.0f} of {heap / 2**20:,.0f} MiB): tasks there spent"
+        f" {gc / max(int(own['run'].sum()), 1):.0%} of their run time collecting garbage, and spilled"
+        f" {spilt / 2**20:,.0f} MiB."
+    )
+    signal = {"heap_bytes": heap, "peak_bytes": peak, "executors": sorted(peaks), "gc_ns": gc, "spilled_bytes": spilt}
+    change = of_setting(look.schedule.log, _setting_of(look), f"{heap * 2 >> 20}m")
+    traps = ("A heap holds garbage too: full is not too small, unless collecting or spilling takes time.",)
+    told = {"signal": signal, "changes": (change,), "traps": traps, "bound": True, "changed": changed}
+    return [look.cause("memory_under", saved, text, **told)]
+
+
+def _full_heaps(look: Look) -> dict[str, int]:
+    """Return the executors whose heap was full, with the most that was in use."""
+    heap, memory = _heap_bytes(look), look.schedule.log.memory
+    if heap is None or not memory.height:
+        return {}
+    known = set(look.schedule.executors["executor"].to_list())
+    rows = memory.filter(pl.col("heap_bytes") >= look.limits.full_heap * heap).select("executor", "heap_bytes")
+    return {name: peak for name, peak in rows.iter_rows() if name in known}
+
+
+def _heap_bytes(look: Look) -> int | None:
+    return bytes_of(setting(look.schedule.log, _setting_of(look)).value, unit="m")
+
+
+def _setting_of(look: Look) -> str:
+    """Return which setting says how large the heap is in which tasks run."""
+    return _DRIVER if "driver" in look.schedule.executors["executor"].to_list() else _EXECUTOR
