@@ -181,6 +181,29 @@ def test_who_is_to_blame_is_found_by_clicking(page: Chromium, library: Library, 
     page.until("document.querySelector('#details h2')?.innerText.includes('processing on worker 0')", "the same again")
 
 
+def test_a_drag_over_columns_chooses_all_of_them(page: Chromium, library: Library, folder: Path) -> None:
+    show(page, f"run?store={store_of(library, 'skewed.pag')}")
+    page.until("document.querySelector('#why .cause') !== null", "report of the slowest round")
+    epochs = api.open(folder / "skewed.pag").run.epochs.sort("epoch").to_dicts()
+    # 56 pixels lie before the first column, and 8 behind the last one.
+    box = page.evaluate(
+        "(({ left, top, width }) => [left, top, width])(document.querySelector('#epochs').getBoundingClientRect())"
+    )
+    first, last = (box[0] + 56 + (box[2] - 64) * (place + 0.5) / len(epochs) for place in (3, 5))
+    for start, end in ((first, last), (last, first)):
+        page.evaluate("document.querySelector('#open-lanes').remove()")
+        page.drag((start, box[1] + 100), (end, box[1] + 100))
+        page.until("document.querySelector('#open-lanes') !== null", "choice")
+        address = page.evaluate("location.hash")
+        assert f"from={epochs[3]['start_ns']}&to={epochs[5]['end_ns']}" in address, address
+        assert "epoch=" not in address
+    # The report and the lanes are of that window.
+    page.until("document.querySelector('#why')?.innerText.includes('What the time went to')", "report of the window")
+    click(page, "#open-lanes")
+    page.until(f"{PAGE} === 'window' && document.querySelector('#lanes').dataset.drawn > 0", "lanes of the window")
+    assert f"from={epochs[3]['start_ns']}&to={epochs[5]['end_ns']}" in page.evaluate("location.hash")
+
+
 def test_a_new_user_finds_who_is_to_blame_and_since_when(page: Chromium, folder: Path) -> None:
     """As a person would: what can be seen is clicked, and nothing else is known."""
     clicks = 0
