@@ -55,7 +55,7 @@ class Drawn:
     @property
     def run(self) -> Run:
         run = Run.__new__(Run)
-        run.info = SimpleNamespace(run={"rules": self.rules, "end_ns": self.end_ns}, path="memory")  # type: ignore[assignment]
+        run.info = SimpleNamespace(run={"rules": self.rules, "end_ns": self.end_ns}, path="memory", removed=None)  # type: ignore[assignment]
         workers = [
             {"worker": worker, "process": process, "clock_domain": "", "offset_ns": 0}
             for worker, process in self.processes.items()
