@@ -25,19 +25,20 @@ from pag_graph.diagnosis.spans.sums import summed
 from pag_graph.errors import PagGraphError
 from pag_graph.sources.spans.convert import convert, convertible
 from pag_graph.sources.spans.files import FORMS as READERS
-from pag_graph.sources.spans.files import form_of, read_file, read_spans
+from pag_graph.sources.spans.files import form_of, read_file
 from pag_graph.sources.spans.request_parts import request_rows
-from pag_graph.sources.spans.requests import Requests, requests
 from pag_graph.sources.spans.table import SpanRows
 from pag_graph.testing.span_traces import simulate
 from tests.support.mutated import mutate_bytes, mutate_value, tries
-from tests.support.simulated_spans import FORMS
+from tests.support.simulated_spans import FORMS, read_spans, requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     import pyarrow as pa
+
+    from pag_graph.sources.spans.requests import Requests
 
 TRIES = tries(150)
 BATCH, ALONE_EACH, BUILT_EACH, LONGEST_S = 50, 20, 100, 60
@@ -147,7 +148,8 @@ def together(name: str, numbers: Sequence[int], place: Path) -> Counter[str]:
         outcomes["finding" if told else "read"] += 1
     for form, rows in tables.items():
         if rows.rows:
-            made = requests(rows.table(form, READERS[form].tick_ns, []))
+            (whole,) = rows.parts(form, READERS[form].tick_ns, []).tables
+            made = requests(whole())
             check(made.findings, made)
     return outcomes
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pag_graph.sources.spans.files import read_spans
-from pag_graph.sources.spans.requests import requests
+from pag_graph.sources.spans.agreement import agree
+from pag_graph.sources.spans.files import read_parts
+from pag_graph.sources.spans.requests import make_requests, prepare
 from pag_graph.testing import span_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from pag_graph.sources.spans.requests import Requests
@@ -21,6 +22,19 @@ FORMS = {
     "otlp.jsonl": span_traces.otlp,
     "otlp.pb": span_traces.otlp_protobuf,
 }
+
+
+def read_spans(sources: Sequence[Path]) -> SpanTable:
+    """Read the spans of a few files into one table."""
+    with read_parts(sources) as parts:
+        (whole,) = parts.tables
+        return whole()
+
+
+def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
+    """Make requests of spans that are all."""
+    prepared = prepare(table)
+    return make_requests(table, prepared, agree(table, [prepared.evidence]), sync=sync)
 
 
 def table_of(spans: Iterable[span_traces.SimulatedSpan], folder: Path, name: str = "jaeger.json") -> SpanTable:

@@ -32,7 +32,8 @@ def memory_under(look: Look) -> list[Cause]:
     rows = look.schedule.executors
     codes = [code for name, code in rows.select("executor", "code").iter_rows() if name in peaks]
     full = look.tasks["executor"].is_in(codes).to_numpy()
-    parts = [(numbers, np.where(full[numbers], less, 0)) for numbers, less in (*collected(look), *spilled(look))]
+    lost = [each for each in (collected(look), spilled(look)) if each.keys]
+    parts = [(each.tasks, np.where(full[each.tasks], each.time, 0)) for each in lost]
     if not parts:
         return []
     changed = Shorter(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["collected", "delays", "garbage", "spilled", "spills"]
 
 
+class Lost(NamedTuple):
+    """What tasks of some stages lost to one thing."""
+
+    stages: pl.DataFrame
+    keys: list[tuple[int, int]]
+    """Stages and attempts."""
+    tasks: I64
+    """Numbers of their tasks."""
+    time: I64
+    """Of each task, nanoseconds."""
+
+
 def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, int]]]:
     """Return the tasks of some stages, and these."""
     keys = heavy.select("stage", "stage_attempt")
@@ -24,26 +36,19 @@ def _with(look: Look, heavy: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int
     return own, [(int(s), int(a)) for s, a in keys.iter_rows()]
 
 
-def collected(look: Look) -> list[tuple[I64, I64]]:
-    """Return tasks of stages that collected garbage for much of their run time, and for how long each did."""
-    heavy = _collecting(look)
-    if not heavy.height:
-        return []
-    own, _ = _with(look, heavy)
-    return [(own["number"].to_numpy(), own["gc"].to_numpy())]
-
-
-def _collecting(look: Look) -> pl.DataFrame:
-    return look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
+def collected(look: Look) -> Lost:
+    """Return stages that collected garbage for much of their run time, and for how long each task did."""
+    heavy = look.stages.filter(pl.col("gc_ns") >= look.limits.gc_share * pl.col("run_ns").clip(lower_bound=1))
+    own, keys = _with(look, heavy)
+    return Lost(heavy, keys, own["number"].to_numpy(), own["gc"].to_numpy())
 
 
 def garbage(look: Look) -> list[Cause]:
     """Find stages whose executors collected garbage for much of their run time."""
-    heavy = _collecting(look)
-    if not heavy.height:
+    heavy, keys, tasks, time = collected(look)
+    if not keys:
         return []
-    _, keys = _with(look, heavy)
-    cleared = Shorter(collected(look))
+    cleared = Shorter([(tasks, time)])
     saved = look.saved_in(keys, cleared)
     if not look.matters(saved):
         return []
@@ -60,36 +65,29 @@ def garbage(look: Look) -> list[Cause]:
     return [look.cause("gc", saved, text, stage=worst["stage"], signal=signal, changed=cleared)]
 
 
-def spilled(look: Look) -> list[tuple[I64, I64]]:
-    """Return tasks of stages that spilled much of what they moved, and what that took of each.
+def spilled(look: Look) -> Lost:
+    """Return stages that spilled much of what they moved, and what that took of each task.
 
     Spark does not log how long spilling took. Work is taken to go with the bytes that pass through a task.
     """
-    heavy = _spilling(look)
-    if not heavy.height:
-        return []
-    own, _ = _with(look, heavy)
+    moved = pl.col("read_bytes") + pl.col("written_bytes")
+    heavy = look.stages.filter(
+        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
+    )
+    own, keys = _with(look, heavy)
     spilt = own["disk_spilled_bytes"].to_numpy().astype(float)
     columns = ("remote_bytes", "local_bytes", "input_bytes", "shuffle_write_bytes", "output_bytes")
     once = own.select(pl.sum_horizontal(*columns)).to_series().to_numpy()
     part = spilt / np.maximum(spilt + once, 1)
-    return [(own["number"].to_numpy(), (own["work"].to_numpy() * part).astype(np.int64))]
-
-
-def _spilling(look: Look) -> pl.DataFrame:
-    moved = pl.col("read_bytes") + pl.col("written_bytes")
-    return look.stages.filter(
-        (pl.col("spilled_bytes") > 0) & (pl.col("spilled_bytes") >= look.limits.spill_share * moved)
-    )
+    return Lost(heavy, keys, own["number"].to_numpy(), (own["work"].to_numpy() * part).astype(np.int64))
 
 
 def spills(look: Look) -> list[Cause]:
     """Find stages that spilled much of what they moved."""
-    heavy = _spilling(look)
-    if not heavy.height:
+    heavy, keys, tasks, time = spilled(look)
+    if not keys:
         return []
-    _, keys = _with(look, heavy)
-    unspilled = Shorter(spilled(look))
+    unspilled = Shorter([(tasks, time)])
     saved = look.saved_in(keys, unspilled)
     if not look.matters(saved):
         return []

@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pag_graph.sources.spans.table import SpanParts, SpanTable
+    from pag_graph.sources.spans.table import SpanParts
     from pag_graph.sources.spark.codecs import Stopped
 
 _HEAD: Final = 1 << 16
 _NEEDED: Final = 1 << 28
 """Bytes of memory that a slice takes as objects, and the columns of its spans."""
-_PER_SPAN: Final = 600
-"""Bytes that requests and their paths take per span, if all are in memory."""
-_PER_SPAN_OF_PARTS: Final = 100
+_PER_SPAN: Final = 100
 """Bytes that stay in memory per span where requests are made part by part: what sums are made of."""
 HELD: Final = 1 << 17
 """How many spans memory holds at a time where requests are made part by part."""
@@ -94,8 +92,9 @@ def span_files(source: Path) -> list[Path]:
     return [file for file in sorted(source.iterdir()) if file.is_file() and form_of(file) is not None]
 
 
-def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable:
-    """Read the spans of files and folders into one table.
+@contextmanager
+def read_parts(sources: Sequence[Path], *, form: str | None = None, held: int = HELD) -> Iterator[SpanParts]:
+    """Read the spans of files and folders into parts that hold whole traces, of which one at a time is in memory.
 
     Parameters
     ----------
@@ -103,55 +102,31 @@ def read_spans(sources: Sequence[Path], *, form: str | None = None) -> SpanTable
         Files, or folders whose files that look like spans are read; plain, gzip or zstd.
     form
         Name of the format; found out when absent.
-
-    Returns
-    -------
-    SpanTable
-        What could not be read is counted in `dropped`, and is a finding.
-
-    Raises
-    ------
-    TraceFormatError
-        If there is no file or no span, a file is damaged as a whole, files or their parts are in two formats, or there
-        is not enough memory; names the file.
-    """
-    rows = SpanRows()
-    return rows.table(*_read_all(sources, form, rows, _PER_SPAN))
-
-
-@contextmanager
-def read_parts(sources: Sequence[Path], *, form: str | None = None, held: int = HELD) -> Iterator[SpanParts]:
-    """Read the spans of files and folders into parts that hold whole traces, of which one at a time is in memory.
-
-    Parameters
-    ----------
-    sources, form
-        As for `read_spans`.
     held
         How many spans memory is to hold; more go to files in the folder for temporary ones.
 
     Yields
     ------
     SpanParts
-        To be used inside: the files go at the end.
+        To be used inside: the files go at the end. What could not be read is counted in `dropped` of each part, and is
+        a finding.
 
     Raises
     ------
     TraceFormatError
-        As for `read_spans`.
+        If there is no file or no span, a file is damaged as a whole, files or their parts are in two formats, or there
+        is not enough memory; names the file.
     StoreError
         If the folder for temporary files has no room.
     """
     rows = SpanRows(held)
     try:
-        yield rows.parts(*_read_all(sources, form, rows, _PER_SPAN_OF_PARTS))
+        yield rows.parts(*_read_all(sources, form, rows))
     finally:
         rows.close()
 
 
-def _read_all(
-    sources: Sequence[Path], form: str | None, rows: SpanRows, per_span: int
-) -> tuple[str, int, list[pa.Table]]:
+def _read_all(sources: Sequence[Path], form: str | None, rows: SpanRows) -> tuple[str, int, list[pa.Table]]:
     """Add the spans of files and folders; returns the format, its tick, and findings."""
     files = [file for source in sources for file in span_files(source)]
     if not files:
@@ -170,7 +145,7 @@ def _read_all(
             raise TraceFormatError(message, "Ask for one format at a time.", {"file": str(file)})
         with without_collector():
             told += read_file(file, chosen, rows)
-        _check_memory(file, per_span * rows.rows)
+        _check_memory(file, _PER_SPAN * rows.rows)
     if not rows.rows:
         message = f"{files[0]} holds no spans that can be read."
         raise TraceFormatError(message, None, {"file": str(files[0]), "dropped": rows.dropped})

@@ -35,7 +35,7 @@ class RequestParts:
     parts
         The spans, in parts that hold whole traces.
     sync
-        As for `requests`.
+        As for `make_requests`.
     """
 
     def __init__(self, parts: SpanParts, *, sync: Collection[str] = ()) -> None:

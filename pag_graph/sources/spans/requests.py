@@ -23,7 +23,7 @@ from pag_graph.kernels.span_paths import (
 )
 from pag_graph.kernels.span_trees import Places, Times, all_above, climb, fit, lay_out
 from pag_graph.sources.spans import oddities
-from pag_graph.sources.spans.agreement import agree, evidence, recorded_columns, stated_threads
+from pag_graph.sources.spans.agreement import evidence, recorded_columns, stated_threads
 from pag_graph.sources.spans.clocks import shifts
 from pag_graph.sources.spans.oddities import Odd
 from pag_graph.sources.spans.parents import family
@@ -112,34 +112,6 @@ class Requests:
         return self.spans.end[roots] - self.spans.start[roots]
 
 
-def requests(table: SpanTable, *, sync: Collection[str] = ()) -> Requests:
-    """Make requests of spans.
-
-    Parameters
-    ----------
-    table
-        All spans.
-    sync
-        Services, or ``service/operation``, that are known to wait for all that they call.
-
-    Returns
-    -------
-    Requests
-        With the path of each, and findings.
-
-    Raises
-    ------
-    TraceFormatError
-        If the spans last too long together.
-
-    Notes
-    -----
-    Definitions stand in `docs/spans.md`. O(n log n).
-    """
-    prepared = prepare(table)
-    return make_requests(table, prepared, agree(table, [prepared.evidence]), sync=sync)
-
-
 class Prepared(NamedTuple):
     """Spans of whole traces as far as they can be understood without others."""
 
@@ -165,12 +137,21 @@ def make_requests(table: SpanTable, prepared: Prepared, agreed: Agreed, *, sync:
     agreed
         What holds for these and for all others.
     sync
-        As for `requests`.
+        Services, or ``service/operation``, that are known to wait for all that they call.
+
+    Returns
+    -------
+    Requests
+        With the path of each, and findings.
 
     Raises
     ------
     TraceFormatError
         If the spans last too long together.
+
+    Notes
+    -----
+    Definitions stand in `docs/spans.md`. O(n log n).
     """
     kin, recorded, _ = prepared
     shift, uncertainty = shifts(table, recorded, agreed.clocks)

@@ -247,13 +247,11 @@ class SpanRows:
         empty = pl.DataFrame(schema=_SPAN), pl.DataFrame(schema=_REFERENCE)
         return pl.concat([empty[0], *self._parts]), pl.concat([empty[1], *self._reference_parts])
 
-    def table(self, form: str, tick_ns: int, findings: list[pa.Table]) -> SpanTable:
-        """Return everything that was added, codes in the order of their texts; nothing may be in files."""
-        self._flush()
-        return self._table(self._names(), *self._in_memory(), form, tick_ns, findings)
-
     def parts(self, form: str, tick_ns: int, findings: list[pa.Table]) -> SpanParts:
-        """Return everything that was added in parts of whole traces; to be called last."""
+        """Return everything that was added in parts of whole traces; to be called last.
+
+        Codes are in the order of their texts.
+        """
         self._flush()
         names = self._names()
 

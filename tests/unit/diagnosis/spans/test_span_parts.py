@@ -16,10 +16,10 @@ from pag_graph.diagnosis.spans.comparison import compared
 from pag_graph.errors import StoreError
 from pag_graph.sources.spans import convert, spilled, table
 from pag_graph.sources.spans.event_rows import LINKS
-from pag_graph.sources.spans.files import read_parts, read_spans
+from pag_graph.sources.spans.files import read_parts
 from pag_graph.store.trace import Trace
 from pag_graph.testing.span_traces import Settings, simulate
-from tests.support.simulated_spans import FORMS, span
+from tests.support.simulated_spans import FORMS, read_spans, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,11 @@ import pytest
 from pag_graph import api, sources
 from pag_graph.kernels.span_paths import OWN
 from pag_graph.sources.spans.convert import convert, convertible
-from pag_graph.sources.spans.files import read_spans
 from pag_graph.sources.spans.request_parts import request_rows
-from pag_graph.sources.spans.requests import NEVER, Requests, requests
+from pag_graph.sources.spans.requests import NEVER, Requests
 from pag_graph.sources.spans.table import CONSUMER
 from pag_graph.testing.span_traces import Settings, Simulation, simulate
-from tests.support.simulated_spans import FORMS, path_of, requests_of, seen, span
+from tests.support.simulated_spans import FORMS, path_of, read_spans, requests, requests_of, seen, span
 
 if TYPE_CHECKING:
     from pathlib import Path
