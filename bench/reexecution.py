@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pag_graph.model.enums import EpochRole
+from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pag_graph import api
     from pag_graph.graph.run import Run
 
-WARM = 3
-"""First rounds of a run that do not count: memory is new, and so are the threads."""
 _REPEAT = 5
 
 
@@ -65,7 +63,7 @@ def first_in_line() -> None:
 
 def rounds(run: Run) -> list[api.Window]:
     """Return the rounds of a run that count."""
-    return [window for window in run.windows() if window.role is EpochRole.ROUND][WARM:]
+    return [window for window in run.windows() if window.role is EpochRole.ROUND][WARM_UP_ROUNDS:]
 
 
 def spread(*sides: Sequence[float]) -> float:

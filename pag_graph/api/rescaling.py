@@ -67,7 +67,7 @@ def rescale(
     --------
     >>> pag_graph.api.rescale("run.pag", period_ns=10_000_000, first_ns=0)  # doctest: +SKIP
     """
-    from pag_graph.analyses.rescaling.latencies import Schedule
+    from pag_graph.analyses.rescaling.latencies import Period
     from pag_graph.analyses.rescaling.report import Setting
     from pag_graph.analyses.rescaling.report import rescale as ask
 
@@ -79,9 +79,9 @@ def rescale(
         raise InvalidParameterError(message)
     moves = None if routing is None else Path(routing)
     pag = store if isinstance(store, Pag) else Pag(Path(store))
-    schedule: Schedule | DueTimes | None = None
+    schedule: Period | DueTimes | None = None
     if period_ns is not None and first_ns is not None:
-        schedule = Schedule(period_ns, first_ns)
+        schedule = Period(period_ns, first_ns)
     if inputs is not None:
         if schedule is not None:
             message = "When input was due is said by a trace or by a period, not by both."

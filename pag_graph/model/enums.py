@@ -100,6 +100,8 @@ RESTING_TYPES = (ActivityType.IDLE, ActivityType.INPUT_WAIT, ActivityType.UNKNOW
 while somebody works."""
 
 
+WARM_UP_ROUNDS = 3
+"""First rounds of a run that count for nothing where runs are compared: memory is new, and so are the threads."""
 COUNTED_TYPES = (
     ActivityType.PROCESSING,
     ActivityType.SERIALIZATION,

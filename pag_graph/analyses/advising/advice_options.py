@@ -145,7 +145,7 @@ class Plan:
         best = min((option.utility for option in self.options if option.kind == "port"), default=math.inf)
 
         def key(option: Option) -> tuple[float, ...]:
-            ids = tuple(float(one) for one in option.operators)
+            ids = tuple(float(operator) for operator in option.operators)
             gains = option.gains(span_ns)
             safe = math.inf if gains is None else -round(100 * gains[0])
             if option.kind == "widen":
@@ -202,7 +202,7 @@ def flow_options(ports: Ports, beta: float, *, new_threads: int, widen: bool, no
         # Where records went to other threads before, workers are no longer alike.
         utilities = [group.utility for group in helped]
         options.append(_together(ports, together, max(utilities), before))
-    best = min((one for one in options if one.kind == "port"), key=lambda one: one.utility, default=None)
+    best = min((option for option in options if option.kind == "port"), key=lambda option: option.utility, default=None)
     after = dict(threads.busy)
     if best is not None and best.utility < before:
         for operator in best.operators:
@@ -315,6 +315,7 @@ def _saturated(threads: Threads, before: float) -> Threads:
     return Threads(
         busy={thread: share * pace for thread, share in threads.busy.items()},
         below={
-            one: {thread: share * pace for thread, share in shares.items()} for one, shares in threads.below.items()
+            operator: {thread: share * pace for thread, share in shares.items()}
+            for operator, shares in threads.below.items()
         },
     )

@@ -18,7 +18,7 @@ from pag_graph.analyses.advising.advice_state import AdviceState, Blacklisted, P
 from pag_graph.analyses.advising.pipelines import dataflow
 from pag_graph.analyses.advising.ports import read_ports, read_traffic
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import EpochRole, EventKind
+from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
 from pag_graph.model.tables import ADVICE_TRIALS
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pag_graph.graph.run import Run
 
-WARM = 3
-"""First rounds of a run that do not count: memory is new, and so are the threads."""
 FEWEST = 3
 """Runs on each side without which nothing is decided."""
 
@@ -230,11 +228,11 @@ class _Same:
         """Return the number of a port's operator in a run after."""
         wanted = self.pairs.get(self.address[port])
         if wanted is not None:
-            found = run.operators.filter(pl.col("address") == wanted)["operator"].to_list()
-            if not found:
+            operators = run.operators.filter(pl.col("address") == wanted)["operator"].to_list()
+            if not operators:
                 message = f"{run.info.path} has no operator {wanted}."
                 raise InvalidParameterError(message, "Give addresses before and after: `--map 0.4=0.5`.")
-            return int(found[0])
+            return int(operators[0])
         if self.counts[0][port.name] != self.counts[1][port.name]:
             message = (
                 f"There are {self.counts[0][port.name]} operators {port.name!r} before and"
@@ -298,9 +296,11 @@ def _flow_ports(before: Run, after: Run, same: _Same) -> list[PortName]:
 
 def _rate(run: Run, operator: int) -> float:
     """Return the records that an operator reads per second, once a run is warm."""
-    rounds = [window for window in run.windows() if window.role is EpochRole.ROUND][WARM:]
+    rounds = [window for window in run.windows() if window.role is EpochRole.ROUND][WARM_UP_ROUNDS:]
     if not rounds or rounds[-1].end_ns == rounds[0].start_ns:
-        message = f"{run.info.path} has no more than {WARM} rounds, and the first {WARM} do not count."
+        message = (
+            f"{run.info.path} has no more than {WARM_UP_ROUNDS} rounds, and the first {WARM_UP_ROUNDS} do not count."
+        )
         raise InvalidParameterError(message, "Record a longer run.")
     first, last = rounds[0].start_ns, rounds[-1].end_ns
     read = run.scan("edges").filter(
@@ -309,7 +309,7 @@ def _rate(run: Run, operator: int) -> float:
     counts = read.select(pl.col("records").sum(), activations=pl.col("activation").n_unique()).collect().row(0)
     count = counts[0] or counts[1]
     if not count:
-        message = f"Operator {operator} did nothing in {run.info.path} after the first {WARM} rounds."
+        message = f"Operator {operator} did nothing in {run.info.path} after the first {WARM_UP_ROUNDS} rounds."
         raise InvalidParameterError(message, "Compare runs in which it works.")
     return 1e9 * float(count) / (last - first)
 

@@ -378,12 +378,12 @@ class _Wider:
             chain = np.flatnonzero(chains.thread == thread)
             before = np.searchsorted(chains.begin[chain], ends, side="left") - 1
             for vertex, epoch, place in zip(ends.tolist(), epochs.tolist(), before.tolist(), strict=True):
-                at = place
-                while at >= 0 and chains.epoch[chain[at]] > epoch:
-                    at -= 1
-                if at >= 0:
+                latest = place
+                while latest >= 0 and chains.epoch[chain[latest]] > epoch:
+                    latest -= 1
+                if latest >= 0:
                     closed.append(vertex)
-                    last.append(int(chain[at]))
+                    last.append(int(chain[latest]))
         return np.array(closed, np.int64), np.array(last, np.int64)
 
     def replayed(self, weight: I64, costs: _Costs) -> int:

@@ -72,10 +72,11 @@ class Ports:
         if self.stacks is not None:
             exact = self.stacks.threads().below
             return {
-                one: {thread: Bounds(share, share, share) for thread, share in shares.items()}
-                for one, shares in exact.items()
+                operator: {thread: Bounds(share, share, share) for thread, share in shares.items()}
+                for operator, shares in exact.items()
             }
-        return {one: found for one in self.status for found in [self._flowing(one)] if found}
+        flowing = {operator: self._flowing(operator) for operator in self.status}
+        return {operator: shares for operator, shares in flowing.items() if shares}
 
     def _flowing(self, operator: int) -> dict[int, Bounds]:
         sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
@@ -90,8 +91,10 @@ class Ports:
     def shares(self) -> Mapping[int, Mapping[int, Mapping[int, Bounds]]]:
         """Per operator of a dataflow: s(o, d) per other operator and worker."""
         assert self.flow is not None  # noqa: S101  (only dataflows are asked)
-        own = {one: {one: dict.fromkeys(self.flow.workers, Bounds(1, 1, 1))} for one in self.status}
-        return {one: own[one] if self._alone(one) else self.flow.shares(one) for one in self.status}
+        own = {operator: {operator: dict.fromkeys(self.flow.workers, Bounds(1, 1, 1))} for operator in self.status}
+        return {
+            operator: own[operator] if self._alone(operator) else self.flow.shares(operator) for operator in self.status
+        }
 
     def _alone(self, operator: int) -> bool:
         """Say whether an operator is looked at for itself: nothing is downstream of what would be its own upstream."""
@@ -108,7 +111,11 @@ class Ports:
     @property
     def candidates(self) -> list[int]:
         """Operators that may get a port and have anything downstream, ascending."""
-        return [one for one, status in sorted(self.status.items()) if status == "candidate" and one in self.below]
+        return [
+            operator
+            for operator, status in sorted(self.status.items())
+            if status == "candidate" and operator in self.below
+        ]
 
     def threads(self, ports: Collection[int] = ()) -> Threads:
         """Return who does what, of the operators that may get a port.
@@ -121,12 +128,13 @@ class Ports:
         if self.stacks is not None:
             whole = self.stacks.threads(ports)
             return Threads(
-                busy=whole.busy, below={one: whole.below[one] for one in self.candidates if one in whole.below}
+                busy=whole.busy,
+                below={operator: whole.below[operator] for operator in self.candidates if operator in whole.below},
             )
         busy = {thread: bounds.likely for thread, bounds in self.work.busy.items()}
         below = {
-            one: {thread: bounds.likely for thread, bounds in self.below[one].items() if bounds.likely > 0}
-            for one in self.candidates
+            operator: {thread: bounds.likely for thread, bounds in self.below[operator].items() if bounds.likely > 0}
+            for operator in self.candidates
         }
         return Threads(busy=busy, below=below)
 
@@ -170,7 +178,10 @@ def read_ports(
             raise InvalidParameterError(message, "Leave out --level and --pact.")
         work = ThreadWork(rows=rows)
         nested = stacks(snapshot, work)
-        status = {one: _nested_status(one, nested, kept, blacklist) for one in {*nested.operator, *_operators(work)}}
+        status = {
+            operator: _nested_status(operator, nested, kept, blacklist)
+            for operator in {*nested.operator, *_operators(work)}
+        }
         return Ports(
             work=work, stacks=nested, flow=None, status=status, flags=dict.fromkeys(status, ()), counted_records=False
         )
@@ -178,8 +189,8 @@ def read_ports(
     flow = dataflow(run, traffic, level=level, pacts=known)
     work = ThreadWork(rows=rows._replace(operator=folded(rows.operator, flow.fold)))
     operators = set(_operators(work)) | {node[0] for link in flow.links for node in (link.source, link.target)}
-    status = {one: _flow_status(one, flow, kept, blacklist) for one in sorted(operators)}
-    flags = {one: _flow_flags(one, flow, traffic) for one in status}
+    status = {operator: _flow_status(operator, flow, kept, blacklist) for operator in sorted(operators)}
+    flags = {operator: _flow_flags(operator, flow, traffic) for operator in status}
     return Ports(work=work, stacks=None, flow=flow, status=status, flags=flags, counted_records=traffic.known)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from pag_graph.analyses.rescaling.settled import LEAST, settling
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import EpochRole, EventKind
+from pag_graph.model.enums import WARM_UP_ROUNDS, EpochRole, EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 RESPONSE, SERVICE = "response", "service"
 BEFORE, BOOTSTRAP, SETTLING, AFTER, START = "before", "bootstrap", "settling", "after", "start"
 PHASES = (BEFORE, BOOTSTRAP, SETTLING, AFTER)
-_WARM_UP = 3
-"""Rounds at the run's beginning that are compared with nothing."""
 
 
-class Schedule(NamedTuple):
+class Period(NamedTuple):
     """When the input of epochs is due, by the clock."""
 
     period_ns: int
@@ -85,7 +83,7 @@ class Epochs:
     @property
     def warm_ns(self) -> int:
         """When the third round was complete; where there is none, the run's origin."""
-        return int(self.end_ns[:_WARM_UP].max(initial=0))
+        return int(self.end_ns[:WARM_UP_ROUNDS].max(initial=0))
 
     @property
     def last_ns(self) -> int:
@@ -101,7 +99,7 @@ class Epochs:
         return np.flatnonzero((self.end_ns > start_ns) & (self.begin_ns < max(end_ns, start_ns + 1)))
 
 
-def epochs_of(run: Run, schedule: Schedule | DueTimes | None) -> Epochs:
+def epochs_of(run: Run, schedule: Period | DueTimes | None) -> Epochs:
     """Return the rounds of a run; it may have none.
 
     A round's window closes when the first worker sees it complete; here the last one counts. Where no log says when

@@ -13,7 +13,7 @@ from pag_graph.analyses.definition import Report
 from pag_graph.analyses.rescaling.data import records_of
 from pag_graph.analyses.view import View
 from pag_graph.errors import InvalidParameterError
-from pag_graph.model.enums import COUNTED_TYPES, EpochRole
+from pag_graph.model.enums import COUNTED_TYPES, WARM_UP_ROUNDS, EpochRole
 from pag_graph.model.rescaling_tables import RESCALE_OVERHEAD
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _LEAST = 3
 """Runs a side below which nothing is decided."""
-_WARM_UP = 3
-"""Rounds at a run's beginning that are left out."""
 _ROUND = "round"
 
 
@@ -82,7 +80,7 @@ def overhead(base: Sequence[Run], fork: Sequence[Run]) -> Overhead:
     rounds = [set(_rounds(run)) for run in (*base, *fork)]
     common = sorted(set.intersection(*rounds))
     if not common:
-        message = f"No round is in all of these runs, beside the first {_WARM_UP} of each."
+        message = f"No round is in all of these runs, beside the first {WARM_UP_ROUNDS} of each."
         raise InvalidParameterError(message, "Compare runs of one program on the same input.")
     measured = [[_measures(run, common) for run in side] for side in (base, fork)]
     names = [name for name in measured[0][0] if all(name in one for side in measured for one in side)]
@@ -92,7 +90,7 @@ def overhead(base: Sequence[Run], fork: Sequence[Run]) -> Overhead:
 
 def _rounds(run: Run) -> list[int]:
     rounds = run.epochs.filter(pl.col("role") == str(EpochRole.ROUND)).sort("end_ns", "epoch")["epoch"].to_list()
-    return rounds[_WARM_UP:]
+    return rounds[WARM_UP_ROUNDS:]
 
 
 def _measures(run: Run, common: Sequence[int]) -> dict[str, float]:

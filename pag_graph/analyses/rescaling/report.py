@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pag_graph.analyses.rescaling.latencies import Course, DueTimes, Epochs, Schedule
+    from pag_graph.analyses.rescaling.latencies import Course, DueTimes, Epochs, Period
     from pag_graph.graph.run import Run
 
     Row = dict[str, Any]
@@ -56,7 +56,7 @@ _NO_ROUNDS = "The run has no rounds, so there are no latencies to be compared."
 class Setting:
     """What a person knows of a run beside its trace."""
 
-    schedule: Schedule | DueTimes | None = None
+    schedule: Period | DueTimes | None = None
     cores: int | None = None
     """Cores of each host."""
     weight: Literal["epochs", "records"] = "epochs"
@@ -110,22 +110,22 @@ class Rescaling(Report):
     @cached_property
     def warnings(self) -> list[str]:
         """What has to be known beside the numbers; sentences."""
-        found = [_NO_ROUNDS] if not len(self.epochs.epoch) else [_SERVICE] if self.epochs.kind == SERVICE else []
+        warnings = [_NO_ROUNDS] if not len(self.epochs.epoch) else [_SERVICE] if self.epochs.kind == SERVICE else []
         if self.setting.cores is None:
-            found.append("No trace says how many cores there were: give --cores, so that it is said who lacked one.")
+            warnings.append("No trace says how many cores there were: give --cores, so that it is said who lacked one.")
         elif self._cores_shared:
-            found.append(
+            warnings.append(
                 f"There were more workers than the {self.setting.cores} cores of a host: lost cores look like work."
             )
         for number, course in enumerate(self.courses):
             operation = course.operation
             if operation.births and operation.work_ns is None:
-                found.append(f"Operation {number}: no new worker ever worked.")
+                warnings.append(f"Operation {number}: no new worker ever worked.")
             if course.settled_ns is None:
-                found.append(
+                warnings.append(
                     f"Operation {number}: latencies have not settled ({course.status}), so nothing is compared."
                 )
-        return found
+        return warnings
 
     @cached_property
     def _cores_shared(self) -> bool:
@@ -159,13 +159,13 @@ class Rescaling(Report):
     @cached_property
     def _work(self) -> list[dict[str, Work]]:
         """Per operation and phase: what workers did."""
-        found = []
+        work_rows = []
         for course in self.courses:
             bounds = {phase: limits for phase in PHASES if (limits := course.bounds(phase)) is not None}
             old = self._alive(course.operation.request_ns)
             work = work_in(self.run, list(bounds.values()), [old] * len(bounds))
-            found.append(dict(zip(bounds, work, strict=True)))
-        return found
+            work_rows.append(dict(zip(bounds, work, strict=True)))
+        return work_rows
 
     def _operations(self) -> list[Row]:
         rows = []
@@ -232,8 +232,8 @@ class Rescaling(Report):
         if not self.run.has_traffic or not epochs:
             return nothing
         rows = self.run.scan("traffic").filter(pl.col("epoch").is_in(epochs)).collect()
-        found = records_of(self.run, epochs)
-        records = None if None in found else sum(count or 0 for count in found)
+        counts = records_of(self.run, epochs)
+        records = None if None in counts else sum(count or 0 for count in counts)
         progress = int(rows.filter(pl.col("type") == str(ActivityType.PROGRESS_MESSAGE))["messages"].sum())
         per_record = int(rows["messages"].sum()) / records if records else None
         return {"messages_per_record": per_record, "progress_per_epoch": progress / len(epochs)}

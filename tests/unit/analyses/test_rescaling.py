@@ -16,7 +16,7 @@ import pytest
 from pag_graph import api
 from pag_graph.analyses.critical_path import critical_path
 from pag_graph.analyses.rescaling.answers import payback
-from pag_graph.analyses.rescaling.latencies import Course, Epochs, Schedule, epochs_of
+from pag_graph.analyses.rescaling.latencies import Course, Epochs, Period, epochs_of
 from pag_graph.analyses.rescaling.operations import Mark, Operation, marks_of
 from pag_graph.diagnosis.spark.cores import predict_cores
 from pag_graph.diagnosis.spark.work_plan import plan_work
@@ -274,7 +274,7 @@ def test_cost_is_paid_back_by_what_is_gained_later() -> None:
 
 def test_an_epoch_takes_until_the_last_worker_has_completed_it(tmp_path: Path) -> None:
     logs = ("0 start 1 | 5 stop 1 | 6 end | 9 start 1 | 15 end | 16 stop 1", "7 end | 19 end | 20 start 1 | 21 stop 1")
-    epochs = epochs_of(built(draw(*logs), tmp_path).run, Schedule(period_ns=8, first_ns=0))
+    epochs = epochs_of(built(draw(*logs), tmp_path).run, Period(period_ns=8, first_ns=0))
     assert (epochs.epoch.tolist(), epochs.begin_ns.tolist(), epochs.end_ns.tolist()) == ([1], [9], [19])
     assert epochs.latency_ns.tolist() == [11]
 
